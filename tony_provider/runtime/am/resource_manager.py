@@ -1,0 +1,142 @@
+"""What the application master needs of a cluster, seen from inside: containers, and word of what becomes of them.
+
+``yarn`` (Hadoop RPC) and ``local`` (subprocesses) stand behind it; the master's own code never asks which.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import AsyncIterator, Dict, List, Optional, Sequence, Union
+
+import attrs
+
+from tony_provider.runtime.application import LocalizedResource
+
+
+class FinalStatus(str, Enum):
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+
+@attrs.frozen
+class ContainerRequest:
+    """One container wanted. ``key`` is the master's own; each allocation answers exactly one request."""
+
+    key: int  # unique for the life of the application (YARN's allocation_request_id)
+    priority: int  # lower is served first; requests of one size share one
+    memory: int  # MiB
+    vcores: int
+    resources: Dict[str, int] = attrs.field(factory=dict)  # countable ones by YARN's names, GPUs as yarn.io/gpu
+    node_label: Optional[str] = None
+
+
+@attrs.frozen
+class Container:
+    id: str  # as YARN writes it: container_e01_…
+    node: str  # host:port of its NodeManager
+    memory: int  # MiB granted
+    vcores: int
+
+
+@attrs.frozen
+class Launch:
+    """How to start a container."""
+
+    command: List[str]  # program and plain arguments; output goes to the container's log directory
+    env: Dict[str, str]
+    resources: List[LocalizedResource]
+    credentials: bytes = attrs.field(repr=False)  # a Hadoop token file
+
+
+@attrs.frozen
+class Registered:
+    """The answer to ``register``: what the cluster allows, and what a former attempt of this application left running."""
+
+    max_memory: int  # MiB of one container
+    max_vcores: int
+    max_resources: Dict[str, int] = attrs.field(factory=dict)
+    containers: List[Container] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Allocated:
+    key: int
+    container: Container
+
+
+@attrs.frozen
+class LaunchFailed:
+    container_id: str
+    reason: str
+
+
+@attrs.frozen
+class Completed:
+    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: 0, a code, or -100 and below for its own reasons."""
+
+    container_id: str
+    exit_status: int
+    diagnostics: str = ""
+
+
+@attrs.frozen
+class StopRequested:
+    """The cluster wants the application to end now: an administrator's or user's kill, or a newer attempt."""
+
+    reason: str
+
+
+@attrs.frozen
+class ConnectionLost:
+    """The cluster cannot be reached at present; nothing else changed. For the event log and people."""
+
+    reason: str
+
+
+Event = Union[Allocated, LaunchFailed, Completed, StopRequested, ConnectionLost]
+
+
+class ResourceManager(ABC):
+    """Raises ResourceManagerError subclasses when the cluster refuses for good; retries by itself what may pass."""
+
+    @abstractmethod
+    async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
+        """Make this application master known. Once, before all else."""
+
+    @abstractmethod
+    def request(self, requests: Sequence[ContainerRequest]) -> None:
+        """Ask for containers; does not block. What is granted comes as Allocated."""
+
+    @abstractmethod
+    def cancel(self, keys: Sequence[int]) -> None:
+        """Withdraw requests that were not answered yet; an allocation on its way is released, not reported."""
+
+    @abstractmethod
+    def release(self, container_ids: Sequence[str]) -> None:
+        """Give containers back; running ones are stopped by YARN. Their completion still comes as Completed."""
+
+    @abstractmethod
+    async def launch(self, container: Container, launch: Launch) -> None:
+        """Start a container's program; returns when the node has accepted it. A refusal comes as LaunchFailed, not as an error."""
+
+    @abstractmethod
+    def events(self) -> AsyncIterator[Event]:
+        """What happens, in order, until ``close``."""
+
+    @abstractmethod
+    def set_progress(self, progress: float) -> None:
+        """0 to 1, shown by the cluster."""
+
+    @abstractmethod
+    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+        """Say how the application ended; the containers left are stopped by the cluster. Once."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Drop connections and tasks. Idempotent."""
+
+
+class ResourceManagerError(Exception):
+    """The cluster refuses for good; the message says what and why."""

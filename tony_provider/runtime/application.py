@@ -1,0 +1,70 @@
+"""What the Airflow side hands the application master beside the credentials: one JSON file, localised to every container."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Dict, List, Optional
+
+import attrs
+
+from tony_provider.runtime.spec.model import JobSpec
+
+
+class ResourceKind(str, Enum):
+    FILE = "FILE"
+    ARCHIVE = "ARCHIVE"
+
+
+@attrs.frozen
+class LocalizedResource:
+    """A file or archive on the store that a container gets into its working directory under ``name``."""
+
+    name: str  # may hold slashes
+    uri: str
+    size: int  # bytes, exactly as the store reports it: YARN checks
+    modified_ms: int  # epoch, exactly as the store reports it: YARN checks
+    kind: ResourceKind = ResourceKind.FILE
+
+
+@attrs.frozen
+class StoreAccess:
+    """How the nodes reach the store over WebHDFS. The token, where one is needed, is in the credentials."""
+
+    webhdfs: List[str] = attrs.field(factory=list)  # http(s)://host:port of each NameNode; empty: not a WebHDFS store
+    user: Optional[str] = None  # on clusters without Kerberos
+    ca_file: Optional[str] = None  # on the nodes
+
+
+@attrs.frozen
+class YarnAccess:
+    """The ResourceManager's scheduler addresses (host:port), one per ResourceManager."""
+
+    scheduler: List[str]
+
+
+@attrs.frozen
+class LocalAccess:
+    """The embedded local cluster: what this machine may give to one application."""
+
+    root: str  # directory of this application's containers
+    memory: int  # MiB
+    vcores: int
+    gpus: int = 0
+
+
+@attrs.frozen
+class ApplicationDescription:
+    application_id: str
+    user: str
+    job: JobSpec
+    application_dir: str  # URI of the application's directory on the store
+    store: StoreAccess
+    resources: List[LocalizedResource]  # of every task's container, the runtime archive and this file left out
+    runtime: LocalizedResource  # the runtime archive
+    python: List[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh
+    yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
+    local: Optional[LocalAccess] = None
+    labels: Dict[str, str] = attrs.field(
+        factory=dict
+    )  # what the event log says about where it came from: dag, run, task, …
+    version: int = 1

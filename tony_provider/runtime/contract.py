@@ -1,0 +1,57 @@
+"""Names that more than one side of a job must agree on: environment variables, files, credentials.
+
+The variables and the metrics file are the whole contract with user code; there is nothing to import.
+"""
+
+from __future__ import annotations
+
+# What a user process finds in its environment. The framework adds its own (TF_CONFIG, …).
+ENV_APPLICATION_ID = "TONY_APPLICATION_ID"
+ENV_JOB_NAME = "TONY_JOB_NAME"
+ENV_TASK_TYPE = "TONY_TASK_TYPE"
+ENV_TASK_INDEX = "TONY_TASK_INDEX"
+ENV_RANK = "TONY_RANK"  # over the cluster's tasks, chief first, then workers, then the others, as specified
+ENV_WORLD_SIZE = "TONY_WORLD_SIZE"
+ENV_GENERATION = "TONY_GENERATION"
+ENV_ATTEMPT = "TONY_ATTEMPT"
+ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}
+ENV_CLUSTER_SPEC_FILE = "TONY_CLUSTER_SPEC_FILE"  # the same in a file, always
+ENV_METRICS_FILE = "TONY_METRICS_FILE"  # the process appends JSON lines: {"step": 10, "total_steps": 100, "loss": 0.1}
+ENV_MODEL_DIR = "TONY_MODEL_DIR"  # a local directory; what the chief (or rank 0) leaves here is the job's model
+ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"
+
+# What a container finds, set by whoever launches it; none of it reaches the user process.
+ENV_AM_ADDRESS = "TONY_AM_ADDRESS"  # host:port of the application master's gRPC server
+ENV_TASK = "TONY_TASK"  # type:index
+ENV_TASK_ATTEMPT = "TONY_TASK_ATTEMPT"
+ENV_CONTAINER_ID = "CONTAINER_ID"  # as YARN sets it
+ENV_NODE_HOST = "NM_HOST"  # as YARN sets it
+ENV_NODE_PORT = "NM_PORT"  # as YARN sets it
+ENV_LOCAL_DIRS = "LOCAL_DIRS"  # as YARN sets it
+ENV_LOG_DIR = "TONY_LOG_DIR"  # where the container's stdout, stderr and the user's output go
+ENV_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"  # as YARN sets it; the local backend writes the same format
+ENV_PYTHON_CANDIDATES = "TONY_PYTHON_CANDIDATES"  # colon-separated interpreters that the launcher tries first
+
+# Files in a container's working directory.
+RUNTIME_DIR = "tony"  # the runtime archive, unpacked
+APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
+PYTHON_ENV_DIR = "python_env"  # an archived environment, unpacked
+
+# Files in the application's directory on the store.
+STATUS_FILE = "status.json"
+RESULT_FILE = "result.json"
+EVENTS_FILE = "events.jsonl"
+LOGS_DIR = "logs"
+MODEL_DIR = "model"
+STAGING_DIR = "staging"  # removed when the application ends
+
+# Secrets in the credentials' secret keys.
+SECRET_CA = "tony.ca"  # PEM, the authority's certificate; its key is thrown away
+SECRET_AM_CERTIFICATE = "tony.am.certificate"
+SECRET_AM_KEY = "tony.am.key"
+SECRET_CLIENT_CERTIFICATE = "tony.client.certificate"
+SECRET_CLIENT_KEY = "tony.client.key"
+SECRET_TASK_KEY = "tony.task-key"  # of the application master: it makes each task's HMAC with it
+SECRET_TASK_TOKEN = "tony.task-token"  # of one container's executor
+SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on secure clusters
+SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets

@@ -1,0 +1,117 @@
+"""The job status: the one message that comes back from a job.
+
+The application master keeps it as ``status.json`` in the application's directory while the job runs, and its last act
+writes the same as ``result.json``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Dict, List, Optional
+
+import attrs
+
+
+class JobState(str, Enum):
+    WAITING = "WAITING"  # for the containers of the whole gang
+    STARTING = "STARTING"  # containers are there, executors are starting or registering
+    RUNNING = "RUNNING"
+    FINISHING = "FINISHING"  # the verdict is known, tasks are being stopped and logs kept
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED)
+
+
+class TaskState(str, Enum):
+    REQUESTED = "REQUESTED"
+    ALLOCATED = "ALLOCATED"
+    STARTING = "STARTING"
+    REGISTERED = "REGISTERED"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    LOST = "LOST"
+    STOPPED = "STOPPED"  # ended because the job did
+
+    @property
+    def is_final(self) -> bool:
+        return self in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED)
+
+
+class FailureKind(str, Enum):
+    """Why a job failed, for code that decides what to do next."""
+
+    USER = "USER"  # a user process failed
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    CONTAINER_LOST = "CONTAINER_LOST"
+    LAUNCH = "LAUNCH"  # a container or command could not be started
+    QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
+    REGISTRATION_TIMEOUT = "REGISTRATION_TIMEOUT"
+    KILLED = "KILLED"
+    INTERNAL = "INTERNAL"
+
+
+@attrs.frozen
+class Failure:
+    kind: FailureKind
+    message: str  # names the task, its node, exit code or signal, and ends with the last lines of its stderr
+    task: Optional[str] = None  # type:index
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+
+
+@attrs.frozen
+class TaskProgress:
+    step: int = 0
+    total_steps: Optional[int] = None
+    steps_per_second: Optional[float] = None
+    metrics: Dict[str, float] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class TaskStatus:
+    type: str
+    index: int
+    state: TaskState
+    attempt: int = 1  # counts the containers that this task has had
+    container_id: Optional[str] = None
+    node: Optional[str] = None
+    heartbeat_ms: Optional[int] = None  # epoch, when the application master last heard of it
+    rss_bytes: Optional[int] = None
+    cpu_percent: Optional[float] = None
+    progress: Optional[TaskProgress] = None
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    activity: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.type}:{self.index}"
+
+
+@attrs.frozen
+class JobStatus:
+    application_id: str
+    name: str
+    state: JobState
+    message: str = ""  # one line for people: what it is doing or waiting for
+    am_attempt: int = 1
+    generation: int = 0
+    started_ms: int = 0  # epoch
+    updated_ms: int = 0
+    finished_ms: Optional[int] = None
+    progress: float = 0.0  # 0 to 1
+    tasks: List[TaskStatus] = attrs.field(factory=list)
+    metrics: Dict[str, float] = attrs.field(factory=dict)  # newest of the chief, or of rank 0
+    step: Optional[int] = None
+    total_steps: Optional[int] = None
+    steps_per_second: Optional[float] = None
+    model_dir: Optional[str] = None
+    checkpoint_dir: Optional[str] = None
+    failure: Optional[Failure] = None
+    warnings: List[str] = attrs.field(factory=list)  # such as a side-car that failed
+    version: int = 1  # of this message's form

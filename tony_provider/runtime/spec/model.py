@@ -1,0 +1,113 @@
+"""The job specification: the only definition of what a job is, used on the Airflow side and on the nodes.
+
+One attrs class per level, one documented field per line. Parsing, units, merging and validation stand beside it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Dict, List, NewType, Optional
+
+import attrs
+
+Memory = NewType("Memory", int)
+"""Memory in MiB. Written as ``4GiB``, ``512MiB`` or a plain number of MiB."""
+
+Duration = NewType("Duration", float)
+"""A time in seconds. Written as ``90s``, ``15m``, ``2h``, ``1d`` or a plain number of seconds."""
+
+
+class Role(str, Enum):
+    """What a task type means for the job's end. Defaults to the role that its name says, else ``worker``."""
+
+    CHIEF = "chief"  # tracked; in a parameter-server job its end is the job's
+    WORKER = "worker"  # tracked: each must succeed
+    PS = "ps"  # never ends by itself; stopped at the end, its failure fails the job
+    EVALUATOR = "evaluator"  # outside the others' cluster; stopped some time after the end, its failure fails the job
+    SIDECAR = "sidecar"  # outside the others' cluster; stopped at the end, its failure is only reported
+
+
+@attrs.frozen
+class PortRange:
+    """Ports that the application master and the tasks may listen on, both ends included. Written as ``20000-31999``."""
+
+    first: int
+    last: int
+
+
+@attrs.frozen
+class Resource:
+    """A file or archive that every task finds in its working directory. Written as ``SRC`` or ``SRC::NAME``."""
+
+    source: str  # a path (relative ones resolve against the DAG's folder), or a URI of the job's storage
+    name: Optional[str] = None  # its name in the working directory; default: the last part of source
+
+
+@attrs.frozen
+class AmSpec:
+    """The application master's own container."""
+
+    memory: Memory = Memory(512)  # MiB
+    vcores: int = 1
+    node_label: Optional[str] = None  # default: the job's
+
+
+@attrs.frozen
+class TaskSpec:
+    """One task type: ``instances`` containers that run the same command, told apart by their index."""
+
+    command: str  # run by /bin/sh in the container's working directory
+    instances: int = 1
+    memory: Memory = Memory(2048)  # MiB, the container's limit, the executor's 60 MiB or so included
+    vcores: int = 1
+    gpus: int = 0  # yarn.io/gpu
+    resources: Dict[str, int] = attrs.field(factory=dict)  # other countable resources of the cluster, by name
+    node_label: Optional[str] = None  # default: the job's
+    env: Dict[str, str] = attrs.field(factory=dict)  # over the job's env
+    role: Optional[Role] = None  # default: by the type's name
+
+
+@attrs.frozen
+class Docker:
+    """Run the containers in a Docker image, where the NodeManagers allow it (yarn.nodemanager.runtime.linux.docker)."""
+
+    image: str
+    mounts: List[str] = attrs.field(factory=list)  # source:target:mode
+
+
+@attrs.frozen
+class Timeouts:
+    """Deadlines of the job, in seconds."""
+
+    queue: Optional[Duration] = None  # wait for the whole gang's containers at most this long; default: for ever
+    allocation: Duration = Duration(120)  # then a partly allocated gang gives everything back and asks again
+    registration: Duration = Duration(
+        300
+    )  # from allocation until the executor has registered (files are copied meanwhile)
+    lifetime: Optional[Duration] = None  # of the whole application, YARN's application lifetime; default: unlimited
+    grace: Duration = Duration(30)  # between SIGTERM and SIGKILL of a user process
+    evaluator: Duration = Duration(60)  # that evaluators may go on after the last tracked task succeeded
+
+
+@attrs.frozen
+class JobSpec:
+    """One distributed training job."""
+
+    framework: str  # tensorflow | standalone
+    tasks: Dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
+    name: str = "training"
+    queue: Optional[str] = None  # default: the connection's, else YARN's own placement
+    priority: Optional[int] = None
+    node_label: Optional[str] = None
+    tags: List[str] = attrs.field(factory=list)  # YARN application tags, beside our own
+    am: AmSpec = attrs.field(factory=AmSpec)
+    files: List[Resource] = attrs.field(factory=list)  # a directory is taken with all that is below it
+    archives: List[Resource] = attrs.field(factory=list)  # unpacked into a directory of that name
+    python_env: Optional[str] = (
+        None  # a directory on the nodes (with bin/python), or an archive (venv-pack, conda-pack)
+    )
+    docker: Optional[Docker] = None
+    env: Dict[str, str] = attrs.field(factory=dict)  # of the user processes
+    secrets: List[str] = attrs.field(factory=list)  # names only; the values travel in the application's credentials
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
