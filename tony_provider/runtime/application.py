@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Dict, List, Optional
+from typing import Optional
 
 import attrs
 
@@ -30,7 +30,7 @@ class LocalizedResource:
 class StoreAccess:
     """How the nodes reach the store over WebHDFS. The token, where one is needed, is in the credentials."""
 
-    webhdfs: List[str] = attrs.field(factory=list)  # http(s)://host:port of each NameNode; empty: not a WebHDFS store
+    webhdfs: list[str] = attrs.field(factory=list)  # http(s)://host:port of each NameNode; empty: not a WebHDFS store
     user: Optional[str] = None  # on clusters without Kerberos
     ca_file: Optional[str] = None  # on the nodes
 
@@ -39,7 +39,7 @@ class StoreAccess:
 class YarnAccess:
     """The ResourceManager's scheduler addresses (host:port), one per ResourceManager."""
 
-    scheduler: List[str]
+    scheduler: list[str]
 
 
 @attrs.frozen
@@ -59,12 +59,12 @@ class ApplicationDescription:
     job: JobSpec
     application_dir: str  # URI of the application's directory on the store
     store: StoreAccess
-    resources: List[LocalizedResource]  # of every task's container, the runtime archive and this file left out
+    resources: list[LocalizedResource]  # of every task's container, the runtime archive and this file left out
     runtime: LocalizedResource  # the runtime archive
-    python: List[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh
+    python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
-    labels: Dict[str, str] = attrs.field(
+    labels: dict[str, str] = attrs.field(
         factory=dict
     )  # what the event log says about where it came from: dag, run, task, …
     version: int = 1

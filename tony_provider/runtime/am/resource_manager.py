@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
 from enum import Enum
-from typing import AsyncIterator, Dict, List, Optional, Sequence, Union
+from typing import Optional, Union
 
 import attrs
 
@@ -28,7 +29,7 @@ class ContainerRequest:
     priority: int  # lower is served first; requests of one size share one
     memory: int  # MiB
     vcores: int
-    resources: Dict[str, int] = attrs.field(factory=dict)  # countable ones by YARN's names, GPUs as yarn.io/gpu
+    resources: dict[str, int] = attrs.field(factory=dict)  # countable ones by YARN's names, GPUs as yarn.io/gpu
     node_label: Optional[str] = None
 
 
@@ -44,9 +45,9 @@ class Container:
 class Launch:
     """How to start a container."""
 
-    command: List[str]  # program and plain arguments; output goes to the container's log directory
-    env: Dict[str, str]
-    resources: List[LocalizedResource]
+    command: list[str]  # program and plain arguments; output goes to the container's log directory
+    env: dict[str, str]
+    resources: list[LocalizedResource]
     credentials: bytes = attrs.field(repr=False)  # a Hadoop token file
 
 
@@ -56,8 +57,8 @@ class Registered:
 
     max_memory: int  # MiB of one container
     max_vcores: int
-    max_resources: Dict[str, int] = attrs.field(factory=dict)
-    containers: List[Container] = attrs.field(factory=list)
+    max_resources: dict[str, int] = attrs.field(factory=dict)
+    containers: list[Container] = attrs.field(factory=list)
 
 
 @attrs.frozen

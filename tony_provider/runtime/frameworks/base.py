@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Sequence
 
 import attrs
 
@@ -18,7 +18,7 @@ class TaskAddress:
     index: int
     role: Role
     host: str
-    ports: Dict[str, int]  # by the names that Framework.ports gave
+    ports: dict[str, int]  # by the names that Framework.ports gave
 
 
 @attrs.frozen
@@ -26,13 +26,13 @@ class ClusterSpec:
     """Every task of one generation, ordered by type as specified, then by index."""
 
     generation: int
-    tasks: Tuple[TaskAddress, ...]
+    tasks: tuple[TaskAddress, ...]
 
 
 @attrs.frozen
 class TaskEnvironment:
-    env: Dict[str, str]
-    files: Dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text, written before the start
+    env: dict[str, str]
+    files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text, written before the start
 
 
 @attrs.frozen
@@ -51,7 +51,7 @@ class Framework(ABC):
     )
 
     @abstractmethod
-    def problems(self, job: JobSpec) -> List[Problem]:
+    def problems(self, job: JobSpec) -> list[Problem]:
         """What this framework cannot run."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ writes the same as ``result.json``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Dict, List, Optional
+from typing import Optional
 
 import attrs
 
@@ -69,7 +69,7 @@ class TaskProgress:
     step: int = 0
     total_steps: Optional[int] = None
     steps_per_second: Optional[float] = None
-    metrics: Dict[str, float] = attrs.field(factory=dict)
+    metrics: dict[str, float] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -105,13 +105,13 @@ class JobStatus:
     updated_ms: int = 0
     finished_ms: Optional[int] = None
     progress: float = 0.0  # 0 to 1
-    tasks: List[TaskStatus] = attrs.field(factory=list)
-    metrics: Dict[str, float] = attrs.field(factory=dict)  # newest of the chief, or of rank 0
+    tasks: list[TaskStatus] = attrs.field(factory=list)
+    metrics: dict[str, float] = attrs.field(factory=dict)  # newest of the chief, or of rank 0
     step: Optional[int] = None
     total_steps: Optional[int] = None
     steps_per_second: Optional[float] = None
     model_dir: Optional[str] = None
     checkpoint_dir: Optional[str] = None
     failure: Optional[Failure] = None
-    warnings: List[str] = attrs.field(factory=list)  # such as a side-car that failed
+    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed
     version: int = 1  # of this message's form

@@ -6,7 +6,7 @@ One attrs class per level, one documented field per line. Parsing, units, mergin
 from __future__ import annotations
 
 from enum import Enum
-from typing import Dict, List, NewType, Optional
+from typing import NewType, Optional
 
 import attrs
 
@@ -61,9 +61,9 @@ class TaskSpec:
     memory: Memory = Memory(2048)  # MiB, the container's limit, the executor's 60 MiB or so included
     vcores: int = 1
     gpus: int = 0  # yarn.io/gpu
-    resources: Dict[str, int] = attrs.field(factory=dict)  # other countable resources of the cluster, by name
+    resources: dict[str, int] = attrs.field(factory=dict)  # other countable resources of the cluster, by name
     node_label: Optional[str] = None  # default: the job's
-    env: Dict[str, str] = attrs.field(factory=dict)  # over the job's env
+    env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     role: Optional[Role] = None  # default: by the type's name
 
 
@@ -72,7 +72,7 @@ class Docker:
     """Run the containers in a Docker image, where the NodeManagers allow it (yarn.nodemanager.runtime.linux.docker)."""
 
     image: str
-    mounts: List[str] = attrs.field(factory=list)  # source:target:mode
+    mounts: list[str] = attrs.field(factory=list)  # source:target:mode
 
 
 @attrs.frozen
@@ -94,20 +94,20 @@ class JobSpec:
     """One distributed training job."""
 
     framework: str  # tensorflow | standalone
-    tasks: Dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
+    tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
     queue: Optional[str] = None  # default: the connection's, else YARN's own placement
     priority: Optional[int] = None
     node_label: Optional[str] = None
-    tags: List[str] = attrs.field(factory=list)  # YARN application tags, beside our own
+    tags: list[str] = attrs.field(factory=list)  # YARN application tags, beside our own
     am: AmSpec = attrs.field(factory=AmSpec)
-    files: List[Resource] = attrs.field(factory=list)  # a directory is taken with all that is below it
-    archives: List[Resource] = attrs.field(factory=list)  # unpacked into a directory of that name
+    files: list[Resource] = attrs.field(factory=list)  # a directory is taken with all that is below it
+    archives: list[Resource] = attrs.field(factory=list)  # unpacked into a directory of that name
     python_env: Optional[str] = (
         None  # a directory on the nodes (with bin/python), or an archive (venv-pack, conda-pack)
     )
     docker: Optional[Docker] = None
-    env: Dict[str, str] = attrs.field(factory=dict)  # of the user processes
-    secrets: List[str] = attrs.field(factory=list)  # names only; the values travel in the application's credentials
+    env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
+    secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the application's credentials
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
