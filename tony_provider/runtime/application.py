@@ -1,4 +1,4 @@
-"""What the Airflow side hands the application master beside the credentials: one JSON file, localised to every container."""
+"""What the Airflow side hands the nodes beside the credentials: one JSON file, localised to every container."""
 
 from __future__ import annotations
 

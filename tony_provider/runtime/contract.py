@@ -22,7 +22,7 @@ ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"
 
 # What a container finds, set by whoever launches it; none of it reaches the user process.
 ENV_AM_ADDRESS = "TONY_AM_ADDRESS"  # host:port of the application master's gRPC server
-ENV_TASK = "TONY_TASK"  # type:index
+ENV_TASK = "TONY_TASK"  # such as worker:0
 ENV_TASK_ATTEMPT = "TONY_TASK_ATTEMPT"
 ENV_CONTAINER_ID = "CONTAINER_ID"  # as YARN sets it
 ENV_NODE_HOST = "NM_HOST"  # as YARN sets it

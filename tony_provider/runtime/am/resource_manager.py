@@ -53,7 +53,7 @@ class Launch:
 
 @attrs.frozen
 class Registered:
-    """The answer to ``register``: what the cluster allows, and what a former attempt of this application left running."""
+    """The answer to ``register``: the cluster's limits, and what a former attempt of this application left running."""
 
     max_memory: int  # MiB of one container
     max_vcores: int
@@ -75,7 +75,7 @@ class LaunchFailed:
 
 @attrs.frozen
 class Completed:
-    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: 0, a code, or -100 and below for its own reasons."""
+    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: a code, or -100 and below for its own reasons."""
 
     container_id: str
     exit_status: int
@@ -120,7 +120,7 @@ class ResourceManager(ABC):
 
     @abstractmethod
     async def launch(self, container: Container, launch: Launch) -> None:
-        """Start a container's program; returns when the node has accepted it. A refusal comes as LaunchFailed, not as an error."""
+        """Start a container's program; returns when the node has accepted it. A refusal comes as LaunchFailed."""
 
     @abstractmethod
     def events(self) -> AsyncIterator[Event]:

@@ -60,7 +60,7 @@ class Framework(ABC):
 
     @abstractmethod
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """The task types that must all succeed for the job to have succeeded; when they have, the others are stopped."""
+        """The task types that must all succeed for the job to succeed; when they have, the others are stopped."""
 
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

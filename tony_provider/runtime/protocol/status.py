@@ -59,7 +59,7 @@ class FailureKind(str, Enum):
 class Failure:
     kind: FailureKind
     message: str  # names the task, its node, exit code or signal, and ends with the last lines of its stderr
-    task: Optional[str] = None  # type:index
+    task: Optional[str] = None  # such as worker:0
     exit_code: Optional[int] = None
     signal: Optional[int] = None
 
