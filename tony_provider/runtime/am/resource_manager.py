@@ -75,7 +75,7 @@ class LaunchFailed:
 
 @attrs.frozen
 class Completed:
-    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: a code, or -100 and below for its own reasons."""
+    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: a code, or its own reasons from -100 down."""
 
     container_id: str
     exit_status: int
