@@ -1,0 +1,85 @@
+# Everything is set up in .venv in this folder; nothing outside it is changed, but for Debian packages that `make test`
+# installs when it runs as root, and for downloads cached in the home directory.
+# The two commands: `make demo` (Python is all it needs) and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HADOOP_VERSION ?= 3.4.2
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-yarn versions hadoop hadoop-stop test lint types format proto wheel clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# -- the two commands ------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.demo  ## train the example on the embedded local cluster: no Hadoop, no Java
+	$(BIN)/python -m tests.demo local
+
+test: packages $(VENV)/.test  ## everything: linters, types, all tests against real Hadoop, Kerberos and Airflow
+	$(MAKE) --no-print-directory lint types
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# -- a real cluster on this machine ----------------------------------------------------------------------------------
+
+hadoop: packages $(VENV)/.test  ## start HDFS and YARN (two NodeManagers) on this machine, on loopback
+	$(BIN)/python -m tests.hadoop start --version $(HADOOP_VERSION)
+
+hadoop-stop:  ## stop it
+	$(BIN)/python -m tests.hadoop stop --version $(HADOOP_VERSION)
+
+demo-yarn: packages $(VENV)/.test  ## the example on a real HDFS and YARN, as an ordinary user, and what it left behind
+	$(BIN)/python -m tests.demo yarn
+
+versions: packages $(VENV)/.test  ## the same on Hadoop 2.10, 3.3 and 3.4 in turn
+	$(BIN)/python -m tests.demo versions
+
+# -- the work --------------------------------------------------------------------------------------------------------
+
+lint: $(VENV)/.test  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test  ## mypy, strict
+	$(BIN)/mypy
+
+format: $(VENV)/.test  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+proto:  ## generate the protobuf code again, with a pinned generator
+	PYTHON=$(PYTHON) sh tony_provider/runtime/generate-proto.sh
+
+wheel: $(VENV)/.test  ## dist/*.whl and dist/*.tar.gz
+	$(BIN)/uv build --out-dir dist
+
+constraints: $(VENV)/.uv  ## resolve the pins of constraints.txt anew
+	$(BIN)/uv pip compile --upgrade --universal --no-annotate --no-header --python-version 3.11 --all-extras --group dev \
+	    pyproject.toml -o constraints.txt
+
+clean:  ## remove what make made here (not the caches in the home directory)
+	-$(BIN)/python -m tests.hadoop stop --version $(HADOOP_VERSION)
+	rm -rf $(VENV) .tony dist build test-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# -- setting up ------------------------------------------------------------------------------------------------------
+
+.PHONY: packages
+packages:
+	@sh tests/packages.sh
+
+$(VENV)/.uv:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt uv
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[tensorflow]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.uv pyproject.toml constraints.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Debian packages that the tests need beside Python. As root on Debian they are installed; elsewhere the missing ones are named.
+set -eu
+
+missing=
+need() { # command package
+    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+PATH="$PATH:/usr/sbin:/sbin"
+need java openjdk-17-jdk-headless
+need mvn maven
+need krb5kdc krb5-kdc
+need kadmin.local krb5-admin-server
+need kinit krb5-user
+need krb5-config libkrb5-dev # headers: the hdfs extra builds gssapi and krb5
+need gcc gcc
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "installing$missing"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "The tests need these packages, which are not installed:$missing" >&2
+    echo "Install them (on Debian and Ubuntu, as root: apt-get install$missing), then run the command again." >&2
+    exit 1
+fi
