@@ -56,6 +56,7 @@ proto:  ## generate the protobuf code again, with a pinned generator
 wheel: $(VENV)/.test  ## dist/*.whl and dist/*.tar.gz
 	$(BIN)/uv build --out-dir dist
 
+.PHONY: constraints
 constraints: $(VENV)/.uv  ## resolve the pins of constraints.txt anew
 	$(BIN)/uv pip compile --upgrade --universal --no-annotate --no-header --python-version 3.11 --all-extras --group dev \
 	    pyproject.toml -o constraints.txt
