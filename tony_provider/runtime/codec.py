@@ -1,0 +1,161 @@
+"""How objects travel: attrs classes to JSON and back, the same on both sides of a job.
+
+Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory travels as MiB, durations as seconds, enums as
+their values; a number that JSON cannot write (a loss of NaN) as ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as
+protobuf's JSON form does. Reading is strict about types: what people write is read by ``spec.parse`` instead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections.abc import Mapping
+from typing import Any, Optional, TypeVar, get_origin
+
+import attrs
+import cattrs
+from cattrs.errors import ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn
+
+from tony_provider.runtime.protocol.status import JobStatus
+
+T = TypeVar("T")
+
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+# Written by a runtime that may be newer than its reader, who can do without what it does not know. A job description
+# is the other way round: leaving out what it does not know would run another job than the one described.
+_MAY_BE_NEWER = (JobStatus,)
+
+
+class CodecError(ValueError):
+    """Data that is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
+
+    def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
+        super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
+        self.problems = problems
+
+
+def dump_json(obj: Any) -> bytes:
+    """The JSON form of an attrs object, in UTF-8. Raises CodecError for what JSON cannot hold."""
+    try:
+        return json.dumps(to_plain(obj), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise CodecError(type(obj), (str(error),)) from error
+
+
+def to_plain(obj: Any) -> Any:
+    """The same as dictionaries, lists, text and numbers; ``spec.parse_job`` reads a job's back."""
+    return _STRICT.unstructure(obj)
+
+
+def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
+    """Read what ``dump_json`` wrote.
+
+    ``ignore_unknown`` says whether keys that ``cls`` lacks are passed over; default: for a JobStatus only, which a
+    newer runtime may have written. Raises CodecError naming every place that is wrong.
+    """
+    try:
+        plain = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise CodecError(cls, (f"not JSON: {error}",)) from error
+    return from_plain(plain, cls, ignore_unknown=ignore_unknown)
+
+
+def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
+    """Like ``load_json``, from what ``json.loads`` gives."""
+    if ignore_unknown is None:
+        ignore_unknown = issubclass(cls, _MAY_BE_NEWER)
+    converter = _LENIENT if ignore_unknown else _STRICT
+    try:
+        return converter.structure(plain, cls)
+    except RecursionError as error:
+        raise CodecError(cls, ("nested too deeply",)) from error
+    except Exception as error:
+        # cattrs raises a group holding whatever the hooks raised; transform_error turns it into places and reasons.
+        problems = cattrs.transform_error(error, path=cls.__name__, format_exception=_explain)
+        raise CodecError(cls, tuple(problems)) from error
+
+
+def _explain(error: BaseException, _type: Optional[type[Any]]) -> str:
+    if isinstance(error, KeyError):
+        return "required, but missing"
+    if isinstance(error, ForbiddenExtraKeysError):
+        return "unknown: " + ", ".join(sorted(error.extra_fields))
+    return str(error) or type(error).__name__
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _structure_int(value: Any, _: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected an integer, got {reprlib.repr(value)}")
+    return value
+
+
+def _structure_float(value: Any, _: Any) -> float:
+    if isinstance(value, str) and value in _NON_FINITE:
+        return _NON_FINITE[value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"expected a number, got {reprlib.repr(value)}")
+    return float(value)
+
+
+def _structure_bool(value: Any, _: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"expected true or false, got {reprlib.repr(value)}")
+    return value
+
+
+def _structure_str(value: Any, _: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {reprlib.repr(value)}")
+    return value
+
+
+def _check_container(name: str, wanted: Any, value: Any) -> None:
+    # cattrs takes any iterable for a list, so that a text would become a list of its letters.
+    if value is None:
+        return
+    if get_origin(wanted) is list and not isinstance(value, list):
+        raise TypeError(f"{name}: expected a list, got {reprlib.repr(value)}")
+    if get_origin(wanted) is dict and not isinstance(value, Mapping):
+        raise TypeError(f"{name}: expected an object, got {reprlib.repr(value)}")
+
+
+def _unstructure_float(value: float) -> Any:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=True)
+    converter.register_structure_hook(int, _structure_int)
+    converter.register_structure_hook(float, _structure_float)
+    converter.register_structure_hook(bool, _structure_bool)
+    converter.register_structure_hook(str, _structure_str)
+    converter.register_unstructure_hook(float, _unstructure_float)
+
+    @converter.register_structure_hook_factory(attrs.has)
+    def strict_about_containers(cls: type[Any], converter: cattrs.Converter) -> Any:
+        structure = make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=forbid_extra_keys)
+        fields = attrs.fields(attrs.resolve_types(cls))
+
+        def hook(value: Any, wanted: Any) -> Any:
+            if not isinstance(value, Mapping):
+                raise TypeError(f"expected an object, got {reprlib.repr(value)}")
+            for field in fields:
+                _check_container(field.name, field.type, value.get(field.name))
+            return structure(value, wanted)
+
+        return hook
+
+    return converter
+
+
+_STRICT = _converter(forbid_extra_keys=True)
+_LENIENT = _converter(forbid_extra_keys=False)
