@@ -1,0 +1,303 @@
+"""Hadoop's configuration files for one cluster: who listens where, and the values that make it small and quick."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from tests.hadoop.settings import (
+    LOOPBACK,
+    ORDINARY_USERS,
+    PROXY_USER,
+    REALM,
+    Addresses,
+    DataNode,
+    NodeManager,
+    ResourceManager,
+    Settings,
+)
+
+Properties = dict[str, str]
+
+NODE_LABEL = "gpu"
+GPU = "yarn.io/gpu"
+# Of the whole cluster, in percent: (guaranteed, at most). `small` can never hold a large job.
+QUEUES = {"default": (30, 100), "ml": (60, 100), "small": (10, 10)}
+LOG4J = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders of one cluster below its root."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / "cluster.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def kerberos(self) -> Path:
+        return self.root / "kerberos"
+
+    @property
+    def krb5_conf(self) -> Path:
+        return self.kerberos / "krb5.conf"
+
+    def keytab(self, user: str) -> Path:
+        return self.kerberos / f"{user}.keytab"
+
+    def kerberos_environment(self, user: str) -> dict[str, str]:
+        """The environment in which a program of MIT Kerberos (or linked to it) is this user, without kinit."""
+        return os.environ | {
+            "KRB5_CONFIG": str(self.krb5_conf),
+            "KRB5_CLIENT_KTNAME": f"FILE:{self.keytab(user)}",
+            "KRB5CCNAME": f"FILE:{self.kerberos / f'{user}.ccache'}",
+        }
+
+    def conf(self, daemon: str) -> Path:
+        return self.root / "conf" / daemon
+
+    def log(self, daemon: str) -> Path:
+        return self.logs / f"{daemon}.log"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Writes the configuration folders of a cluster: one for each daemon, and `client`."""
+
+    settings: Settings
+    addresses: Addresses
+    layout: Layout
+
+    def write_all(self) -> None:
+        self._write("client", {})
+        self._write("namenode", {})
+        for number, datanode in enumerate(self.addresses.datanodes, 1):
+            self._write(f"datanode-{number}", {"hdfs-site": self._datanode(number, datanode)})
+        for number, manager in enumerate(self.addresses.resourcemanagers, 1):
+            own = {"yarn.resourcemanager.ha.id": manager.name} if self._pair else {}
+            self._write(f"resourcemanager-{number}", {"yarn-site": own})
+        for number, node in enumerate(self.addresses.nodemanagers, 1):
+            self._write(f"nodemanager-{number}", {"yarn-site": self._nodemanager(number, node)})
+
+    @property
+    def _pair(self) -> bool:
+        return len(self.addresses.resourcemanagers) > 1
+
+    def _write(self, daemon: str, own: dict[str, Properties]) -> None:
+        """One folder: the cluster's values, under the daemon's own, under the caller's."""
+        folder = self.layout.conf(daemon)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {
+            "core-site": self._core(),
+            "hdfs-site": self._hdfs(),
+            "yarn-site": self._yarn(),
+            "capacity-scheduler": self._queues(),
+            "resource-types": {"yarn.resource-types": GPU},
+            "node-resources": {f"yarn.nodemanager.resource-type.{GPU}": str(self.settings.node_gpus)},
+        }
+        for name in sorted(files.keys() | own.keys() | self.settings.properties.keys()):
+            values = files.get(name, {}) | own.get(name, {}) | self.settings.properties.get(name, {})
+            (folder / f"{name}.xml").write_text(_xml(values))
+        (folder / "log4j.properties").write_text(LOG4J)
+
+    def _core(self) -> Properties:
+        values = {
+            "fs.defaultFS": f"hdfs://{self.addresses.namenode.rpc}",
+            "hadoop.tmp.dir": str(self.layout.data / "tmp"),
+            # Our users are nobody on this machine: Hadoop would run `id` for them, again and again.
+            "hadoop.user.group.static.mapping.overrides": ";".join(
+                f"{user}=users" for user in (*ORDINARY_USERS, "dr.who")
+            )
+            + ";hdfs=supergroup;yarn=hadoop;",
+            f"hadoop.proxyuser.{PROXY_USER}.hosts": "*",
+            f"hadoop.proxyuser.{PROXY_USER}.users": "*",
+            # Daemons start side by side: the one that came first looks for the others again soon.
+            "ipc.client.connect.retry.interval": "200",
+            "ipc.client.connect.max.retries": "50",
+        }
+        return values | (self._secure_core() if self.settings.secure else {})
+
+    def _secure_core(self) -> Properties:
+        return {
+            "hadoop.security.authentication": "kerberos",
+            "hadoop.rpc.protection": self.settings.rpc_protection,
+            "hadoop.http.filter.initializers": "org.apache.hadoop.security.AuthenticationFilterInitializer",
+            "hadoop.http.authentication.type": "kerberos",
+            # Any HTTP/… principal of the keytab: the web addresses are not all one host.
+            "hadoop.http.authentication.kerberos.principal": "*",
+            "hadoop.http.authentication.kerberos.keytab": str(self.layout.keytab("HTTP")),
+            "hadoop.http.authentication.signature.secret.file": str(self.layout.kerberos / "http-secret"),
+            "hadoop.http.authentication.simple.anonymous.allowed": "false",
+        }
+
+    def _hdfs(self) -> Properties:
+        values = {
+            "dfs.replication": "1",
+            "dfs.permissions.enabled": "true",
+            "dfs.namenode.rpc-address": self.addresses.namenode.rpc,
+            "dfs.namenode.http-address": self.addresses.namenode.http,
+            "dfs.namenode.name.dir": f"file://{self.layout.data}/namenode",
+            "dfs.namenode.safemode.extension": "0",
+            "dfs.heartbeat.interval": "1",
+        }
+        return values | (self._secure_hdfs() if self.settings.secure else {})
+
+    def _secure_hdfs(self) -> Properties:
+        values = {
+            "dfs.block.access.token.enable": "true",
+            # DataNodes on ports that need no root; the name is Hadoop's own.
+            "ignore.secure.ports.for.testing": "true",
+            "dfs.web.authentication.kerberos.principal": "*",
+            "dfs.web.authentication.kerberos.keytab": str(self.layout.keytab("HTTP")),
+        }
+        for daemon in ("namenode", "datanode"):
+            values[f"dfs.{daemon}.kerberos.principal"] = f"hdfs/localhost@{REALM}"
+            values[f"dfs.{daemon}.keytab.file"] = str(self.layout.keytab("hdfs"))
+        return values
+
+    def _datanode(self, number: int, datanode: DataNode) -> Properties:
+        return {
+            "dfs.datanode.hostname": LOOPBACK,
+            "dfs.datanode.address": datanode.data,
+            "dfs.datanode.http.address": datanode.http,
+            "dfs.datanode.ipc.address": datanode.ipc,
+            "dfs.datanode.data.dir": f"file://{self.layout.data}/datanode-{number}",
+        }
+
+    def _yarn(self) -> Properties:
+        values = {
+            "yarn.resourcemanager.scheduler.class": (
+                "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
+            ),
+            "yarn.scheduler.minimum-allocation-mb": "64",
+            "yarn.scheduler.maximum-allocation-mb": str(self.settings.node_memory_mb),
+            "yarn.scheduler.maximum-allocation-vcores": str(self.settings.node_vcores),
+            "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "250",
+            "yarn.resourcemanager.connect.retry-interval.ms": "250",
+            "yarn.resourcemanager.am.max-attempts": "2",
+            "yarn.resourcemanager.recovery.enabled": "true",
+            "yarn.resourcemanager.work-preserving-recovery.enabled": "true",
+            "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
+            "yarn.resourcemanager.store.class": (
+                "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore"
+            ),
+            "yarn.resourcemanager.fs.state-store.uri": f"file://{self.layout.data}/rm-state",
+            "yarn.node-labels.enabled": "true",
+            "yarn.node-labels.fs-store.root-dir": f"file://{self.layout.data}/node-labels",
+            "yarn.nodemanager.vmem-check-enabled": "false",
+            "yarn.nodemanager.pmem-check-enabled": "true",
+            "yarn.nodemanager.container-monitor.interval-ms": "1000",
+            "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.5",
+            "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH,LANG,TZ",
+            "yarn.nodemanager.delete.debug-delay-sec": "0",
+            "yarn.nodemanager.log.retain-seconds": "3600",
+            "yarn.nodemanager.resource.memory-mb": str(self.settings.node_memory_mb),
+            "yarn.nodemanager.resource.cpu-vcores": str(self.settings.node_vcores),
+            "yarn.log-aggregation-enable": "false",
+            "yarn.resourcemanager.cluster-id": "tony-test",
+        }
+        values |= self._resourcemanagers()
+        return values | (self._secure_yarn() if self.settings.secure else {})
+
+    def _resourcemanagers(self) -> Properties:
+        if not self._pair:
+            return _listening(self.addresses.resourcemanagers[0], "")
+        values = {
+            "yarn.resourcemanager.ha.enabled": "true",
+            # Without ZooKeeper: HadoopCluster.activate() says which of the two is active.
+            "yarn.resourcemanager.ha.automatic-failover.enabled": "false",
+            "yarn.resourcemanager.ha.rm-ids": ",".join(each.name for each in self.addresses.resourcemanagers),
+            "yarn.client.failover-sleep-base-ms": "100",
+            "yarn.client.failover-sleep-max-ms": "500",
+        }
+        for manager in self.addresses.resourcemanagers:
+            values |= _listening(manager, f".{manager.name}")
+        return values
+
+    def _secure_yarn(self) -> Properties:
+        values = {
+            "yarn.acl.enable": "true",
+            "yarn.admin.acl": f"yarn,{getpass.getuser()}",
+            "yarn.resourcemanager.webapp.spnego-principal": "*",
+            "yarn.resourcemanager.webapp.spnego-keytab-file": str(self.layout.keytab("HTTP")),
+            "yarn.nodemanager.webapp.spnego-principal": "*",
+            "yarn.nodemanager.webapp.spnego-keytab-file": str(self.layout.keytab("HTTP")),
+        }
+        for daemon in ("resourcemanager", "nodemanager"):
+            values[f"yarn.{daemon}.principal"] = f"yarn/localhost@{REALM}"
+            values[f"yarn.{daemon}.keytab"] = str(self.layout.keytab("yarn"))
+        return values
+
+    def _nodemanager(self, number: int, node: NodeManager) -> Properties:
+        return {
+            "yarn.nodemanager.hostname": node.host,
+            # With a bind-host the node's name is the one given here, not what the address resolves to.
+            "yarn.nodemanager.bind-host": node.host,
+            "yarn.nodemanager.address": node.rpc,
+            "yarn.nodemanager.localizer.address": node.localizer,
+            "yarn.nodemanager.webapp.address": node.web,
+            "yarn.nodemanager.local-dirs": f"{self.layout.data}/nodemanager-{number}",
+            "yarn.nodemanager.log-dirs": f"{self.layout.logs}/containers-{number}",
+        }
+
+    def _queues(self) -> Properties:
+        base = "yarn.scheduler.capacity"
+        values = {
+            f"{base}.root.queues": ",".join(QUEUES),
+            f"{base}.maximum-am-resource-percent": "0.9",
+            f"{base}.resource-calculator": "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator",
+            f"{base}.root.accessible-node-labels": "*",
+            f"{base}.root.accessible-node-labels.{NODE_LABEL}.capacity": "100",
+        }
+        if self.settings.secure:
+            # A list of the root applies to every queue below it; submitting is open to all, looking is not.
+            values[f"{base}.root.acl_administer_queue"] = f"yarn,{getpass.getuser()}"
+        for queue, (guaranteed, at_most) in QUEUES.items():
+            values |= {
+                f"{base}.root.{queue}.capacity": str(guaranteed),
+                f"{base}.root.{queue}.maximum-capacity": str(at_most),
+                f"{base}.root.{queue}.user-limit-factor": "10",
+                f"{base}.root.{queue}.state": "RUNNING",
+                f"{base}.root.{queue}.accessible-node-labels": NODE_LABEL,
+                f"{base}.root.{queue}.accessible-node-labels.{NODE_LABEL}.capacity": str(guaranteed),
+                f"{base}.root.{queue}.accessible-node-labels.{NODE_LABEL}.maximum-capacity": str(at_most),
+            }
+        return values
+
+
+def _listening(manager: ResourceManager, suffix: str) -> Properties:
+    return {
+        f"yarn.resourcemanager.hostname{suffix}": LOOPBACK,
+        f"yarn.resourcemanager.address{suffix}": manager.client,
+        f"yarn.resourcemanager.scheduler.address{suffix}": manager.scheduler,
+        f"yarn.resourcemanager.resource-tracker.address{suffix}": manager.tracker,
+        f"yarn.resourcemanager.admin.address{suffix}": manager.admin,
+        f"yarn.resourcemanager.webapp.address{suffix}": manager.web,
+    }
+
+
+def _xml(values: Properties) -> str:
+    lines = [
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in sorted(values.items())
+    ]
+    return "\n".join(['<?xml version="1.0"?>', "<configuration>", *lines, "</configuration>", ""])

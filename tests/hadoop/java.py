@@ -1,0 +1,72 @@
+"""How each daemon's JVM is started."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.hadoop.config import Layout
+from tests.hadoop.tools import java_program
+
+# Small and quick to start, rather than fast: a cluster shares its machine with the jobs that it runs.
+JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.net.preferIPv4Stack=true",
+    # Hadoop reaches into Java's own classes by reflection, which Java 16 and newer refuse.
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in ("java.lang", "java.io", "java.net", "java.util", "java.nio")
+    ),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+)
+MAIN_CLASSES = {
+    "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
+    "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
+    "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
+}
+RM_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
+HEAP_MB = {"resourcemanager": 512}
+SMALL_HEAP_MB = 256
+# What containers inherit: the machine's own programs, nothing of the virtual environment that started the cluster.
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Java:
+    """Command lines and environment for the programs of one cluster."""
+
+    jars: Path
+    layout: Layout
+    secure: bool
+
+    def daemon(self, name: str) -> list[str]:
+        """The command of a daemon such as `nodemanager-2`."""
+        kind = name.partition("-")[0]
+        return self.command(name, MAIN_CLASSES[kind], heap_mb=HEAP_MB.get(kind, SMALL_HEAP_MB))
+
+    def command(self, conf: str, main: str, *arguments: str, heap_mb: int = SMALL_HEAP_MB) -> list[str]:
+        """Run a main class with the configuration folder called `conf`."""
+        flags = [*JVM_FLAGS, f"-Xmx{heap_mb}m", f"-Djava.io.tmpdir={self.layout.data / 'tmp'}"]
+        flags += [f"-Dhadoop.log.dir={self.layout.logs}", f"-Dyarn.log.dir={self.layout.logs}"]
+        if self.secure:
+            flags.append(f"-Djava.security.krb5.conf={self.layout.krb5_conf}")
+        path = os.pathsep.join([str(self.layout.conf(conf)), str(self.jars), str(self.jars / "jars" / "*")])
+        return [str(java_program()), *flags, "-classpath", path, main, *arguments]
+
+    def environment(self) -> Mapping[str, str]:
+        program = java_program()
+        home = Path(program).resolve().parent.parent if program else Path("/")
+        return {
+            "PATH": SYSTEM_PATH,
+            "LANG": "C.UTF-8",
+            "JAVA_HOME": str(home),
+            "HOME": str(Path.home()),
+            "USER": getpass.getuser(),
+        }

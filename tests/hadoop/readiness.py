@@ -1,0 +1,110 @@
+"""Whether a cluster's services work, asked of themselves; and what is set up once they do."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tests.hadoop.client import Client, HttpError
+from tests.hadoop.config import NODE_LABEL, Layout
+from tests.hadoop.settings import ORDINARY_USERS
+from tests.hadoop.state import State
+
+
+@dataclass(frozen=True)
+class Services:
+    """HDFS and YARN of one cluster, seen by their administrators."""
+
+    state: State
+    layout: Layout
+
+    def client(self, user: str) -> Client:
+        return Client(user, self.layout, self.state.settings.secure)
+
+    @property
+    def hdfs_admin(self) -> Client:
+        """HDFS's superuser: whoever the NameNode runs as."""
+        return self.client("hdfs" if self.state.settings.secure else getpass.getuser())
+
+    @property
+    def yarn_admin(self) -> Client:
+        return self.client("yarn" if self.state.settings.secure else getpass.getuser())
+
+    def hdfs_lacks(self) -> str:
+        """What HDFS waits for, in words; empty when it takes reads and writes."""
+        query = "Hadoop:service=NameNode,name=FSNamesystemState"
+        try:
+            beans = self.hdfs_admin.get_json(f"{self.state.webhdfs[0]}/jmx", qry=query)["beans"]
+        except HttpError as error:
+            return f"the NameNode does not answer ({error})"
+        if not beans or beans[0]["FSState"] != "Operational":
+            return "the NameNode is in safe mode"
+        live, wanted = beans[0]["NumLiveDataNodes"], len(self.state.addresses.datanodes)
+        return "" if live >= wanted else f"{live} of {wanted} DataNodes are live"
+
+    def yarn_lacks(self) -> str:
+        """What YARN waits for, in words; empty when it runs applications."""
+        try:
+            if not self.active_resourcemanager():
+                return "no ResourceManager is active"
+            nodes = self.nodes()
+        except HttpError as error:
+            return f"the ResourceManager does not answer ({error})"
+        running = sum(node["state"] == "RUNNING" for node in nodes)
+        wanted = len(self.state.addresses.nodemanagers)
+        return "" if running >= wanted else f"{running} of {wanted} NodeManagers are running"
+
+    def active_resourcemanager(self) -> str | None:
+        """The web address of the active one. Raises HttpError when none answers."""
+        failed: list[HttpError] = []
+        for base in self.state.rm_webapp:
+            try:
+                info = self.yarn_admin.get_json(f"{base}/ws/v1/cluster/info")["clusterInfo"]
+            except HttpError as error:
+                failed.append(error)
+                continue
+            if info["state"] == "STARTED" and info["haState"] == "ACTIVE":
+                return base
+        if len(failed) == len(self.state.rm_webapp):
+            raise failed[-1]
+        return None
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes in the ResourceManager's list."""
+        base = self.active_resourcemanager()
+        if base is None:
+            return []
+        found = self.yarn_admin.get_json(f"{base}/ws/v1/cluster/nodes")["nodes"]
+        return list(found["node"]) if found else []
+
+    def make_folders(self) -> None:
+        """/tmp for all, and a private home for each ordinary user."""
+        self._folder("/tmp", "1777")
+        self._folder("/user", "755")
+        for user in ORDINARY_USERS:
+            self._folder(f"/user/{user}", "700")
+            self._hdfs(f"/user/{user}", op="SETOWNER", owner=user, group="users")
+
+    def define_label(self) -> None:
+        """The node label, on no node yet: `label_node` puts it on one."""
+        label = {"name": NODE_LABEL, "exclusivity": "true", "exclusive": "true"}
+        self._yarn("add-node-labels", {"nodeLabelInfo": [label]})
+
+    def label_node(self, node_id: str, label: str) -> None:
+        """Put a label on a node such as 127.0.1.1:24512, or take it off with an empty one."""
+        change = {"nodeId": node_id, "labels": [label] if label else []}
+        self._yarn("replace-node-to-labels", {"nodeToLabels": [change]})
+
+    def _folder(self, path: str, permission: str) -> None:
+        self._hdfs(path, op="MKDIRS", permission=permission)
+        # MKDIRS leaves a folder that exists as it is, and drops the sticky bit on some versions.
+        self._hdfs(path, op="SETPERMISSION", permission=permission)
+
+    def _hdfs(self, path: str, **query: str) -> None:
+        self.hdfs_admin.request("PUT", f"{self.state.webhdfs[0]}/webhdfs/v1{path}", query=query)
+
+    def _yarn(self, act: str, content: dict[str, Any]) -> None:
+        url = f"{self.active_resourcemanager()}/ws/v1/cluster/{act}"
+        self.yarn_admin.request("POST", url, json.dumps(content).encode(), "application/json")

@@ -1,0 +1,116 @@
+"""The jars of one Hadoop version, resolved once with Maven and kept in the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+# The ResourceManager does not start without timelineservice, whether it is enabled or not.
+ARTEFACTS = (
+    "hadoop-common",
+    "hadoop-hdfs",
+    "hadoop-hdfs-client",
+    "hadoop-yarn-client",
+    "hadoop-yarn-server-resourcemanager",
+    "hadoop-yarn-server-nodemanager",
+    "hadoop-yarn-server-web-proxy",
+    "hadoop-yarn-server-timelineservice",
+)
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+# The jars carry no pages for HDFS, and its daemons exit without these folders.
+EMPTY_WEBAPPS = ("hdfs", "datanode", "secondary")
+WEB_XML = '<web-app xmlns="http://java.sun.com/xml/ns/javaee" version="2.5"/>\n'
+RESOLVE_SECONDS = 600
+
+_DEPENDENCY = """\
+    <dependency>
+      <groupId>{group}</groupId><artifactId>{artefact}</artifactId><version>{version}</version>
+    </dependency>
+"""
+_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tony.test</groupId><artifactId>hadoop</artifactId><version>1</version>
+  <dependencies>
+{dependencies}  </dependencies>
+</project>
+"""
+
+
+class ResolveError(Exception):
+    """Maven could not bring the jars; the message ends with what Maven said."""
+
+
+def pom(version: str) -> str:
+    """The project file whose runtime dependencies are one Hadoop version's daemons."""
+    coordinates = [("org.apache.hadoop", artefact, version) for artefact in ARTEFACTS]
+    return _POM.format(
+        dependencies="".join(
+            _DEPENDENCY.format(group=group, artefact=artefact, version=number)
+            for group, artefact, number in coordinates
+        )
+    )
+
+
+def cache_root() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "tony-provider" / "hadoop"
+
+
+def resolve(version: str) -> Path:
+    """The folder with `jars/` and `webapps/` of one Hadoop version, such as "3.4.2".
+
+    Downloads at the first call (about half a minute); later calls only look. A second process waits for the first.
+    Raises ResolveError with the end of Maven's output.
+    """
+    project = pom(version)
+    digest = hashlib.sha256(project.encode()).hexdigest()[:12]
+    target = cache_root() / f"{version}-{digest}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            _build(project, target)
+    return target
+
+
+def _build(project: str, target: Path) -> None:
+    """Fill a folder beside the target and rename it, so that a half-filled one is never taken for the whole."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        (draft / "pom.xml").write_text(project)
+        for name in EMPTY_WEBAPPS:
+            inside = draft / "webapps" / name / "WEB-INF"
+            inside.mkdir(parents=True)
+            (inside / "web.xml").write_text(WEB_XML)
+        _copy_jars(draft)
+        draft.rename(target)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _copy_jars(draft: Path) -> None:
+    command = ["mvn", "--batch-mode", "-f", str(draft / "pom.xml"), COPY_GOAL]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={draft / 'jars'}"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RESOLVE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ResolveError(f"Maven did not finish within {RESOLVE_SECONDS} s") from error
+    if done.returncode != 0:
+        raise ResolveError(f"Maven could not resolve the Hadoop jars:\n{done.stdout[-3000:]}")

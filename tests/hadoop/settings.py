@@ -1,0 +1,123 @@
+"""What a cluster is made of: the caller's choices, and the addresses that were found for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from tests.hadoop.ports import free_ports
+
+DEFAULT_VERSION = "3.4.2"
+LOOPBACK = "127.0.0.1"
+# Proxied requests come from the ResourceManager's web address: one of its own makes them tell-able.
+WEB_LOOPBACK = ("127.0.0.2", "127.0.0.3")
+REALM = "TONY.TEST"
+ORDINARY_USERS = ("alice", "bob", "airflow")
+# May act for others (hadoop.proxyuser.*), as a scheduler's service account often may.
+PROXY_USER = "airflow"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a caller may choose.
+
+    - `version`: of Hadoop; 2.10.2, 3.3.6 and 3.4.2 are known to work.
+    - `datanodes`, `nodemanagers`: how many of each; `resourcemanagers`: 1, or 2 for a pair with manual failover.
+    - `node_memory_mb` (MB), `node_vcores`, `node_gpus`: what each NodeManager offers.
+    - `secure`: Kerberos for HDFS, YARN and HTTP, with a KDC of its own, and YARN's access lists on.
+    - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
+    - `properties`: Hadoop properties over ours, by file, such as
+      {"yarn-site": {"yarn.nm.liveness-monitor.expiry-interval-ms": "5000"}}.
+    """
+
+    version: str = DEFAULT_VERSION
+    datanodes: int = 1
+    resourcemanagers: int = 1
+    nodemanagers: int = 2
+    node_memory_mb: int = 4096
+    node_vcores: int = 4
+    node_gpus: int = 2
+    secure: bool = False
+    rpc_protection: str = "authentication"
+    properties: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.rpc_protection not in ("authentication", "integrity", "privacy"):
+            raise ValueError(f"rpc_protection is {self.rpc_protection!r}: authentication, integrity or privacy")
+        if self.resourcemanagers not in (1, 2):
+            raise ValueError(f"resourcemanagers is {self.resourcemanagers}: 1 or 2")
+
+
+@dataclass(frozen=True)
+class NameNode:
+    rpc: str
+    http: str
+
+
+@dataclass(frozen=True)
+class DataNode:
+    data: str
+    http: str
+    ipc: str
+
+
+@dataclass(frozen=True)
+class ResourceManager:
+    """`name` is its id in a pair (rm1, rm2); the rest are host:port."""
+
+    name: str
+    client: str
+    scheduler: str
+    tracker: str
+    admin: str
+    web: str
+
+
+@dataclass(frozen=True)
+class NodeManager:
+    """Each on a loopback address of its own, so that YARN takes them for different hosts."""
+
+    host: str
+    rpc: str
+    localizer: str
+    web: str
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where every daemon listens, as host:port."""
+
+    namenode: NameNode
+    datanodes: tuple[DataNode, ...]
+    resourcemanagers: tuple[ResourceManager, ...]
+    nodemanagers: tuple[NodeManager, ...]
+    kdc: str
+
+    @classmethod
+    def free(cls, settings: Settings) -> Addresses:
+        """Addresses free now. Whether they still are when a daemon binds, its start will show."""
+        ports = iter(free_ports(3 + 3 * settings.datanodes + 5 * settings.resourcemanagers + 3 * settings.nodemanagers))
+
+        def at(host: str = LOOPBACK) -> str:
+            return f"{host}:{next(ports)}"
+
+        return cls(
+            namenode=NameNode(rpc=at(), http=at()),
+            datanodes=tuple(DataNode(data=at(), http=at(), ipc=at()) for _ in range(settings.datanodes)),
+            resourcemanagers=tuple(
+                ResourceManager(
+                    f"rm{n + 1}", client=at(), scheduler=at(), tracker=at(), admin=at(), web=at(WEB_LOOPBACK[n])
+                )
+                for n in range(settings.resourcemanagers)
+            ),
+            nodemanagers=tuple(
+                NodeManager(host, rpc=at(host), localizer=at(host), web=at(host))
+                for _, host in zip(range(settings.nodemanagers), _node_hosts(), strict=False)
+            ),
+            kdc=at(),
+        )
+
+
+def _node_hosts() -> Iterator[str]:
+    return (f"127.0.1.{n}" for n in count(1))
