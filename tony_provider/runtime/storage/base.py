@@ -1,0 +1,126 @@
+"""The one interface to files, for both sides of a job: HDFS over WebHDFS, local disk, and any fsspec store.
+
+All calls block, end by a deadline, and are safe from several threads at once. From asyncio use ``asyncio.to_thread``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from types import TracebackType
+from typing import BinaryIO, Optional, Union
+
+import attrs
+
+from tony_provider.runtime.storage.errors import StorageNotFound
+
+Source = Union[bytes, BinaryIO, Iterable[bytes]]
+"""What ``write`` takes. A file object is read from where it stands; only bytes and seekable files can be sent twice."""
+
+CHUNK = 1 << 20  # bytes moved at a time
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+_TEMPORARY_PREFIX = ".tony-tmp-"
+
+
+@attrs.frozen
+class FileStatus:
+    path: str  # full URI, with the scheme and authority it was asked for
+    size: int  # bytes; 0 for directories
+    modified_ms: int  # epoch, exactly as the store reports it: YARN's localisation compares it
+    is_directory: bool
+    owner: str  # empty where the store has no owners
+    permission: Optional[int]  # such as 0o600; None where the store has none
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[1]
+
+
+class Storage(ABC):
+    """Files of one store. URIs are literal, see ``uris``.
+
+    Every method raises a StorageError: beside those named below StoragePermissionDenied, StorageInvalidPath,
+    StorageUnreachable or StorageTimeout at the deadline, StorageAuthError, and StorageNoSpace where bytes are written.
+    """
+
+    @abstractmethod
+    def status(self, uri: str) -> FileStatus:
+        """Raises StorageNotFound."""
+
+    @abstractmethod
+    def list(self, uri: str) -> list[FileStatus]:
+        """Direct children, sorted by name. Raises StorageNotFound, StorageNotADirectory.
+
+        Writes under way show as names that ``is_temporary`` knows.
+        """
+
+    @abstractmethod
+    def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
+        """A buffered stream of the bytes from ``offset`` on, at most ``length`` of them; beyond the end it is empty.
+
+        Close it. Raises StorageNotFound and StorageIsADirectory here, other StorageErrors from its ``read`` too.
+        """
+
+    @abstractmethod
+    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+        """Make a file of everything in ``source``, in bounded memory; parents are made with 0700 where missing.
+
+        The file appears whole or not at all, under whatever crash: readers see the old one or the new one.
+        Without ``overwrite`` exactly one of several writers wins and the others get StorageExists.
+        Raises StorageExists, StorageIsADirectory, StorageNotADirectory (for a parent).
+        fsspec stores promise less, see there.
+        """
+
+    @abstractmethod
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        """Move a file or a directory, atomically on HDFS and local disk; with ``overwrite`` a file takes the place of
+        a file, a directory that of an empty directory.
+
+        Repeated after a lost answer, so that a move someone else made of the same source to the same target counts as
+        done. Raises StorageNotFound (source, or target's parent), StorageExists when the target cannot be replaced.
+        """
+
+    @abstractmethod
+    def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
+        """Make a directory and the missing ones above it. Each one made gets exactly ``permission``, whatever the
+        umask; those that exist keep theirs. Raises StorageNotADirectory when a file is in the way."""
+
+    @abstractmethod
+    def remove(self, uri: str, *, recursive: bool = False) -> bool:
+        """Remove a file or a directory; False when there was none. Raises StorageNotEmpty without ``recursive``,
+        StorageInvalidPath for the root."""
+
+    @abstractmethod
+    def set_permission(self, uri: str, permission: int) -> None:
+        """Raises StorageNotFound. Nothing happens on stores without permissions."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End waits for unreachable servers and free what is held. Streams that are open stay so."""
+
+    def exists(self, uri: str) -> bool:
+        try:
+            self.status(uri)
+        except StorageNotFound:
+            return False
+        return True
+
+    def __enter__(self) -> Storage:
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+
+def temporary_name() -> str:
+    """A name for a file on its way to its final one. Short, since the final name may use all that a store allows."""
+    return _TEMPORARY_PREFIX + secrets.token_hex(8)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a write that is under way, or that died, made this name."""
+    return name.startswith(_TEMPORARY_PREFIX)

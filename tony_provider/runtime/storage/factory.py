@@ -1,0 +1,38 @@
+"""From a URI to the store that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from tony_provider.runtime.storage import errors, uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.fsspec_store import FsspecStorage
+from tony_provider.runtime.storage.local import LocalStorage
+from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
+
+
+def open_storage(
+    uri: str,
+    *,
+    webhdfs: Optional[WebHdfsConfig] = None,
+    delegation_token: Optional[str] = None,
+    negotiate: Optional[Negotiate] = None,
+    fsspec_options: Optional[Mapping[str, Any]] = None,
+) -> Storage:
+    """The store that ``uri`` is in: HDFS, this machine (``file://`` or a bare path), or fsspec's of its scheme.
+
+    Nothing is asked of the store yet. Close what is returned. Raises StorageInvalidPath, and StorageUnsupported for an
+    HDFS URI without ``webhdfs`` and for a scheme that no installed driver knows.
+    """
+    scheme = uris.scheme(uri)
+    if scheme == "file":
+        return LocalStorage()
+    if scheme not in SCHEMES:
+        return FsspecStorage(scheme, fsspec_options)
+    if webhdfs is None:
+        raise errors.StorageUnsupported(
+            uri, "open", "no WebHDFS addresses are known", "name a WebHDFS connection in the tony connection"
+        )
+    return WebHdfsStorage(webhdfs, delegation_token=delegation_token, negotiate=negotiate)

@@ -1,0 +1,244 @@
+"""Every other store (s3, gs, abfs, memory, …) through fsspec, which is imported only here and only when used.
+
+Object stores promise less than HDFS and local disk:
+
+- A write up to ``SINGLE_PUT`` bytes is one PUT and appears whole or not at all. A longer one is a multi-part upload,
+  whole or not at all where the store's driver can throw an unfinished one away (s3, gs, abfs can).
+- Of several writers without ``overwrite`` exactly one wins only for a single PUT on a driver with conditional writes
+  (s3, gs, memory); otherwise the check comes before the write.
+- A rename is a copy and a removal, not atomic: commit by one small write instead.
+- Directories exist only as long as something is in them; permissions and owners do not exist.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import io
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, BinaryIO, Optional
+
+from tony_provider.runtime.storage import errors, uris
+from tony_provider.runtime.storage.base import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    FileStatus,
+    Source,
+    Storage,
+)
+from tony_provider.runtime.storage.streams import Body, Range
+
+SINGLE_PUT = 8 << 20  # bytes
+
+_ERRORS: list[tuple[type[BaseException], type[errors.StorageError]]] = [
+    (FileNotFoundError, errors.StorageNotFound),
+    (FileExistsError, errors.StorageExists),
+    (IsADirectoryError, errors.StorageIsADirectory),
+    (NotADirectoryError, errors.StorageNotADirectory),
+    (PermissionError, errors.StoragePermissionDenied),
+    (TimeoutError, errors.StorageTimeout),
+    (ConnectionError, errors.StorageUnreachable),
+    (NotImplementedError, errors.StorageUnsupported),
+]
+_MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+
+
+class FsspecStorage(Storage):
+    """One store of one scheme. ``options`` go to the fsspec driver (endpoint, key, …).
+
+    Errors that a driver raises outside of Python's OSError family pass through; it has its own deadlines.
+    """
+
+    def __init__(self, scheme: str, options: Optional[Mapping[str, Any]] = None) -> None:
+        self.scheme = scheme
+        self._fs = _driver(scheme, {"use_listings_cache": False, **(options or {})})
+
+    def status(self, uri: str) -> FileStatus:
+        with _translated(uri, "look at"):
+            return self._status(uri, self._fs.info(self._path(uri)))
+
+    def list(self, uri: str) -> list[FileStatus]:
+        path = self._path(uri)
+        with _translated(uri, "list"):
+            if not self._fs.isdir(path):
+                if self._fs.exists(path):
+                    raise errors.StorageNotADirectory(uri, "list", "it is a file")
+                raise errors.StorageNotFound(uri, "list", "no such directory")
+            entries = self._fs.ls(path, detail=True)
+            found = [self._status(uris.join(uri, _name(entry)), entry) for entry in entries if _name(entry)]
+        # Some drivers show the directory's own marker object as a child.
+        return sorted((s for s in found if s.path != str(uris.parse(uri))), key=lambda status: status.name)
+
+    def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
+        path = self._path(uri)
+        with _translated(uri, "read"):
+            if self._fs.isdir(path):
+                raise errors.StorageIsADirectory(uri, "read", "it is a directory")
+            file = self._fs.open(path, "rb")
+            size = int(self._fs.size(path) or 0)
+            start = min(offset, size)
+            file.seek(start)
+        return io.BufferedReader(Range(file, size - start if length is None else min(length, size - start)))
+
+    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+        path = self._path(uri)
+        with _translated(uri, "write"):
+            if self._fs.isdir(path):
+                raise errors.StorageIsADirectory(uri, "write", "it is a directory")
+            if not overwrite and self._fs.exists(path):
+                raise errors.StorageExists(uri, "write", "it exists already")
+            self._check_parents(uri)
+            self._fs.makedirs(self._path(uris.parent(uri)), exist_ok=True)
+        chunks = Body(source).chunks()
+        beginning = _take(chunks, SINGLE_PUT)
+        with _translated(uri, "write"):
+            if len(beginning) <= SINGLE_PUT:
+                self._fs.pipe_file(path, beginning, mode="overwrite" if overwrite else "create")
+            else:
+                self._stream(path, itertools.chain([beginning], chunks))
+        return self.status(uri)
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        source_path, target_path = self._path(source), self._path(target)
+        if source_path == target_path:
+            raise errors.StorageExists(source, "rename", "source and target are the same")
+        with _translated(source, "rename", f" (to {target})"):
+            from_directory = self._fs.isdir(source_path)
+            if not from_directory and not self._fs.exists(source_path):
+                raise errors.StorageNotFound(source, "rename", "there is no such file")
+            self._check_target(target, from_directory, overwrite)
+            self._fs.mv(source_path, target_path, recursive=from_directory)
+
+    def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
+        with _translated(uri, "make directory"):
+            self._check_parents(str(uris.parse(uri).child("x")))
+            self._fs.makedirs(self._path(uri), exist_ok=True)
+
+    def remove(self, uri: str, *, recursive: bool = False) -> bool:
+        parsed = uris.parse(uri)
+        path = self._path(uri)
+        if parsed.path == "/":
+            raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
+        with _translated(uri, "remove"):
+            if not self._fs.exists(path):
+                return False
+            if not self._fs.isdir(path):
+                self._fs.rm_file(path)
+            elif recursive:
+                self._fs.rm(path, recursive=True)
+            elif self._fs.ls(path, detail=False):
+                raise errors.StorageNotEmpty(uri, "remove", "the directory is not empty")
+            else:
+                self._fs.rmdir(path)
+        return True
+
+    def set_permission(self, uri: str, permission: int) -> None:
+        self.status(uri)
+
+    def close(self) -> None:
+        """Drivers are shared and cached by fsspec; nothing of ours is held."""
+
+    def _path(self, uri: str) -> str:
+        """The driver's own form: bucket and key, without the scheme, and never fsspec's idea of special letters."""
+        parsed = uris.parse(uri)
+        if parsed.scheme != self.scheme:
+            raise errors.StorageInvalidPath(uri, "use", f"this store's URIs begin with {self.scheme}://")
+        self._fs.invalidate_cache()
+        return parsed.authority + parsed.path if parsed.authority else parsed.path
+
+    def _status(self, uri: str, info: Mapping[str, Any]) -> FileStatus:
+        is_directory = info["type"] == "directory"
+        return FileStatus(
+            path=str(uris.parse(uri)),
+            size=0 if is_directory else int(info.get("size") or 0),
+            modified_ms=_modified_ms(info),
+            is_directory=is_directory,
+            owner="",
+            permission=None,
+        )
+
+    def _check_parents(self, uri: str) -> None:
+        parsed = uris.parse(uri)
+        while parsed.path != "/":
+            parsed = parsed.parent
+            if parsed.path != "/" and self._fs.isfile(self._path(str(parsed))):
+                raise errors.StorageNotADirectory(uri, "make", f"{parsed} is a file")
+
+    def _check_target(self, target: str, from_directory: bool, overwrite: bool) -> None:
+        path = self._path(target)
+        if not self._fs.exists(path):
+            return
+        if self._fs.isdir(path):
+            if not from_directory:
+                raise errors.StorageIsADirectory(target, "rename to", "a directory is there")
+            if not overwrite or self._fs.ls(path, detail=False):
+                raise errors.StorageNotEmpty(target, "rename to", "a directory is there")
+            self._fs.rmdir(path)
+        elif not overwrite or from_directory:
+            raise errors.StorageExists(target, "rename to", "it exists already")
+        else:
+            self._fs.rm_file(path)
+
+    def _stream(self, path: str, chunks: Iterator[bytes]) -> None:
+        file = self._fs.open(path, "wb", block_size=SINGLE_PUT)
+        try:
+            for chunk in chunks:
+                file.write(chunk)
+        except BaseException:
+            file.discard()  # closing would commit what has come so far
+            file.closed = True
+            raise
+        file.close()
+
+
+def _driver(scheme: str, options: Mapping[str, Any]) -> Any:
+    try:
+        fsspec = importlib.import_module("fsspec")
+        return fsspec.filesystem(scheme, **options)
+    except (ImportError, ValueError) as error:
+        raise errors.StorageUnsupported(
+            f"{scheme}://", "use", str(error), f"install fsspec and its driver for {scheme} where this runs"
+        ) from error
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]
+
+
+def _modified_ms(info: Mapping[str, Any]) -> int:
+    """0 where the driver does not tell, as for directories."""
+    for key in _MODIFIED_KEYS:
+        value = info.get(key)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        if isinstance(value, datetime):
+            return round(value.timestamp() * 1000)
+        if isinstance(value, (int, float)):
+            return round(value * 1000)
+    return 0
+
+
+def _take(chunks: Iterator[bytes], at_least: int) -> bytes:
+    """All of it, or a beginning longer than ``at_least``."""
+    beginning = bytearray()
+    for chunk in chunks:
+        beginning += chunk
+        if len(beginning) > at_least:
+            break
+    return bytes(beginning)
+
+
+@contextmanager
+def _translated(uri: str, operation: str, detail: str = "") -> Iterator[None]:
+    try:
+        yield
+    except errors.StorageError:
+        raise
+    except (OSError, NotImplementedError) as error:
+        kind = next((ours for theirs, ours in _ERRORS if isinstance(error, theirs)), errors.StorageError)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            kind = errors.StorageNoSpace
+        raise kind(uri, operation, f"{error}{detail}") from error

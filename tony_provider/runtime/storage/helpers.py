@@ -1,0 +1,66 @@
+"""What most users of a Storage want, made of its few operations."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Optional
+
+from tony_provider.runtime.storage.base import CHUNK, PRIVATE_FILE, FileStatus, Storage
+from tony_provider.runtime.storage.errors import StorageNotFound
+
+
+def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
+    with storage.open_read(uri, offset=offset, length=length) as stream:
+        return stream.read()
+
+
+def read_text(storage: Storage, uri: str) -> str:
+    """As UTF-8; what is not is replaced, since a log may be cut anywhere."""
+    return read_bytes(storage, uri).decode("utf-8", "replace")
+
+
+def write_atomically(storage: Storage, uri: str, data: bytes, *, permission: int = PRIVATE_FILE) -> FileStatus:
+    """Put ``data`` in place of whatever the file held: readers see the old or the new bytes, never a mixture."""
+    return storage.write(uri, data, overwrite=True, permission=permission)
+
+
+def upload(
+    storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE
+) -> FileStatus:
+    """Raises OSError when the local file cannot be read."""
+    with local.open("rb") as source:
+        return storage.write(uri, source, overwrite=overwrite, permission=permission)
+
+
+def download(storage: Storage, uri: str, local: Path, *, permission: int = PRIVATE_FILE) -> int:
+    """Returns the size in bytes. The local file is replaced, and appears whole or not at all; its directory must exist.
+
+    Raises OSError when it cannot be written.
+    """
+    partial = local.with_name(f".{local.name[:200]}.{os.getpid()}.part")
+    try:
+        with storage.open_read(uri) as source, partial.open("wb") as target:
+            os.fchmod(target.fileno(), permission)
+            shutil.copyfileobj(source, target, CHUNK)
+            size = target.tell()
+        partial.replace(local)
+    finally:
+        partial.unlink(missing_ok=True)
+    return size
+
+
+def walk(storage: Storage, uri: str) -> Iterator[FileStatus]:
+    """Everything below a directory, each directory before what is in it; what vanishes meanwhile is left out.
+
+    Raises StorageNotFound, StorageNotADirectory for ``uri`` itself.
+    """
+    for status in storage.list(uri):
+        yield status
+        if status.is_directory:
+            try:
+                yield from walk(storage, status.path)
+            except StorageNotFound:
+                continue

@@ -1,0 +1,246 @@
+"""Files on this machine: ``file://`` URIs and bare absolute paths."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pwd
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Optional
+
+from tony_provider.runtime.storage import errors, uris
+from tony_provider.runtime.storage.base import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    FileStatus,
+    Source,
+    Storage,
+    temporary_name,
+)
+from tony_provider.runtime.storage.streams import Body, Range
+
+_ERRORS: dict[int, type[errors.StorageError]] = {
+    errno.ENOENT: errors.StorageNotFound,
+    errno.EEXIST: errors.StorageExists,
+    errno.ENOTEMPTY: errors.StorageNotEmpty,
+    errno.EISDIR: errors.StorageIsADirectory,
+    errno.EACCES: errors.StoragePermissionDenied,
+    errno.EPERM: errors.StoragePermissionDenied,
+    errno.EROFS: errors.StoragePermissionDenied,
+    errno.ENOSPC: errors.StorageNoSpace,
+    errno.EDQUOT: errors.StorageNoSpace,
+    errno.ENAMETOOLONG: errors.StorageInvalidPath,
+    errno.EINVAL: errors.StorageInvalidPath,
+    errno.ELOOP: errors.StorageInvalidPath,
+    errno.ETIMEDOUT: errors.StorageTimeout,
+    errno.ESTALE: errors.StorageUnreachable,
+}
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+
+
+class LocalStorage(Storage):
+    """Symbolic links are followed, but removed as links. Written files and the names they get survive a power cut.
+
+    A rename without ``overwrite`` of a directory, unlike one of a file, could still replace an empty directory that
+    another process makes at the same moment. There are no deadlines: the kernel has none for files.
+    """
+
+    def status(self, uri: str) -> FileStatus:
+        path = local_path(uri)
+        with _translated(uri, "look at", below_a_file=errors.StorageNotFound):
+            return _status(path, path.stat())
+
+    def list(self, uri: str) -> list[FileStatus]:
+        path = local_path(uri)
+        with _translated(uri, "list"), os.scandir(path) as entries:
+            found = [_entry_status(entry) for entry in entries]
+        return sorted((status for status in found if status is not None), key=lambda status: status.name)
+
+    def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
+        with _translated(uri, "read", below_a_file=errors.StorageNotFound):
+            file = local_path(uri).open("rb")
+            file.seek(offset)
+        return file if length is None else io.BufferedReader(Range(file, length))
+
+    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+        target = local_path(uri)
+        if not overwrite and os.path.lexists(target):
+            raise errors.StorageExists(uri, "write", "it exists already")
+        self.make_directories(uris.parent(uri))
+        temporary = target.parent / temporary_name()
+        try:
+            with _translated(uri, "write"):
+                _write_new(temporary, Body(source), permission)
+                _move(temporary, target, overwrite)
+                return _status(target, target.stat())
+        finally:
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        source_path, target_path = local_path(source), local_path(target)
+        if source_path == target_path:
+            raise errors.StorageExists(source, "rename", "source and target are the same")
+        with _translated(source, "rename", f" (to {target})"):
+            is_directory = source_path.is_dir()
+            if source_path.is_symlink() or not is_directory:
+                source_path.lstat()
+                if target_path.is_dir():
+                    raise IsADirectoryError(errno.EISDIR, "a directory is there")
+            elif os.path.lexists(target_path) and not (overwrite and target_path.is_dir()):
+                raise FileExistsError(errno.EEXIST, "the target exists already")
+            _move(source_path, target_path, overwrite or is_directory)
+
+    def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
+        path = local_path(uri)
+        missing = []
+        with _translated(uri, "make directory"):
+            while not path.is_dir():
+                if os.path.lexists(path):
+                    raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file")
+                missing.append(path)
+                path = path.parent
+            for directory in reversed(missing):
+                _make_directory(directory, permission)
+
+    def remove(self, uri: str, *, recursive: bool = False) -> bool:
+        path = local_path(uri)
+        if path == Path("/"):
+            raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
+        with _translated(uri, "remove"):
+            try:
+                if path.is_symlink() or not path.is_dir():
+                    path.unlink()
+                elif recursive:
+                    shutil.rmtree(path)
+                else:
+                    path.rmdir()
+            except NotADirectoryError:
+                return False
+            except FileNotFoundError:
+                # Of the whole, or of a part that another process removed meanwhile.
+                return os.path.lexists(path) and self.remove(uri, recursive=recursive)
+        return True
+
+    def set_permission(self, uri: str, permission: int) -> None:
+        with _translated(uri, "set the permission of", below_a_file=errors.StorageNotFound):
+            local_path(uri).chmod(permission)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def local_path(uri: str) -> Path:
+    """The path behind a ``file://`` URI or a bare path. Raises StorageInvalidPath for any other."""
+    parsed = uris.parse(uri)
+    if parsed.scheme != "file" or parsed.authority not in ("", "localhost"):
+        raise errors.StorageInvalidPath(uri, "use", "it is not a file of this machine")
+    return Path(parsed.path)
+
+
+def _status(path: Path, stat: os.stat_result) -> FileStatus:
+    is_directory = (stat.st_mode & 0o170000) == 0o040000
+    return FileStatus(
+        path=f"file://{path}",
+        size=0 if is_directory else stat.st_size,
+        modified_ms=stat.st_mtime_ns // 1_000_000,
+        is_directory=is_directory,
+        owner=_user_name(stat.st_uid),
+        permission=stat.st_mode & 0o7777,
+    )
+
+
+def _entry_status(entry: os.DirEntry[str]) -> Optional[FileStatus]:
+    """None for an entry that went away after it was listed."""
+    for follow in (True, False):  # a link that leads nowhere is shown as itself
+        try:
+            return _status(Path(entry.path), entry.stat(follow_symlinks=follow))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if not follow or error.errno != errno.ELOOP:
+                raise
+    return None
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _write_new(path: Path, body: Body, permission: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        os.fchmod(descriptor, permission)
+        for chunk in body.chunks():
+            view = memoryview(chunk)
+            while view:
+                view = view[file.write(view) :]
+        os.fsync(descriptor)
+
+
+def _move(source: Path, target: Path, replace: bool) -> None:
+    if replace:
+        source.replace(target)
+    else:
+        _move_exclusively(source, target)
+    _sync_directory(target.parent)
+    if source.parent != target.parent:
+        _sync_directory(source.parent)
+
+
+def _move_exclusively(source: Path, target: Path) -> None:
+    """A rename that fails when the target exists; the standard library has none, but a link does that."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        # The file system knows no links: the one who creates the target may replace it.
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
+        source.replace(target)
+    else:
+        source.unlink()
+
+
+def _make_directory(path: Path, permission: int) -> None:
+    try:
+        path.mkdir(PRIVATE_DIRECTORY)
+    except FileExistsError:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file") from None
+    else:
+        path.chmod(permission)
+
+
+def _sync_directory(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # a directory that one may write but not read; the move itself is done
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _translated(
+    uri: str,
+    operation: str,
+    detail: str = "",
+    below_a_file: type[errors.StorageError] = errors.StorageNotADirectory,
+) -> Iterator[None]:
+    try:
+        yield
+    except NotADirectoryError as error:
+        raise below_a_file(uri, operation, f"{error.strerror}{detail}") from error
+    except OSError as error:
+        kind = _ERRORS.get(error.errno or 0, errors.StorageError)
+        raise kind(uri, operation, f"{error.strerror or error}{detail}") from error

@@ -1,0 +1,73 @@
+"""Byte streams in and out: one way to read chunks from whatever ``write`` was given, and files cut to a range."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Optional, cast
+
+from tony_provider.runtime.storage.base import CHUNK, Source
+
+
+class Body:
+    """What is to be written. ``size`` in bytes is None when only the end of the stream will tell."""
+
+    def __init__(self, source: Source) -> None:
+        self._file: Optional[BinaryIO] = None
+        self._iterable: Iterable[bytes] = ()
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            self._file = io.BytesIO(source)
+        elif hasattr(source, "read"):
+            self._file = cast(BinaryIO, source)
+        else:
+            self._iterable = source
+        self._start: Optional[int] = None
+        self._used = False
+        self.size: Optional[int] = None
+        if self._file is not None and self._file.seekable():
+            self._start = self._file.tell()
+            self.size = max(0, self._file.seek(0, io.SEEK_END) - self._start)
+            self._file.seek(self._start)
+
+    @property
+    def available(self) -> bool:
+        """Whether all of it can (still, or again) be read from the beginning."""
+        return self._start is not None or not self._used
+
+    def chunks(self) -> Iterator[bytes]:
+        """All bytes from the beginning, no chunk empty. Of a file no more than ``size``: it may be growing."""
+        self._used = True
+        if self._file is None:
+            yield from (chunk for chunk in self._iterable if chunk)
+            return
+        if self._start is not None:
+            self._file.seek(self._start)
+        left = self.size
+        while left is None or left > 0:
+            chunk = self._file.read(CHUNK if left is None else min(CHUNK, left))
+            if not chunk:
+                break
+            left = None if left is None else left - len(chunk)
+            yield chunk
+
+
+class Range(io.RawIOBase):
+    """The next ``length`` bytes of an open file, which it owns."""
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        self._file = file
+        self._left = length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._file.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

@@ -1,0 +1,65 @@
+"""URIs of files. As in Hadoop they are literal: nothing is percent-encoded, and # and ? are ordinary letters."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.runtime.storage.errors import StorageInvalidPath
+
+
+@attrs.frozen
+class Uri:
+    scheme: str  # lower case; "file" for a bare path
+    authority: str  # such as a host and port, a nameservice or a bucket; may be empty
+    path: str  # absolute, no trailing slash but in "/" itself, no empty parts
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; empty for the root."""
+        return self.path.rsplit("/", 1)[1]
+
+    @property
+    def parent(self) -> Uri:
+        """The directory it lies in; the root's parent is the root."""
+        return attrs.evolve(self, path=self.path.rsplit("/", 1)[0] or "/")
+
+    def child(self, name: str) -> Uri:
+        return attrs.evolve(self, path=f"{self.path.rstrip('/')}/{name}")
+
+
+def parse(uri: str) -> Uri:
+    """Take a URI or a bare absolute path apart.
+
+    Repeated and trailing slashes are dropped. Raises StorageInvalidPath for relative paths and for "." and "..",
+    which HDFS does not know and which could lead out of a directory.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        scheme, rest = "file", uri
+        if not uri.startswith("/"):
+            raise StorageInvalidPath(uri, "use", "it is neither a URI (scheme://…) nor an absolute path")
+    authority, _, path = rest.partition("/")
+    parts = [part for part in path.split("/") if part]
+    if "\0" in uri or any(part in (".", "..") for part in parts):
+        raise StorageInvalidPath(uri, "use", 'a path cannot hold ".", ".." or a zero byte')
+    return Uri(scheme.lower(), authority, "/" + "/".join(parts))
+
+
+def join(uri: str, *parts: str) -> str:
+    """The URI of something below ``uri``; a part may hold slashes. Raises StorageInvalidPath, see ``parse``."""
+    return str(parse("/".join([uri, *parts])))
+
+
+def parent(uri: str) -> str:
+    return str(parse(uri).parent)
+
+
+def name(uri: str) -> str:
+    return parse(uri).name
+
+
+def scheme(uri: str) -> str:
+    return parse(uri).scheme

@@ -1,0 +1,112 @@
+"""What WebHDFS answers, and its exceptions turned into ours.
+
+The JSON forms and the HTTP codes are those of Hadoop's "WebHDFS REST API", sections "RemoteException JSON Schema" and
+"Error Responses"; the Java exceptions are those that Hadoop 2.10 to 3.4 throw.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.storage import errors
+
+_BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
+    "FileNotFoundException": errors.StorageNotFound,
+    "FileAlreadyExistsException": errors.StorageExists,
+    "AlreadyBeingCreatedException": errors.StorageExists,
+    "PathIsNotEmptyDirectoryException": errors.StorageNotEmpty,
+    "ParentNotDirectoryException": errors.StorageNotADirectory,
+    "PathIsNotDirectoryException": errors.StorageNotADirectory,
+    "AccessControlException": errors.StoragePermissionDenied,
+    "AuthorizationException": errors.StoragePermissionDenied,
+    "InvalidToken": errors.StorageAuthError,
+    "SecurityException": errors.StorageAuthError,
+    "AuthenticationException": errors.StorageAuthError,
+    "DSQuotaExceededException": errors.StorageNoSpace,
+    "NSQuotaExceededException": errors.StorageNoSpace,
+    "QuotaExceededException": errors.StorageNoSpace,
+    "QuotaByStorageTypeExceededException": errors.StorageNoSpace,
+    "InvalidPathException": errors.StorageInvalidPath,
+    "PathComponentTooLongException": errors.StorageInvalidPath,
+    "UnsupportedOperationException": errors.StorageUnsupported,
+}
+# Plain IOExceptions that only their words tell apart.
+_BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
+    ("Path is not a file", errors.StorageIsADirectory),
+    ("Invalid path name", errors.StorageInvalidPath),
+    ("Invalid file name", errors.StorageInvalidPath),
+    ("could only be written to 0 of", errors.StorageNoSpace),
+    ("could only be replicated to 0 nodes", errors.StorageNoSpace),
+    ("Failed to find datanode", errors.StorageUnreachable),
+    ("rename destination directory is not empty", errors.StorageNotEmpty),
+    ("must both be directories", errors.StorageExists),
+    ("is a directory or file under source", errors.StorageInvalidPath),
+]
+# Said by a NameNode that is not the active one or not ready: ask again, or ask another.
+_NOT_NOW = {"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"}
+_BUSY_CODES = {502, 503, 504}
+
+
+class NotNow(Exception):  # noqa: N818 (it is no error when another server answers)
+    """The server could not answer; another one, or the same one later, may."""
+
+
+@attrs.frozen
+class Answer:
+    code: int
+    location: Optional[str]  # where a DataNode is to be asked
+    body: bytes
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Raises ValueError when it is not a JSON object."""
+        value = json.loads(self.body)
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")  # noqa: TRY004 (as json.loads does)
+        return value
+
+
+def check(answer: Answer, uri: str, operation: str) -> None:
+    """Pass success (200, 201) and redirection (307). Raises NotNow or the StorageError that the answer stands for."""
+    if answer.code in (200, 201, 307):
+        return
+    exception, message = _remote_exception(answer)
+    if exception in _NOT_NOW or "StandbyException" in message or (not exception and answer.code in _BUSY_CODES):
+        raise NotNow(f"{exception or answer.code}: {_first_line(message)}")
+    raise _kind(exception, message, answer.code)(uri, operation, _problem(exception, message, answer.code))
+
+
+def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
+    for words, kind in _BY_WORDS:
+        if words in message:
+            return kind
+    if exception in _BY_EXCEPTION:
+        return _BY_EXCEPTION[exception]
+    return errors.StorageAuthError if code == 401 else errors.StorageError
+
+
+def _problem(exception: str, message: str, code: int) -> str:
+    if exception:
+        return f"HDFS says {exception}: {_first_line(message)}"
+    if code == 401:
+        return "the server wants Kerberos or a delegation token (401)"
+    return f"the server answered {code} without WebHDFS's words; is this address a NameNode's? It said: {message!r}"
+
+
+def _remote_exception(answer: Answer) -> tuple[str, str]:
+    """The Java exception's short name (empty when the answer is not WebHDFS's) and its message."""
+    try:
+        remote = answer.json["RemoteException"]
+        # A nested class comes as SecretManager$InvalidToken in the class name only.
+        name = str(remote.get("javaClassName") or remote["exception"])
+        return name.rsplit(".", 1)[-1].rsplit("$", 1)[-1], str(remote.get("message", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "", answer.body[:200].decode("utf-8", "replace")
+
+
+def _first_line(message: str) -> str:
+    """Hadoop appends stack traces."""
+    return message.strip().split("\n", 1)[0]

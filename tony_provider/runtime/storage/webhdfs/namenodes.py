@@ -1,0 +1,118 @@
+"""Requests to the NameNodes: failover, retries with back-off and jitter, who we are, and a deadline over all of it."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import threading
+from contextlib import closing
+from typing import Optional
+from urllib.parse import quote, urlencode, urlsplit
+
+import attrs
+
+from tony_provider.runtime.storage import errors
+from tony_provider.runtime.storage.uris import Uri
+from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
+from tony_provider.runtime.storage.webhdfs.config import Negotiate
+from tony_provider.runtime.storage.webhdfs.transport import BROKEN, TIMEOUTS, Deadline, Transport, describe
+
+_FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled each round
+_LONGEST_PAUSE = 5.0
+
+
+@attrs.define
+class Call:
+    """One WebHDFS operation. It may reach the servers more than once."""
+
+    method: str
+    op: str
+    uri: Uri
+    what: str  # the operation in the user's words, for errors
+    params: dict[str, str] = attrs.field(factory=dict)
+    perhaps_done: bool = False  # an earlier try got no answer, but may have been carried out
+
+
+class NameNodes:
+    def __init__(self, transport: Transport, token: Optional[str], negotiate: Optional[Negotiate]) -> None:
+        self._transport = transport
+        self._config = transport.config
+        self.token = token
+        self._negotiate = negotiate
+        self._active = 0  # index of the one that answered last; threads may race on it, which costs a try at most
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def ask(self, call: Call, deadline: Optional[Deadline] = None) -> Answer:
+        """The active NameNode's answer: success or a redirection.
+
+        Raises the StorageError that it stands for, or StorageUnreachable or StorageTimeout, naming every NameNode and
+        what was wrong with it, when none has answered by the deadline (default: the configuration's ``timeout``).
+        """
+        deadline = deadline or Deadline(self._config.timeout)
+        troubles: dict[str, BaseException] = {}
+        count = len(self._config.addresses)
+        tries = 0
+        while True:
+            index = self._active
+            address = self._config.addresses[index]
+            try:
+                return self._ask_one(address, call, deadline)
+            except ssl.SSLCertVerificationError as error:
+                raise errors.StorageAuthError(
+                    str(call.uri), call.what, f"{address}: {error.verify_message}", "name its authority as ca_file"
+                ) from error
+            except (NotNow, *BROKEN) as error:
+                troubles[address] = error
+                self._active = (index + 1) % count
+            tries += 1
+            if deadline.over or not self._pause(tries, count, deadline):
+                raise self._give_up(call, troubles, deadline) from troubles[address]
+
+    def _ask_one(self, address: str, call: Call, deadline: Deadline) -> Answer:
+        with closing(self._transport.connect(address, deadline)) as connection:
+            url = self._url(address, call)
+            headers = self._headers(address)
+            try:
+                answer = self._transport.exchange(connection, call.method, url, headers, deadline)
+            except BROKEN:
+                call.perhaps_done = True
+                raise
+        check(answer, str(call.uri), call.what)
+        return answer
+
+    def _pause(self, tries: int, count: int, deadline: Deadline) -> bool:
+        """Wait before the next try, but not before each NameNode had one. False when there is no time left for it."""
+        rounds, within = divmod(tries, count)
+        if within:
+            return not self._closed.is_set()
+        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (rounds - 1))
+        self._closed.wait(deadline.left(random.uniform(longest / 2, longest)))  # noqa: S311 (jitter)
+        return not self._closed.is_set() and not deadline.over
+
+    def _url(self, address: str, call: Call) -> str:
+        params = {"op": call.op, **call.params}
+        if self.token is not None:
+            params["delegation"] = self.token
+        else:
+            if self._config.user and self._negotiate is None:
+                params["user.name"] = self._config.user
+            if self._config.proxy_user:
+                params["doas"] = self._config.proxy_user
+        return f"{address}/webhdfs/v1{quote(call.uri.path)}?{urlencode(params, quote_via=quote)}"
+
+    def _headers(self, address: str) -> dict[str, str]:
+        if self._negotiate is None or self.token is not None:
+            return {}
+        return {"Authorization": self._negotiate(urlsplit(address).hostname or "")}
+
+    def _give_up(self, call: Call, troubles: dict[str, BaseException], deadline: Deadline) -> errors.StorageUnreachable:
+        if self._closed.is_set():
+            return errors.StorageUnreachable(str(call.uri), call.what, "the storage was closed", "")
+        seconds = min(self._config.response_timeout, deadline.seconds)
+        said = ", ".join(f"{address}: {describe(error, seconds)}" for address, error in troubles.items())
+        silent = all(isinstance(error, TIMEOUTS) for error in troubles.values())
+        kind = errors.StorageTimeout if silent else errors.StorageUnreachable
+        return kind(str(call.uri), call.what, f"no NameNode answered within {deadline.seconds:g} s ({said})")

@@ -1,0 +1,211 @@
+"""HDFS as a Storage."""
+
+from __future__ import annotations
+
+import io
+import logging
+from typing import Any, BinaryIO, Optional
+
+from tony_provider.runtime.storage import errors, uris
+from tony_provider.runtime.storage.base import (
+    CHUNK,
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    FileStatus,
+    Source,
+    Storage,
+    temporary_name,
+)
+from tony_provider.runtime.storage.streams import Body
+from tony_provider.runtime.storage.uris import Uri
+from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFile
+from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
+from tony_provider.runtime.storage.webhdfs.transport import Deadline, Transport
+
+log = logging.getLogger(__name__)
+
+SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
+_CLEAN_UP_TIMEOUT = 10.0  # seconds; a failed write must not keep its caller for long
+
+
+class WebHdfsStorage(Storage):
+    """``hdfs://<authority>/path``; the authority is kept as it was written, the configuration says where to go.
+
+    Who we are: the ``delegation_token`` (URL-safe string) if there is one, else Kerberos through ``negotiate``
+    (its exceptions pass through), else ``config.user``.
+    """
+
+    def __init__(
+        self,
+        config: WebHdfsConfig,
+        *,
+        delegation_token: Optional[str] = None,
+        negotiate: Optional[Negotiate] = None,
+    ) -> None:
+        self.config = config
+        transport = Transport(config)
+        self._namenodes = NameNodes(transport, delegation_token, negotiate)
+        self._datanodes = DataNodes(transport, self._namenodes)
+
+    def use_delegation_token(self, token: str) -> None:
+        """From the next request on, in all threads."""
+        self._namenodes.token = token
+
+    def status(self, uri: str) -> FileStatus:
+        parsed = self._parse(uri)
+        answer = self._json(Call("GET", "GETFILESTATUS", parsed, "look at"), "FileStatus")
+        return _file_status(parsed, answer)
+
+    def list(self, uri: str) -> list[FileStatus]:
+        parsed = self._parse(uri)
+        answer = self._json(Call("GET", "LISTSTATUS", parsed, "list"), "FileStatuses")
+        entries = answer["FileStatus"]
+        if len(entries) == 1 and not entries[0]["pathSuffix"]:  # how WebHDFS lists a file
+            raise errors.StorageNotADirectory(uri, "list", "it is a file")
+        found = [_file_status(parsed.child(entry["pathSuffix"]), entry) for entry in entries]
+        return sorted(found, key=lambda status: status.name)
+
+    def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
+        # HDFS refuses to read from beyond the end, and reads everything when asked for nothing.
+        status = self.status(uri)
+        if status.is_directory:
+            raise errors.StorageIsADirectory(uri, "read", "it is a directory")
+        if (offset > 0 and offset >= status.size) or length == 0:
+            return io.BytesIO()
+        call = Call("GET", "OPEN", self._parse(uri), "read")
+        return io.BufferedReader(RemoteFile(self._datanodes, call, offset, length), CHUNK)
+
+    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+        target = self._parse(uri)
+        self._check_writable(target, overwrite)
+        self.make_directories(str(target.parent))
+        temporary = target.parent.child(temporary_name())
+        # Only this call knows the name: overwriting can hit nothing but its own earlier try.
+        params = {"overwrite": "true", "permission": f"{permission:o}"}
+        try:
+            self._datanodes.send(Call("PUT", "CREATE", temporary, f"write {uri} by way of", params), Body(source))
+            self._rename(temporary, target, overwrite=overwrite, what=f"write {uri} by renaming")
+        except BaseException:
+            self._clean_up(temporary)
+            raise
+        return self.status(uri)
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        self._rename(self._parse(source), self._parse(target), overwrite=overwrite, what="rename")
+
+    def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
+        call = Call("PUT", "MKDIRS", self._parse(uri), "make directory", {"permission": f"{permission:o}"})
+        try:
+            self._true(call)
+        except errors.StorageExists as error:
+            raise errors.StorageNotADirectory(uri, call.what, error.problem) from error
+
+    def remove(self, uri: str, *, recursive: bool = False) -> bool:
+        parsed = self._parse(uri)
+        if parsed.path == "/":
+            raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
+        return self._remove(parsed, recursive=recursive)
+
+    def set_permission(self, uri: str, permission: int) -> None:
+        params = {"permission": f"{permission:o}"}
+        self._namenodes.ask(Call("PUT", "SETPERMISSION", self._parse(uri), "set the permission of", params))
+
+    def close(self) -> None:
+        self._namenodes.close()
+
+    def get_delegation_token(self, renewer: str) -> Optional[str]:
+        """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are; None on a cluster without
+        Kerberos, which gives none. ``renewer`` is who may renew it, such as the ResourceManager's short user name."""
+        call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
+        answer = self._namenodes.ask(call).json.get("Token")
+        return None if answer is None else str(answer["urlString"])
+
+    def renew_delegation_token(self, token: str) -> int:
+        """When it then expires: epoch milliseconds. Raises StorageAuthError, StoragePermissionDenied."""
+        call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
+        return int(self._json(call, "long"))
+
+    def cancel_delegation_token(self, token: str) -> None:
+        call = Call("PUT", "CANCELDELEGATIONTOKEN", Uri("hdfs", "", "/"), "cancel a token of", {"token": token})
+        self._namenodes.ask(call)
+
+    def _parse(self, uri: str) -> Uri:
+        parsed = uris.parse(uri)
+        if parsed.scheme not in SCHEMES:
+            raise errors.StorageInvalidPath(uri, "use", f"HDFS's URIs begin with {', '.join(SCHEMES)}")
+        allowed = self.config.authorities
+        if allowed and parsed.authority and parsed.authority not in allowed:
+            raise errors.StorageInvalidPath(
+                uri, "use", f"{parsed.authority} is not the cluster that is connected to", f"that is {allowed[0]}"
+            )
+        return parsed
+
+    def _json(self, call: Call, key: str) -> Any:
+        answer = self._namenodes.ask(call)
+        try:
+            return answer.json[key]
+        except (ValueError, KeyError) as error:
+            raise errors.StorageError(
+                str(call.uri), call.what, f"the server's answer has no {key}", "check that the address is a NameNode's"
+            ) from error
+
+    def _true(self, call: Call) -> None:
+        if self._json(call, "boolean") is not True:
+            raise errors.StorageError(str(call.uri), call.what, "HDFS did not do it and says no reason")
+
+    def _check_writable(self, target: Uri, overwrite: bool) -> None:
+        """Before bytes are sent for nothing; the rename has the last word."""
+        if ":" in target.path:
+            raise errors.StorageInvalidPath(str(target), "write", 'HDFS has no names with ":"')
+        try:
+            status = self.status(str(target))
+        except errors.StorageNotFound:
+            return
+        if status.is_directory:
+            raise errors.StorageIsADirectory(str(target), "write", "it is a directory")
+        if not overwrite:
+            raise errors.StorageExists(str(target), "write", "it exists already")
+
+    def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
+        # With renameoptions HDFS says why it cannot, and never moves into a directory that has the target's name.
+        params = {"destination": target.path, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
+        call = Call("PUT", "RENAME", source, what, params)
+        try:
+            answer = self._namenodes.ask(call)
+        except errors.StorageNotFound:
+            if call.perhaps_done and self.exists(str(target)):
+                return
+            raise
+        if answer.body and answer.json.get("boolean") is False:  # a server that does not know renameoptions
+            raise self._why_not_renamed(source, target, what)
+
+    def _why_not_renamed(self, source: Uri, target: Uri, what: str) -> errors.StorageError:
+        for needed in (source, target.parent):
+            if not self.exists(str(needed)):
+                return errors.StorageNotFound(str(source), what, f"there is no {needed}")
+        if self.exists(str(target)):
+            return errors.StorageExists(str(source), what, f"{target} exists already")
+        return errors.StorageError(str(source), what, f"HDFS refused to make it {target} and says no reason")
+
+    def _remove(self, uri: Uri, *, recursive: bool, deadline: Optional[Deadline] = None) -> bool:
+        call = Call("DELETE", "DELETE", uri, "remove", {"recursive": "true" if recursive else "false"})
+        removed: bool = self._namenodes.ask(call, deadline).json.get("boolean") is True
+        return removed or call.perhaps_done
+
+    def _clean_up(self, temporary: Uri) -> None:
+        try:
+            self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
+        except errors.StorageError as error:
+            log.warning("A failed write may have left a temporary file: %s", error)
+
+
+def _file_status(uri: Uri, entry: dict[str, Any]) -> FileStatus:
+    return FileStatus(
+        path=str(uri),
+        size=int(entry["length"]),
+        modified_ms=int(entry["modificationTime"]),
+        is_directory=entry["type"] == "DIRECTORY",
+        owner=str(entry["owner"]),
+        permission=int(entry["permission"], 8),
+    )
