@@ -1,0 +1,1 @@
+"""The one door that operators, sensors and triggers use."""

@@ -1,0 +1,129 @@
+"""The Cluster interface: where a job runs, seen from Airflow's side. ``yarn`` and ``local`` stand behind it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+
+import attrs
+
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.am.resource_manager import FinalStatus
+from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
+from tony_provider.runtime.spec.model import JobSpec
+
+
+class ApplicationState(StrEnum):
+    """As YARN names them; the local cluster uses the same."""
+
+    NEW = "NEW"
+    NEW_SAVING = "NEW_SAVING"
+    SUBMITTED = "SUBMITTED"
+    ACCEPTED = "ACCEPTED"  # waits for the application master's container
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"  # the application master said how it ended, see final_status
+    FAILED = "FAILED"  # the application master died, or never started
+    KILLED = "KILLED"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED)
+
+
+@attrs.frozen
+class Application:
+    """What the cluster says of one application."""
+
+    id: str
+    state: ApplicationState
+    final_status: FinalStatus | None = None  # None: not known yet
+    name: str = ""
+    user: str = ""
+    queue: str = ""
+    tracking_url: str | None = None  # the application's page, once its master has registered
+    diagnostics: str = ""
+    progress: float = 0.0  # 0 to 1
+    started_ms: int = 0  # epoch, when it was submitted
+    finished_ms: int | None = None
+    tags: list[str] = attrs.field(factory=list)
+    attempt: str | None = None  # the current application attempt's id
+
+    @property
+    def is_final(self) -> bool:
+        return self.state.is_final
+
+
+@attrs.frozen
+class Submission:
+    """Everything a cluster needs to start one application."""
+
+    description: ApplicationDescription
+    description_file: LocalizedResource  # the same, written to the store, as every container gets it
+    am_resources: list[LocalizedResource]  # what the application master's container gets, description_file included
+    credentials: Credentials
+    tags: list[str]
+
+
+class Cluster(ABC):
+    """All calls block, end by a deadline, and may be made from several threads.
+
+    All raise ClusterUnreachable, ClusterAuthError or UnexpectedAnswer besides what they name, and try again by
+    themselves for as long as the deadline lets them.
+    """
+
+    @abstractmethod
+    def check(self, job: JobSpec) -> None:
+        """Find what would keep this job from ever running here. Changes nothing.
+
+        Raises JobRejected with every problem found, SubmissionRefused when the cluster takes no submissions at all.
+        """
+
+    @abstractmethod
+    def new_application(self) -> str:
+        """A fresh application id. Unused ones cost nothing."""
+
+    @abstractmethod
+    def submit(self, submission: Submission) -> None:
+        """Start the application under its id. Idempotent: the same id is started once.
+
+        Raises SubmissionRefused. After any other error the application may or may not run: ask ``application``.
+        """
+
+    @abstractmethod
+    def find(self, tag: str) -> list[Application]:
+        """The applications with this tag that have not ended, newest first."""
+
+    @abstractmethod
+    def application(self, application_id: str) -> Application | None:
+        """None when the cluster does not know it, which does not prove that it never ran: clusters forget."""
+
+    @abstractmethod
+    def kill(self, application_id: str, diagnostics: str) -> None:
+        """Ask for its end at once; returns before it has ended on YARN, after it on the local cluster.
+
+        Idempotent: one that has ended or is unknown is left as it is.
+        """
+
+    @abstractmethod
+    def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+        """The end of the application master's own output, for a master that died before it could say why.
+
+        At most ``max_bytes`` of it; empty when there is none to be had.
+        """
+
+    @abstractmethod
+    def forget(self, application_id: str) -> None:
+        """Remove what this machine keeps of an application that has ended. Idempotent; nothing to do on YARN."""
+
+    @abstractmethod
+    def access(self, application_id: str) -> YarnAccess | LocalAccess:
+        """How the application master is to reach this cluster from inside."""
+
+    @property
+    @abstractmethod
+    def user(self) -> str:
+        """Whom applications run as."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop connections. Idempotent."""

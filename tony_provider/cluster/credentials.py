@@ -1,0 +1,125 @@
+"""What only the job itself may know, made anew for each application.
+
+It travels in the application's credentials (YARN's token file) and nowhere else: never in the environment, arguments,
+logs, the specification or on the store.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
+
+_CLOCK_SKEW = timedelta(days=1)
+_VALIDITY = timedelta(days=3650)  # the keys die with the application; a job must never outlive its certificates
+_TASK_KEY_BYTES = 32
+
+
+def application_secrets(application_id: str, user_secrets: Mapping[str, str]) -> dict[str, bytes]:
+    """The secrets of one application, by the names that the contract gives them.
+
+    A certificate authority of its own (P-256), whose key is thrown away here, one certificate for the application
+    master, named after the application, one for its clients; the key of the tasks' HMACs; the user's own secrets.
+    """
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority = _authority(application_id, authority_key)
+    am_certificate, am_key = _issue(authority, authority_key, application_id, ExtendedKeyUsageOID.SERVER_AUTH)
+    client_certificate, client_key = _issue(
+        authority, authority_key, f"client of {application_id}", ExtendedKeyUsageOID.CLIENT_AUTH
+    )
+    made = {
+        contract.SECRET_CA: _pem(authority),
+        contract.SECRET_AM_CERTIFICATE: am_certificate,
+        contract.SECRET_AM_KEY: am_key,
+        contract.SECRET_CLIENT_CERTIFICATE: client_certificate,
+        contract.SECRET_CLIENT_KEY: client_key,
+        contract.SECRET_TASK_KEY: secrets.token_bytes(_TASK_KEY_BYTES),
+    }
+    made.update({contract.SECRET_USER_PREFIX + name: value.encode() for name, value in user_secrets.items()})
+    return made
+
+
+def add_store_token(credentials: Credentials, webhdfs_token: str, service: str) -> None:
+    """Put a WebHDFS delegation token in, twice: for the runtime's own use, and as the form that HDFS's RPC wants.
+
+    NodeManagers localise files with the second; ``service`` is ``ip:port`` of the NameNode's RPC address or
+    ``ha-hdfs:<nameservice>``. Identifier and password are the same, only the kind differs. The ResourceManager renews
+    the token while the application runs and cancels it at the end.
+    """
+    token = Token.from_url_string(webhdfs_token)
+    credentials.tokens[service] = Token(token.identifier, token.password, HDFS_TOKEN, service)
+    credentials.secrets[contract.SECRET_STORE_TOKEN] = webhdfs_token.encode()
+
+
+def _name(common_name: str) -> x509.Name:
+    # X.509 allows a common name 64 characters; application ids have about 33.
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _VALIDITY)
+    )
+
+
+def _authority(application_id: str, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    name = _name(f"authority of {application_id}")
+    return (
+        _builder(name, name, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _issue(
+    authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, name: str, usage: ObjectIdentifier
+) -> tuple[bytes, bytes]:
+    """A certificate and its private key, in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        _builder(_name(name), authority.subject, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+    )
+    if usage == ExtendedKeyUsageOID.SERVER_AUTH:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    certificate = builder.sign(authority_key, hashes.SHA256())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return _pem(certificate), private
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

@@ -1,0 +1,75 @@
+"""What can go wrong between Airflow and a cluster, as types. Each message says what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class ClusterError(Exception):
+    """Base of everything below.
+
+    ``permanent`` says that the same call cannot succeed until a person changes something, so that a retry is of no
+    use.
+    """
+
+    permanent: ClassVar[bool] = False
+
+
+class ClusterUnreachable(ClusterError):
+    """No ResourceManager, or no active one, answered until the deadline."""
+
+
+class ClusterAuthError(ClusterError):
+    """The cluster does not accept who we say we are, or does not let that user do this."""
+
+
+class ConnectionProblem(ClusterError):
+    """The Airflow connection is missing, or what it says cannot be used."""
+
+    permanent = True
+
+
+class JobRejected(ClusterError):
+    """The job cannot run on this cluster as it stands; found before anything was staged or submitted."""
+
+    permanent = True
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+    def __str__(self) -> str:
+        if len(self.problems) == 1:
+            return f"the job cannot run on this cluster: {self.problems[0]}"
+        return "the job cannot run on this cluster:" + "".join(f"\n  - {problem}" for problem in self.problems)
+
+
+class SubmissionRefused(ClusterError):
+    """The ResourceManager refused the submission itself; the message is its own."""
+
+    permanent = True
+
+
+class RestSubmissionDisabled(SubmissionRefused):
+    """The cluster does not take applications over REST."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this cluster takes no applications over REST: yarn.webapp.enable-rest-app-submissions is false. "
+            "Ask its administrator to set it to true in the ResourceManager's yarn-site.xml"
+        )
+
+
+class UnexpectedAnswer(ClusterError):
+    """A ResourceManager answered with something that its documentation does not know."""
+
+
+class SourceMissing(ClusterError):
+    """Files, archives or an environment that the job names are not there."""
+
+    permanent = True
+
+
+class StagingFailed(ClusterError):
+    """The job's files could not be put on the store; nothing was submitted and nothing of the job is left."""

@@ -1,0 +1,32 @@
+"""Where things lie below a staging directory."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from tony_provider.cluster.identity import Identity
+from tony_provider.runtime import contract
+from tony_provider.runtime.storage import uris
+
+
+@attrs.frozen
+class Layout:
+    """``<root>/cache/<sha256>/<name>`` for what jobs share, ``<root>/jobs/<identity>/applications/<id>`` for the rest."""
+
+    root: str  # URI of the staging directory
+
+    def cached(self, sha256: str, name: str) -> str:
+        """The URI of a file of this content. Its name matters for its ending only: YARN unpacks by it."""
+        return uris.join(self.root, "cache", sha256, re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:])
+
+    def job_dir(self, identity: Identity) -> str:
+        return uris.join(self.root, "jobs", identity.name)
+
+    def application_dir(self, identity: Identity, application_id: str) -> str:
+        return uris.join(self.job_dir(identity), "applications", application_id)
+
+    def staging_dir(self, identity: Identity, application_id: str) -> str:
+        """What the application needs only while it lives."""
+        return uris.join(self.application_dir(identity, application_id), contract.STAGING_DIR)

@@ -1,0 +1,177 @@
+"""TonyHook: everything that operators, sensors and triggers do with a cluster goes through here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from airflow.providers.common.compat.sdk import BaseHook
+from tony_provider.cluster.base import Application, Cluster
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity, identity_of
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.open import OpenCluster, open_cluster
+from tony_provider.cluster.submitter import Submitter
+from tony_provider.hooks.connection import TonyConnection, read_connection
+from tony_provider.runtime import contract
+from tony_provider.runtime.codec import load_json
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
+from tony_provider.runtime.storage.helpers import read_bytes
+
+
+class TonyHook(BaseHook):
+    """A cluster that trains: YARN, or this machine.
+
+    All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
+    ``cluster/errors.py``; its ``permanent`` says whether a retry can help) and StorageError. Close the hook, or use it
+    as a context manager.
+
+    :param tony_conn_id: a connection of type ``tony``.
+    :param proxy_user: act for this user, whom the cluster must let the connection's user impersonate (Kerberos), or be
+        this user (clusters without it).
+    """
+
+    conn_name_attr = "tony_conn_id"
+    default_conn_name = "tony_default"
+    conn_type = "tony"
+    hook_name = "TonY (training on YARN)"
+
+    def __init__(self, tony_conn_id: str = default_conn_name, proxy_user: str | None = None) -> None:
+        super().__init__()
+        self.tony_conn_id = tony_conn_id
+        self.proxy_user = proxy_user
+
+    @functools.cached_property
+    def connection(self) -> TonyConnection:
+        """The connection's settings. Raises ConnectionProblem, which says how to add or mend it."""
+        return read_connection(self.tony_conn_id, self.proxy_user)
+
+    @functools.cached_property
+    def _open(self) -> OpenCluster:
+        return open_cluster(self.connection)
+
+    def get_conn(self) -> Cluster:
+        return self._open.cluster
+
+    def storage(self) -> Storage:
+        """The store that the staging directory is in; it belongs to the hook, do not close it."""
+        return self._open.storage
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self._open.staging_dir)
+
+    @property
+    def default_queue(self) -> str | None:
+        return self.connection.queue
+
+    def identity(
+        self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
+    ) -> Identity:
+        """The identity of a training; the connection's namespace is part of it. Asks nobody."""
+        return identity_of(
+            namespace=self.connection.namespace,
+            dag_id=dag_id,
+            run_id=run_id,
+            task_id=task_id,
+            map_index=map_index,
+            checkpoint_key=checkpoint_key,
+        )
+
+    def check(self, job: JobSpec) -> None:
+        """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
+        self.get_conn().check(job)
+
+    def submit(
+        self,
+        job: JobSpec,
+        *,
+        identity: Identity,
+        secrets: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        search_path: Sequence[Path] = (),
+        before_submit: Callable[[str], None] | None = None,
+    ) -> str:
+        """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.
+
+        :param secrets: values of the secrets that the job names; only its user processes see them.
+        :param labels: where the job came from, for its event log (dag, run, task, try, …).
+        :param search_path: directories that relative paths of the job are looked for in, in this order.
+        :param before_submit: called with the application id before the application can exist, to keep it somewhere.
+
+        Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
+        """
+        submitter = Submitter(self._open, log=self.log)
+        return submitter.submit(
+            job,
+            identity=identity,
+            secrets=secrets or {},
+            labels=labels or {},
+            search_path=search_path,
+            before_submit=before_submit,
+        )
+
+    def find(self, identity: Identity) -> list[Application]:
+        """The training's applications that have not ended, newest first."""
+        return self.get_conn().find(identity.tag)
+
+    def application(self, application_id: str) -> Application | None:
+        """None when the cluster does not know it (any more)."""
+        return self.get_conn().application(application_id)
+
+    def application_dir(self, identity: Identity, application_id: str) -> str:
+        """The URI of the directory that the application's status, logs and model are in."""
+        return self.layout.application_dir(identity, application_id)
+
+    def job_status(self, identity: Identity, application_id: str) -> JobStatus | None:
+        """The job's result if it has ended, else its status; None when its master has not written any yet.
+
+        Raises CodecError when what is there is not a status.
+        """
+        directory = self.application_dir(identity, application_id)
+        for name in (contract.RESULT_FILE, contract.STATUS_FILE):
+            try:
+                return load_json(read_bytes(self.storage(), f"{directory}/{name}"), JobStatus)
+            except StorageNotFound:
+                continue
+        return None
+
+    def kill(self, application_id: str, diagnostics: str) -> None:
+        """Idempotent; see ``Cluster.kill``."""
+        self.get_conn().kill(application_id, diagnostics)
+
+    def cleanup(self, identity: Identity, application_id: str) -> None:
+        """Remove what an application that has ended no longer needs, should its master not have lived to do so.
+
+        Its results stay. Idempotent.
+        """
+        self.storage().remove(self.layout.staging_dir(identity, application_id), recursive=True)
+        self.get_conn().forget(application_id)
+
+    def log_tail(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+        """The end of the application master's own output, as text; empty when there is none to be had."""
+        return self.get_conn().am_log(application_id, max_bytes)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """For Airflow's "Test" button: the cluster answers, its queue is there, the staging directory's store too."""
+        try:
+            message = self._open.describe()
+            self.storage().exists(self._open.staging_dir)
+        except (ClusterError, StorageError) as error:
+            return False, str(error)
+        return True, message
+
+    def close(self) -> None:
+        """Drop connections. Idempotent; the hook opens them again when it is used."""
+        if (opened := self.__dict__.pop("_open", None)) is not None:
+            opened.close()
+
+    def __enter__(self) -> TonyHook:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
