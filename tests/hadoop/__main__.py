@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.hadoop.cluster import ClusterError, HadoopCluster
+from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.daemons import ClusterError
 from tests.hadoop.kdc import KdcError
 from tests.hadoop.resolve import ResolveError
 from tests.hadoop.settings import DEFAULT_VERSION, Settings

@@ -6,18 +6,17 @@ import fcntl
 import shutil
 import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.hadoop.client import Client
 from tests.hadoop.config import Configuration, Layout
-from tests.hadoop.java import RM_ADMIN, Java
+from tests.hadoop.daemons import STOP_SECONDS, ClusterError, Daemons
 from tests.hadoop.kdc import Kdc
-from tests.hadoop.processes import Process, spawn, stop, with_environment
+from tests.hadoop.processes import Process, stop
 from tests.hadoop.readiness import Services
 from tests.hadoop.resolve import resolve
 from tests.hadoop.settings import Addresses, Settings
@@ -25,13 +24,7 @@ from tests.hadoop.state import State
 from tests.hadoop.tools import missing_tools
 
 START_SECONDS = 120
-STOP_SECONDS = 10
 POLL_SECONDS = 0.1
-LOG_TAIL_LINES = 25
-
-
-class ClusterError(Exception):
-    """The cluster cannot be what was asked for; the message says why, with the end of the log that shows it."""
 
 
 @dataclass
@@ -50,8 +43,7 @@ class HadoopCluster:
     @classmethod
     def load(cls, root: Path) -> HadoopCluster:
         """The cluster of `root`. Raises ClusterError when there is none."""
-        root = root.absolute()
-        state = State.read(Layout(root))
+        state = State.read(Layout(root.absolute()))
         if state is None:
             raise ClusterError(f"there is no cluster in {root}")
         return cls(root, state.settings, state.owner, state)
@@ -69,6 +61,7 @@ class HadoopCluster:
 
     @property
     def services(self) -> Services:
+        """HDFS and YARN, asked and changed by their administrators."""
         return Services(self.state, self.layout)
 
     @property
@@ -93,6 +86,18 @@ class HadoopCluster:
     def log(self, daemon: str) -> Path:
         return self.layout.log(daemon)
 
+    def container_logs(self, application_id: str) -> list[Path]:
+        """The log folders of an application's containers, on all nodes."""
+        return sorted(self.layout.logs.glob(f"containers-*/{application_id}/container_*"))
+
+    def containers(self) -> list[Process]:
+        """Live processes of YARN containers."""
+        return self._daemons.containers()
+
+    def resident_bytes(self) -> dict[str, int]:
+        """Memory in RAM of each daemon."""
+        return {name: process.resident_bytes() for name, process in self.state.processes.items()}
+
     def running(self) -> bool:
         """Whether every daemon is there."""
         processes = self.state.processes
@@ -103,19 +108,20 @@ class HadoopCluster:
 
         On a root that `stop(keep=True)` left it comes up with its data and addresses. Raises ClusterError when a tool
         is missing, a daemon dies or the deadline passes; then nothing is left running, and the logs are kept.
+        Also raises KdcError and ResolveError. The first use of a version downloads it, outside the deadline.
         """
         missing = missing_tools(secure=self.settings.secure)
         if missing:
             raise ClusterError("A Hadoop cluster cannot run on this machine:\n- " + "\n- ".join(missing))
+        resolve(self.settings.version)
         with self._locked():
             known = State.read(self.layout)
-            if known is not None and known.settings != self.settings:
-                raise ClusterError(f"{self.root} holds a cluster with other settings: {known.settings}; stop it first")
-            if known is not None:
+            if known is not None and known.complete:
+                if known.settings != self.settings:
+                    raise ClusterError(f"{self.root} holds a cluster with {known.settings}; stop that first")
                 self._state = known
                 if self.running():
                     return False
-                self._stop_processes()
             self._start(known, time.monotonic() + seconds)
         return True
 
@@ -124,9 +130,9 @@ class HadoopCluster:
         with self._locked():
             self._state = State.read(self.layout) or self._state
             if self._state is not None:
-                self._stop_processes()
-                self.state.write(self.layout)
+                self._daemons.stop_all()
             if not keep:
+                self._empty_root()
                 shutil.rmtree(self.root)
                 self._state = None
 
@@ -138,145 +144,101 @@ class HadoopCluster:
             raise ClusterError(f"{daemon} did not end within {STOP_SECONDS} s of {number.name}")
 
     def restart(self, daemon: str, seconds: float = START_SECONDS) -> None:
-        """Start a daemon again, at the same addresses and with its data, and wait until the cluster works."""
+        """Start a daemon again (ending it if need be), at its addresses and with its data; wait until it works."""
         stop([self.state.processes[daemon]], STOP_SECONDS)
-        self._spawn(daemon)
-        self.state.write(self.layout)
-        self.wait_ready(time.monotonic() + seconds)
+        self._daemons.spawn(daemon)
+        deadline = time.monotonic() + seconds
+        if daemon == "kdc":
+            self._wait_until(self._kdc_lacks, deadline, [daemon])
+        elif daemon.startswith(("namenode", "datanode")):
+            self._wait_until(self.services.hdfs_lacks, deadline, [daemon])
+        else:
+            self._wait_until(self.services.yarn_lacks, deadline, [daemon])
 
     def activate(self, number: int) -> None:
-        """Of a pair of ResourceManagers, make resourcemanager-`number` the active one."""
-        names = [each.name for each in self.state.addresses.resourcemanagers]
-        # A standby cannot be told from here whether the other is gone: forcemanual takes our word.
-        command = self._java.command("client", RM_ADMIN, "-transitionToActive", "--forcemanual", names[number - 1])
-        environment = dict(self._java.environment())
-        if self.settings.secure:
-            environment["KRB5CCNAME"] = self.layout.kerberos_environment("yarn")["KRB5CCNAME"]
-        done = subprocess.run(
-            command, input="Y\n", env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-        if done.returncode != 0:
-            raise ClusterError(f"resourcemanager-{number} did not become active:\n{done.stdout}{done.stderr}")
+        """Of a pair of ResourceManagers, make resourcemanager-`number` the active one. The other must be gone."""
+        self._daemons.activate(self.state.addresses.resourcemanagers[number - 1].name)
 
-    def wait_ready(self, deadline: float) -> None:
-        """Wait until HDFS takes writes and YARN has all its nodes, at most to `deadline` (of time.monotonic)."""
-        self._wait_until(self.services.hdfs_lacks, deadline)
-        self._wait_until(self.services.yarn_lacks, deadline)
+    def wait_ready(self, seconds: float = START_SECONDS) -> None:
+        """Wait until HDFS takes writes and YARN has all its nodes; raises ClusterError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        self._wait_until(self.services.hdfs_lacks, deadline, [])
+        self._wait_until(self.services.yarn_lacks, deadline, [])
 
-    def containers(self) -> list[Process]:
-        """Live processes of YARN containers, by the environment that every container is started with."""
-        return list(with_environment(f"LOCAL_DIRS={self.layout.data}/nodemanager-".encode()))
-
-    def resident_bytes(self) -> dict[str, int]:
-        """Memory in RAM of each daemon."""
-        return {name: process.resident_bytes() for name, process in self.state.processes.items()}
+    @property
+    def _daemons(self) -> Daemons:
+        return Daemons(self.state, self.layout)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One start or stop at a time on one root; others wait."""
-        self.root.parent.mkdir(parents=True, exist_ok=True)
-        self.root.mkdir(exist_ok=True)
-        with (self.root / "lock").open("w") as lock:
+        self.root.mkdir(parents=True, exist_ok=True)
+        foreign = [path.name for path in self.layout.root.iterdir() if path not in self.layout.entries]
+        if foreign:
+            # It will be emptied one day: never what is not ours.
+            raise ClusterError(f"{self.root} is no cluster's folder: it holds {', '.join(sorted(foreign))}")
+        with self.layout.lock.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    @property
-    def _java(self) -> Java:
-        return Java(resolve(self.settings.version), self.layout, self.settings.secure)
-
     def _start(self, known: State | None, deadline: float) -> None:
-        if known is None:
-            self._empty_root()
-        self._state = State(self.settings, known.addresses if known else Addresses.free(self.settings), {}, self.owner)
+        """Start all daemons: again, when a complete cluster was here before, else from nothing."""
+        if known is not None:
+            # Of a cluster that lost some of its daemons, or of a start that was cut off.
+            Daemons(known, self.layout).stop_all()
+        if known is None or not known.complete:
+            self._prepare()
         try:
-            if known is None:
-                self._prepare()
-            self._spawn_all(deadline)
-            self._wait_until(self.services.hdfs_lacks, deadline)
-            self.services.make_folders()
-            if self.settings.resourcemanagers > 1:
-                self.activate(1)
-            self._wait_until(self.services.yarn_lacks, deadline)
-            self.services.define_label()
+            self._bring_up(deadline)
         except BaseException:
-            self._stop_processes()
-            if known is None:
-                self.layout.state.unlink(missing_ok=True)
+            self._daemons.stop_all()
             raise
 
-    def _empty_root(self) -> None:
-        """Remove what a failed start left."""
-        for name in ("conf", "data", "kerberos", "logs"):
-            shutil.rmtree(self.root / name, ignore_errors=True)
-
     def _prepare(self) -> None:
+        self._empty_root()
+        self._state = State(self.settings, Addresses.free(self.settings), owner=self.owner)
+        self.state.write(self.layout)
         for folder in (self.layout.logs, self.layout.data / "tmp"):
             folder.mkdir(parents=True)
         Configuration(self.settings, self.state.addresses, self.layout).write_all()
         if self.settings.secure:
             Kdc(self.layout, self.state.addresses.kdc).create()
-        self.state.write(self.layout)
 
-    def _spawn_all(self, deadline: float) -> None:
-        """All at once: each waits for those that it needs. Only the NameNode must have a formatted disk first."""
+    def _bring_up(self, deadline: float) -> None:
+        watched = self.state.processes
         if self.settings.secure:
-            self._spawn("kdc")
-            self._wait_until(lambda: _nobody_listens(self.state.addresses.kdc), deadline)
-        for kind, all_of_it in (
-            ("resourcemanager", self.state.addresses.resourcemanagers),
-            ("nodemanager", self.state.addresses.nodemanagers),
-            ("datanode", self.state.addresses.datanodes),
-        ):
-            for number in range(1, len(all_of_it) + 1):
-                self._spawn(f"{kind}-{number}")
-        if not (self.layout.data / "namenode" / "current" / "VERSION").is_file():
-            self._format(deadline)
-        self._spawn("namenode")
+            self._daemons.spawn("kdc")
+            self._wait_until(self._kdc_lacks, deadline, watched)
+        self._daemons.spawn_hadoop()
+        self._wait_until(self.services.hdfs_lacks, deadline, watched)
+        self.services.make_folders()
+        if len(self.state.addresses.resourcemanagers) > 1:
+            self._wait_until(self.services.no_resourcemanager_answers, deadline, watched)
+            self.activate(1)
+        self._wait_until(self.services.yarn_lacks, deadline, watched)
+        self.services.define_label()
+        self.state.complete = True
         self.state.write(self.layout)
 
-    def _spawn(self, daemon: str) -> None:
-        if daemon == "kdc":
-            kdc = Kdc(self.layout, self.state.addresses.kdc)
-            command, environment = kdc.command(), kdc.environment()
-        else:
-            command, environment = self._java.daemon(daemon), dict(self._java.environment())
-        self.state.processes[daemon] = spawn(command, log=self.log(daemon), cwd=self.root, env=environment)
+    def _empty_root(self) -> None:
+        """Remove all but the lock, the state file last."""
+        for path in self.layout.entries:
+            if path.is_dir():
+                shutil.rmtree(path)
+        self.layout.state.unlink(missing_ok=True)
 
-    def _format(self, deadline: float) -> None:
-        command = [*self._java.daemon("namenode"), "-format", "-nonInteractive", "-force"]
-        log = self.log("namenode-format")
-        process = spawn(command, log=log, cwd=self.root, env=self._java.environment())
-        if not process.wait_gone(deadline):
-            stop([process], STOP_SECONDS)
-        if not (self.layout.data / "namenode" / "current" / "VERSION").is_file():
-            raise ClusterError(f"the NameNode's disk could not be formatted:\n{_tail(log)}")
+    def _kdc_lacks(self) -> str:
+        host, _, port = self.state.addresses.kdc.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=1):
+                return ""
+        except OSError as error:
+            return f"the KDC does not listen ({error})"
 
-    def _wait_until(self, lacks: Callable[[], str], deadline: float) -> None:
-        """Wait until `lacks` says nothing more. Raises ClusterError at the deadline, or when a daemon has ended."""
+    def _wait_until(self, lacks: Callable[[], str], deadline: float, watched: Iterable[str]) -> None:
+        """Wait until `lacks` says nothing more; ClusterError at the deadline, or when a watched daemon has ended."""
         while still := lacks():
-            for daemon, process in self.state.processes.items():
-                if not process.alive():
-                    raise ClusterError(f"{daemon} ended; its log ends with\n{_tail(self.log(daemon))}")
+            self._daemons.check(list(watched))
             if time.monotonic() > deadline:
                 raise ClusterError(f"the cluster is not ready in time: {still}; logs are in {self.layout.logs}")
             time.sleep(POLL_SECONDS)
-
-    def _stop_processes(self) -> None:
-        """NodeManagers take their containers with them, except when they were killed: those are ended here."""
-        stop(self.state.processes.values(), STOP_SECONDS)
-        stop(self.containers(), 0)
-        self.state.processes.clear()
-
-
-def _nobody_listens(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=1):
-            return ""
-    except OSError as error:
-        return f"nobody listens on {address} ({error})"
-
-
-def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    return "\n".join(lines[-LOG_TAIL_LINES:])

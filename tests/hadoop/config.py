@@ -46,6 +46,16 @@ class Layout:
         return self.root / "cluster.json"
 
     @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def entries(self) -> tuple[Path, ...]:
+        """Everything that a cluster puts into its root."""
+        draft = self.state.with_suffix(".draft")
+        return self.root / "conf", self.data, self.kerberos, self.logs, self.state, draft, self.lock
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

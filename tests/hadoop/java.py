@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +59,7 @@ class Java:
         path = os.pathsep.join([str(self.layout.conf(conf)), str(self.jars), str(self.jars / "jars" / "*")])
         return [str(java_program()), *flags, "-classpath", path, main, *arguments]
 
-    def environment(self) -> Mapping[str, str]:
+    def environment(self) -> dict[str, str]:
         program = java_program()
         home = Path(program).resolve().parent.parent if program else Path("/")
         return {

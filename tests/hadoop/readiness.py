@@ -56,6 +56,14 @@ class Services:
         wanted = len(self.state.addresses.nodemanagers)
         return "" if running >= wanted else f"{running} of {wanted} NodeManagers are running"
 
+    def no_resourcemanager_answers(self) -> str:
+        """Why not, in words; empty once one answers, active or not."""
+        try:
+            self.active_resourcemanager()
+        except HttpError as error:
+            return f"no ResourceManager answers ({error})"
+        return ""
+
     def active_resourcemanager(self) -> str | None:
         """The web address of the active one. Raises HttpError when none answers."""
         failed: list[HttpError] = []

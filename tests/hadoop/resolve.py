@@ -27,9 +27,12 @@ EMPTY_WEBAPPS = ("hdfs", "datanode", "secondary")
 WEB_XML = '<web-app xmlns="http://java.sun.com/xml/ns/javaee" version="2.5"/>\n'
 RESOLVE_SECONDS = 600
 
+# Hadoop 2's Jersey reads classes with ASM 3; a JWT library brings ASM 5, whose classes have the same names. With the
+# newer ones first on the class path every REST call answers 500.
+_NO_ASM_5 = "<exclusions><exclusion><groupId>org.ow2.asm</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _DEPENDENCY = """\
     <dependency>
-      <groupId>{group}</groupId><artifactId>{artefact}</artifactId><version>{version}</version>
+      <groupId>org.apache.hadoop</groupId><artifactId>{artefact}</artifactId><version>{version}</version>{exclusions}
     </dependency>
 """
 _POM = """\
@@ -48,11 +51,10 @@ class ResolveError(Exception):
 
 def pom(version: str) -> str:
     """The project file whose runtime dependencies are one Hadoop version's daemons."""
-    coordinates = [("org.apache.hadoop", artefact, version) for artefact in ARTEFACTS]
+    exclusions = _NO_ASM_5 if version.startswith("2.") else ""
     return _POM.format(
         dependencies="".join(
-            _DEPENDENCY.format(group=group, artefact=artefact, version=number)
-            for group, artefact, number in coordinates
+            _DEPENDENCY.format(artefact=artefact, version=version, exclusions=exclusions) for artefact in ARTEFACTS
         )
     )
 

@@ -22,12 +22,16 @@ from tests.hadoop.settings import (
 
 @dataclass
 class State:
-    """`processes` are by daemon name; `owner`, if any, is the process without which the cluster has no purpose."""
+    """`processes` are by daemon name. `owner`, if any, is the process without which the cluster has no purpose.
+
+    `complete` once the cluster has worked: from then on data and addresses are worth keeping.
+    """
 
     settings: Settings
     addresses: Addresses
     processes: dict[str, Process] = field(default_factory=dict)
     owner: Process | None = None
+    complete: bool = False
 
     @property
     def rm_webapp(self) -> list[str]:
@@ -69,6 +73,7 @@ class State:
             "addresses": asdict(self.addresses),
             "processes": {name: asdict(process) for name, process in self.processes.items()},
             "owner": asdict(self.owner) if self.owner else None,
+            "complete": self.complete,
         }
         draft = layout.state.with_suffix(".draft")
         draft.write_text(json.dumps(content, indent=2) + "\n")
@@ -86,6 +91,7 @@ class State:
             addresses=_addresses(content["addresses"]),
             processes={name: Process(**process) for name, process in content["processes"].items()},
             owner=Process(**content["owner"]) if content["owner"] else None,
+            complete=content["complete"],
         )
 
 

@@ -1,0 +1,113 @@
+"""The processes of one cluster: daemons, and the containers that NodeManagers start."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.hadoop.config import Layout
+from tests.hadoop.java import RM_ADMIN, Java
+from tests.hadoop.kdc import Kdc
+from tests.hadoop.processes import Process, spawn, stop, with_environment
+from tests.hadoop.resolve import resolve
+from tests.hadoop.state import State
+
+STOP_SECONDS = 10
+ADMIN_SECONDS = 60
+LOG_TAIL_LINES = 25
+
+
+class ClusterError(Exception):
+    """The cluster cannot be what was asked for; the message says why, with the end of the log that shows it."""
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """Starts and ends them, and keeps the state file true at every step, so that no process is ever forgotten."""
+
+    state: State
+    layout: Layout
+
+    def spawn(self, name: str) -> None:
+        """Start one daemon, without waiting for it to work."""
+        if name == "kdc":
+            kdc = Kdc(self.layout, self.state.addresses.kdc)
+            command, environment = kdc.command(), kdc.environment()
+        else:
+            command, environment = self._java.daemon(name), self._java.environment()
+        self.state.processes[name] = spawn(command, log=self.layout.log(name), cwd=self.layout.root, env=environment)
+        self.state.write(self.layout)
+
+    def spawn_hadoop(self) -> None:
+        """Every JVM at once: each waits for those that it needs. Only the NameNode must find a formatted disk."""
+        addresses = self.state.addresses
+        for kind, all_of_it in (
+            ("resourcemanager", addresses.resourcemanagers),
+            ("nodemanager", addresses.nodemanagers),
+            ("datanode", addresses.datanodes),
+        ):
+            for number in range(1, len(all_of_it) + 1):
+                self.spawn(f"{kind}-{number}")
+        if not self._formatted():
+            self._format()
+        self.spawn("namenode")
+
+    def check(self, names: list[str]) -> None:
+        """Raise ClusterError when one of these daemons has ended."""
+        for name in names:
+            if not self.state.processes[name].alive():
+                raise ClusterError(f"{name} ended; its log ends with\n{_tail(self.layout.log(name))}")
+
+    def activate(self, resourcemanager: str) -> None:
+        """Of a pair of ResourceManagers, make the one with this id (rm1, rm2) active."""
+        # A standby cannot be told from here whether the other is gone: forcemanual takes our word.
+        command = self._java.command("client", RM_ADMIN, "-transitionToActive", "--forcemanual", resourcemanager)
+        environment = self._java.environment()
+        if self.state.settings.secure:
+            # Our requests as yarn, made while waiting, have left a ticket there.
+            environment["KRB5CCNAME"] = self.layout.kerberos_environment("yarn")["KRB5CCNAME"]
+        done = subprocess.run(
+            command,
+            input="Y\n",
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ADMIN_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ClusterError(f"{resourcemanager} did not become active:\n{done.stdout[-2000:]}")
+
+    def containers(self) -> list[Process]:
+        """Live processes of YARN containers, known by the environment that every container is started with."""
+        return list(with_environment(f"LOCAL_DIRS={self.layout.data}/nodemanager-".encode()))
+
+    def stop_all(self) -> None:
+        """End everything. NodeManagers take their containers with them, unless they were killed themselves."""
+        stop(self.state.processes.values(), STOP_SECONDS)
+        stop(self.containers(), 0)
+        self.state.processes.clear()
+        self.state.write(self.layout)
+
+    @property
+    def _java(self) -> Java:
+        return Java(resolve(self.state.settings.version), self.layout, self.state.settings.secure)
+
+    def _formatted(self) -> bool:
+        return (self.layout.data / "namenode" / "current" / "VERSION").is_file()
+
+    def _format(self) -> None:
+        command = [*self._java.daemon("namenode"), "-format", "-nonInteractive", "-force"]
+        log = self.layout.log("namenode-format")
+        process = spawn(command, log=log, cwd=self.layout.root, env=self._java.environment())
+        if not process.wait_gone(time.monotonic() + ADMIN_SECONDS):
+            stop([process], STOP_SECONDS)
+        if not self._formatted():
+            raise ClusterError(f"the NameNode's disk could not be formatted:\n{_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
