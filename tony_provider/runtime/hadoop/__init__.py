@@ -1,4 +1,4 @@
-"""Hadoop spoken from Python: RPC version 9 with SASL tokens, token files, and the two YARN protocols of an application master.
+"""Hadoop spoken from Python: RPC version 9, tokens, and an application master's two YARN protocols.
 
 Nothing here starts a JVM, and nothing blocks the event loop.
 """

@@ -1,0 +1,120 @@
+"""YARN's messages from plain values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Optional
+from urllib.parse import unquote, urlsplit
+
+from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import StartContainerRequestProto
+from tony_provider.runtime.hadoop.tokens import Credentials
+
+ANYWHERE = "*"
+# Hadoop 3 also lists these two among the named resources.
+_MEMORY, _VCORES = "memory-mb", "vcores"
+
+
+def resource(memory: int, vcores: int, others: Optional[Mapping[str, int]] = None) -> yarn.ResourceProto:
+    """``memory`` in MiB; ``others`` by YARN's names, such as ``yarn.io/gpu``, counted in units of one."""
+    values = [
+        yarn.ResourceInformationProto(key=name, value=value, units="", type=yarn.COUNTABLE)
+        for name, value in (others or {}).items()
+    ]
+    return yarn.ResourceProto(memory=memory, virtual_cores=vcores, resource_value_map=values)
+
+
+def other_resources(proto: yarn.ResourceProto) -> dict[str, int]:
+    """What a resource holds beside memory and cores."""
+    return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in (_MEMORY, _VCORES)}
+
+
+def resource_request(
+    capability: yarn.ResourceProto,
+    count: int,
+    *,
+    priority: int,
+    allocation_request_id: int,
+    resource_name: str = ANYWHERE,
+    relax_locality: bool = True,
+    node_label: Optional[str] = None,
+) -> yarn.ResourceRequestProto:
+    """``count`` containers in all for this (priority, allocation_request_id, name, capability); 0 withdraws them.
+
+    A node label goes on the ANYWHERE request only: YARN refuses it on the others.
+    """
+    return yarn.ResourceRequestProto(
+        priority=yarn.PriorityProto(priority=priority),
+        resource_name=resource_name,
+        capability=capability,
+        num_containers=count,
+        relax_locality=relax_locality,
+        node_label_expression=node_label,
+        execution_type_request=yarn.ExecutionTypeRequestProto(
+            execution_type=yarn.GUARANTEED, enforce_execution_type=True
+        ),
+        allocation_request_id=allocation_request_id,
+    )
+
+
+def local_resource(
+    uri: str,
+    *,
+    size: int,
+    modified_ms: int,
+    archive: bool = False,
+    visibility: yarn.LocalResourceVisibilityProto = yarn.APPLICATION,
+) -> yarn.LocalResourceProto:
+    """A file on the store for a container; size in bytes and modification time exactly as the store reports them.
+
+    Raises ValueError for a URI that the nodes cannot resolve (no scheme, no absolute path).
+    """
+    parts = urlsplit(uri)
+    if not parts.scheme or not parts.path.startswith("/"):
+        raise ValueError(f"{uri!r} is not a full URI such as hdfs://namenode/path")
+    return yarn.LocalResourceProto(
+        resource=yarn.URLProto(
+            scheme=parts.scheme,
+            host=parts.hostname,
+            port=parts.port or -1,  # Java's way to say that there is none
+            file=unquote(parts.path),
+            userInfo=parts.username,
+        ),
+        size=size,
+        timestamp=modified_ms,
+        type=yarn.ARCHIVE if archive else yarn.FILE,
+        visibility=visibility,
+    )
+
+
+def launch_context(
+    *,
+    commands: Iterable[str],
+    environment: Mapping[str, str],
+    local_resources: Mapping[str, yarn.LocalResourceProto],
+    credentials: Credentials,
+    acls: Iterable[yarn.ApplicationACLMapProto] = (),
+    service_data: Optional[Mapping[str, bytes]] = None,
+) -> yarn.ContainerLaunchContextProto:
+    """How a container is started. ``local_resources`` by the name they get in its directory.
+
+    The commands' words are joined and become ``exec /bin/bash -c "<command>"``: a ``$`` expands in the outer shell.
+    ``acls`` are to be those of the ResourceManager's register answer, so that the users named there may read the logs.
+    """
+    return yarn.ContainerLaunchContextProto(
+        localResources=[
+            yarn.StringLocalResourceMapProto(key=name, value=value) for name, value in local_resources.items()
+        ],
+        tokens=credentials.to_bytes(),
+        service_data=[yarn.StringBytesMapProto(key=name, value=value) for name, value in (service_data or {}).items()],
+        environment=[yarn.StringStringMapProto(key=name, value=value) for name, value in environment.items()],
+        command=commands,
+        application_ACLs=acls,
+    )
+
+
+def start_request(
+    context: yarn.ContainerLaunchContextProto, container: yarn.ContainerProto
+) -> StartContainerRequestProto:
+    """The container's own token, from the allocation, says what the node may start."""
+    return StartContainerRequestProto(container_launch_context=context, container_token=container.container_token)
