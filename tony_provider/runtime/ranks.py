@@ -1,0 +1,45 @@
+"""The one order of a job's tasks: chief first, then workers, then the others of the cluster (parameter servers).
+
+Evaluators and side-cars stand outside the cluster and have no rank. Within a role, types keep the order in which they
+were specified and tasks that of their index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Optional, Protocol
+
+from tony_provider.runtime.spec.model import Role
+
+_ORDER = {Role.CHIEF: 0, Role.WORKER: 1, Role.PS: 2}
+
+
+class RankedTask(Protocol):
+    """Whatever says which task it is, such as ``frameworks.base.TaskAddress``."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def role(self) -> Role: ...
+
+
+def in_cluster(role: Role) -> bool:
+    """Whether tasks of this role are part of the others' cluster, and so have a rank."""
+    return role in _ORDER
+
+
+def ranks(tasks: Iterable[RankedTask]) -> dict[tuple[str, int], int]:
+    """By type and index, the rank of each task that has one. ``tasks`` come by type as specified, then index."""
+    ordered = sorted((task for task in tasks if in_cluster(task.role)), key=lambda task: _ORDER[task.role])
+    return {(task.type, task.index): rank for rank, task in enumerate(ordered)}
+
+
+def leading_type(roles: Mapping[str, Role]) -> Optional[str]:
+    """The type whose task 0 has rank 0 and so speaks for the job: its model and its metrics are the job's.
+
+    ``roles`` by type, ordered as specified. None when the job has only evaluators and side-cars.
+    """
+    types = [task_type for task_type, role in roles.items() if in_cluster(role)]
+    return min(types, key=lambda task_type: _ORDER[roles[task_type]], default=None)
