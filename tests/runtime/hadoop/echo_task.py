@@ -1,0 +1,10 @@
+"""What the test application masters launch: says which secrets and kinds of token it was given."""
+
+from __future__ import annotations
+
+from tony_provider.runtime.hadoop.tokens import Credentials
+
+if __name__ == "__main__":
+    credentials = Credentials.from_environment()
+    print("secrets", {name: value.decode() for name, value in credentials.secrets.items()})
+    print("kinds", sorted({token.kind for token in credentials.tokens.values()}))

@@ -1,0 +1,240 @@
+"""Small application masters for a real YARN: each runs one scenario and writes what it saw as JSON.
+
+Started by YARN as ``python -m tests.runtime.hadoop.masters SCENARIO --report FILE --scheduler host:port,…``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tony_provider.runtime.hadoop import errors, messages
+from tony_provider.runtime.hadoop.connection import ConnectionSettings
+from tony_provider.runtime.hadoop.ids import Address, ContainerId
+from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
+from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol
+
+TIMEOUT = 60.0
+HEARTBEAT_SECONDS = 0.1
+MEMORY, VCORES = 64, 1
+
+
+@attrs.define
+class Master:
+    """One attempt's view: the protocol, the last response_id, and the tokens of the nodes."""
+
+    protocol: ApplicationMasterProtocol
+    credentials: Credentials
+    settings: ConnectionSettings
+    report: dict[str, Any]
+    response_id: int = 0
+    node_tokens: dict[Address, Token] = attrs.field(factory=dict)
+    acls: list[yarn.ApplicationACLMapProto] = attrs.field(factory=list)
+
+    async def register(self) -> service.RegisterApplicationMasterResponseProto:
+        request = service.RegisterApplicationMasterRequestProto(host="localhost", rpc_port=-1, tracking_url="")
+        answer = await self.protocol.register(request, timeout=TIMEOUT)
+        self.response_id = 0
+        self.acls = list(answer.application_ACLs)
+        return answer
+
+    async def allocate(self, *asks: yarn.ResourceRequestProto) -> service.AllocateResponseProto:
+        request = service.AllocateRequestProto(ask=asks, response_id=self.response_id, progress=0.5)
+        answer = await self.protocol.allocate(request, timeout=TIMEOUT)
+        self.response_id = answer.response_id
+        for entry in answer.nm_tokens:
+            self.node_tokens[Address.from_proto(entry.nodeId)] = Token.from_proto(entry.token)
+        return answer
+
+    async def one_container(self, **others: int) -> yarn.ContainerProto:
+        ask = messages.resource_request(
+            messages.resource(MEMORY, VCORES, others), 1, priority=1, allocation_request_id=7
+        )
+        answer = await self.allocate(ask)
+        while not answer.allocated_containers:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            answer = await self.allocate()
+        return answer.allocated_containers[0]
+
+    async def completed(self, container: yarn.ContainerProto) -> yarn.ContainerStatusProto:
+        while True:
+            for status in (await self.allocate()).completed_container_statuses:
+                if status.container_id == container.id:
+                    return status
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    def node(self, container: yarn.ContainerProto) -> ContainerManagementProtocol:
+        address = Address.from_proto(container.nodeId)
+        return ContainerManagementProtocol(address, self.node_tokens[address], settings=self.settings)
+
+    def start_request(self, container: yarn.ContainerProto, *command: str) -> service.StartContainerRequestProto:
+        context = messages.launch_context(
+            commands=[*command, "1><LOG_DIR>/stdout", "2><LOG_DIR>/stderr"],
+            environment={"PYTHONPATH": os.environ["PYTHONPATH"], "GREETING": "hello"},
+            local_resources={},
+            credentials=Credentials(
+                self.credentials.without_kind(AM_RM_TOKEN).tokens, {**self.credentials.secrets, "task": b"of this task"}
+            ),
+            acls=self.acls,
+        )
+        return messages.start_request(context, container)
+
+    async def finish(self) -> None:
+        request = service.FinishApplicationMasterRequestProto(
+            final_application_status=yarn.APP_SUCCEEDED, diagnostics="said what it had to say", tracking_url=""
+        )
+        while not (await self.protocol.finish(request, timeout=TIMEOUT)).isUnregistered:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def note_error(self, name: str, call: Awaitable[object]) -> None:
+        """Which type of error a call that must fail raises."""
+        try:
+            await call
+        except errors.HadoopError as error:
+            self.report[name] = [type(error).__name__, str(error)]
+        else:
+            self.report[name] = None
+
+
+async def echo(master: Master) -> None:
+    """One container from asking to its end."""
+    registered = await master.register()
+    master.report["queue"] = registered.queue
+    master.report["maximum"] = [registered.maximumCapability.memory, registered.maximumCapability.virtual_cores]
+    master.report["maximum others"] = messages.other_resources(registered.maximumCapability)
+    container = await master.one_container(**{"yarn.io/gpu": 1})
+    master.report["container"] = str(ContainerId.from_proto(container.id))
+    master.report["allocation_request_id"] = container.allocation_request_id
+    master.report["others"] = messages.other_resources(container.resource)
+    node = master.node(container)
+    request = master.start_request(container, "exec", sys.executable, "-m", "tests.runtime.hadoop.echo_task")
+    started = await node.start([request], timeout=TIMEOUT)
+    master.report["failed"] = [str(errors.serialized_error(f.exception)) for f in started.failed_requests]
+    status = await master.completed(container)
+    master.report["exit status"] = status.exit_status
+    await node.close()
+    await master.finish()
+
+
+async def mistakes(master: Master) -> None:
+    """What the daemons say to calls that are wrong, as types."""
+    await master.note_error("allocate before register", master.allocate())
+    await master.register()
+    await master.note_error("register twice", master.register())
+    too_large = messages.resource(10**9, 1)
+    await master.note_error(
+        "more than the maximum",
+        master.allocate(messages.resource_request(too_large, 1, priority=1, allocation_request_id=1)),
+    )
+    unknown = messages.resource_request(
+        messages.resource(MEMORY, 1), 1, priority=1, allocation_request_id=1, node_label="no_such_label"
+    )
+    await master.note_error("an unknown label", master.allocate(unknown))
+    await _wrong_tokens(master)
+
+    container = await master.one_container()
+    node = master.node(container)
+    request = master.start_request(container, "exec", "sleep", "600")
+    await node.start([request], timeout=TIMEOUT)
+    own = ContainerId.from_proto(container.id)
+    master.report["second start"] = _failures(await node.start([request], timeout=TIMEOUT))
+    running = await node.statuses([own], timeout=TIMEOUT)
+    master.report["state"] = yarn.ContainerStateProto.Name(running.status[0].state)
+    other = attrs.evolve(own, number=own.number + 1000)
+    master.report["unknown container"] = _failures(await node.statuses([other], timeout=TIMEOUT))
+    await node.stop([own], timeout=TIMEOUT)
+    master.report["exit status"] = (await master.completed(container)).exit_status
+    await node.close()
+
+    wrong = ContainerManagementProtocol(node.address, Token(b"", b"", "NMToken"), settings=master.settings)
+    await master.note_error("a node's wrong token", wrong.statuses([own], timeout=TIMEOUT))
+    await wrong.close()
+    await master.finish()
+    await master.note_error("allocate after finish", master.allocate())
+
+
+async def _wrong_tokens(master: Master) -> None:
+    good = master.credentials.application_master_token()
+    wrong = {
+        "a wrong password": attrs.evolve(good, password=b"guessed"),
+        "an identifier that is none": attrs.evolve(good, identifier=b"nobody"),
+    }
+    for name, token in wrong.items():
+        client = ApplicationMasterProtocol([master.protocol.address], token, settings=master.settings)
+        await master.note_error(name, client.allocate(service.AllocateRequestProto(), timeout=TIMEOUT))
+        await client.close()
+
+
+def _failures(answer: Any) -> list[list[str]]:
+    failures = [errors.serialized_error(failure.exception) for failure in answer.failed_requests]
+    return [[type(error).__name__, str(error)] for error in failures]
+
+
+async def outlive(master: Master) -> None:
+    """A container that runs while its ResourceManager is exchanged, and one that is asked for afterwards."""
+    await master.register()
+    container = await master.one_container()
+    node = master.node(container)
+    await node.start([master.start_request(container, "exec", "sleep", "600")], timeout=TIMEOUT)
+    first = master.protocol.address
+    _write(master.report, Path(master.report["path"] + ".running"))
+    while True:
+        try:
+            await master.allocate()
+        except errors.ApplicationMasterNotRegistered:
+            break
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+    await master.register()
+    master.report["failed over"] = master.protocol.address != first
+    later = await master.one_container()
+    master.report["container"] = str(ContainerId.from_proto(container.id))
+    master.report["later container"] = str(ContainerId.from_proto(later.id))
+    own = ContainerId.from_proto(container.id)
+    running = await node.statuses([own], timeout=TIMEOUT)
+    master.report["state"] = yarn.ContainerStateProto.Name(running.status[0].state)
+    await node.stop([own], timeout=TIMEOUT)
+    master.report["exit status"] = (await master.completed(container)).exit_status
+    await node.close()
+    await master.finish()
+
+
+SCENARIOS: dict[str, Callable[[Master], Awaitable[None]]] = {"echo": echo, "mistakes": mistakes, "outlive": outlive}
+
+
+def _write(report: dict[str, Any], path: Path) -> None:
+    draft = path.with_name(path.name + ".draft")
+    draft.write_text(json.dumps(report))
+    draft.rename(path)
+
+
+async def run(scenario: str, report: Path, scheduler: list[Address], protection: tuple[str, ...]) -> None:
+    credentials = Credentials.from_environment()
+    settings = ConnectionSettings(protection=protection)
+    protocol = ApplicationMasterProtocol(scheduler, credentials.application_master_token(), settings=settings)
+    master = Master(protocol, credentials, settings, {"path": str(report)})
+    try:
+        await SCENARIOS[scenario](master)
+    finally:
+        _write(master.report, report)
+        await protocol.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenario", choices=SCENARIOS)
+    parser.add_argument("--report", type=Path, required=True)
+    parser.add_argument("--scheduler", required=True)
+    parser.add_argument("--protection", required=True)
+    arguments = parser.parse_args()
+    addresses = [Address.parse(text) for text in arguments.scheduler.split(",")]
+    asyncio.run(run(arguments.scenario, arguments.report, addresses, tuple(arguments.protection.split(","))))
