@@ -13,6 +13,7 @@ Object stores promise less than HDFS and local disk:
 from __future__ import annotations
 
 import errno
+import glob
 import importlib
 import io
 import itertools
@@ -110,7 +111,11 @@ class FsspecStorage(Storage):
             if not from_directory and not self._fs.exists(source_path):
                 raise errors.StorageNotFound(source, "rename", "there is no such file")
             self._check_target(target, from_directory, overwrite)
-            self._fs.mv(source_path, target_path, recursive=from_directory)
+            # The driver's own mv and rm would take *, ? and [ in names for patterns.
+            base = self._fs._strip_protocol(source_path)
+            for path in self._fs.find(source_path) if from_directory else [base]:
+                self._fs.cp_file(path, target_path + path[len(base) :])
+            self._remove_all(source_path)
 
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         with _translated(uri, "make directory"):
@@ -125,14 +130,9 @@ class FsspecStorage(Storage):
         with _translated(uri, "remove"):
             if not self._fs.exists(path):
                 return False
-            if not self._fs.isdir(path):
-                self._fs.rm_file(path)
-            elif recursive:
-                self._fs.rm(path, recursive=True)
-            elif self._fs.ls(path, detail=False):
+            if not recursive and self._fs.isdir(path) and self._fs.ls(path, detail=False):
                 raise errors.StorageNotEmpty(uri, "remove", "the directory is not empty")
-            else:
-                self._fs.rmdir(path)
+            self._remove_all(path)
         return True
 
     def set_permission(self, uri: str, permission: int) -> None:
@@ -181,6 +181,22 @@ class FsspecStorage(Storage):
             raise errors.StorageExists(target, "rename to", "it exists already")
         else:
             self._fs.rm_file(path)
+
+    def _remove_all(self, path: str) -> None:
+        if not self._fs.isdir(path):
+            self._fs.rm_file(path)
+            return
+        found = self._fs.find(path, withdirs=True, detail=True)
+        if not glob.has_magic(path + "".join(found)):
+            self._fs.rm(path, recursive=True)  # many at a time
+            return
+        for child, info in sorted(found.items(), reverse=True):
+            if info["type"] != "directory":
+                self._fs.rm_file(child)
+            elif child != path:
+                self._fs.rmdir(child)
+        if self._fs.isdir(path):
+            self._fs.rmdir(path)
 
     def _stream(self, path: str, chunks: Iterator[bytes]) -> None:
         file = self._fs.open(path, "wb", block_size=SINGLE_PUT)

@@ -41,6 +41,8 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("could only be written to 0 of", errors.StorageNoSpace),
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
     ("Failed to find datanode", errors.StorageUnreachable),
+    # By class an AccessControlException, when the one who asks is not the superuser.
+    ("(is not a directory)", errors.StorageNotADirectory),
     ("rename destination directory is not empty", errors.StorageNotEmpty),
     ("must both be directories", errors.StorageExists),
     ("is a directory or file under source", errors.StorageInvalidPath),

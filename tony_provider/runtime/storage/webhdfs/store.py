@@ -54,7 +54,10 @@ class WebHdfsStorage(Storage):
 
     def status(self, uri: str) -> FileStatus:
         parsed = self._parse(uri)
-        answer = self._json(Call("GET", "GETFILESTATUS", parsed, "look at"), "FileStatus")
+        try:
+            answer = self._json(Call("GET", "GETFILESTATUS", parsed, "look at"), "FileStatus")
+        except errors.StorageNotADirectory as error:  # it would be below a file
+            raise errors.StorageNotFound(uri, "look at", error.problem) from error
         return _file_status(parsed, answer)
 
     def list(self, uri: str) -> list[FileStatus]:
@@ -108,8 +111,13 @@ class WebHdfsStorage(Storage):
         return self._remove(parsed, recursive=recursive)
 
     def set_permission(self, uri: str, permission: int) -> None:
-        params = {"permission": f"{permission:o}"}
-        self._namenodes.ask(Call("PUT", "SETPERMISSION", self._parse(uri), "set the permission of", params))
+        call = Call(
+            "PUT", "SETPERMISSION", self._parse(uri), "set the permission of", {"permission": f"{permission:o}"}
+        )
+        try:
+            self._namenodes.ask(call)
+        except errors.StorageNotADirectory as error:
+            raise errors.StorageNotFound(uri, call.what, error.problem) from error
 
     def close(self) -> None:
         self._namenodes.close()
@@ -190,7 +198,10 @@ class WebHdfsStorage(Storage):
 
     def _remove(self, uri: Uri, *, recursive: bool, deadline: Optional[Deadline] = None) -> bool:
         call = Call("DELETE", "DELETE", uri, "remove", {"recursive": "true" if recursive else "false"})
-        removed: bool = self._namenodes.ask(call, deadline).json.get("boolean") is True
+        try:
+            removed: bool = self._namenodes.ask(call, deadline).json.get("boolean") is True
+        except errors.StorageNotADirectory:  # it would be below a file
+            return False
         return removed or call.perhaps_done
 
     def _clean_up(self, temporary: Uri) -> None:

@@ -1,0 +1,63 @@
+"""The three kinds of store, each as an empty directory of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.hadoop.cluster import HadoopCluster
+from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
+
+KINDS = ("local", "memory", "webhdfs")
+USER = "alice"  # an ordinary one: HDFS's superuser may do everything
+
+
+@attrs.frozen
+class Place:
+    """A store and a directory in it."""
+
+    kind: str
+    storage: Storage
+    root: str
+
+    def uri(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def write(self, name: str, data: bytes = b"") -> str:
+        self.storage.write(self.uri(name), data)
+        return self.uri(name)
+
+    def names(self, name: str = "") -> list[str]:
+        return [status.name for status in self.storage.list(self.uri(name))]
+
+
+@pytest.fixture
+def webhdfs_config(hadoop: HadoopCluster) -> WebHdfsConfig:
+    return WebHdfsConfig(list(hadoop.webhdfs), user=USER)
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    unique = uuid.uuid4().hex
+    if request.param == "local":
+        yield from _place("local", f"file://{tmp_path}/{unique}")
+    elif request.param == "memory":
+        yield from _place("memory", f"memory://{unique}/root")
+    else:
+        yield from _place("webhdfs", f"hdfs:///tmp/{unique}", request.getfixturevalue("webhdfs_config"))
+
+
+@pytest.fixture
+def hdfs(webhdfs_config: WebHdfsConfig) -> Iterator[Place]:
+    yield from _place("webhdfs", f"hdfs:///tmp/{uuid.uuid4().hex}", webhdfs_config)
+
+
+def _place(kind: str, root: str, webhdfs: WebHdfsConfig | None = None) -> Iterator[Place]:
+    with open_storage(root, webhdfs=webhdfs) as storage:
+        storage.make_directories(root)
+        yield Place(kind, storage, root)
+        storage.remove(root, recursive=True)

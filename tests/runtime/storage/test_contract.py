@@ -1,0 +1,391 @@
+"""What every store promises, on local disk, on a real HDFS, and on fsspec's memory store."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.runtime.storage.conftest import Place
+from tony_provider.runtime.storage import (
+    Source,
+    StorageError,
+    StorageExists,
+    StorageInvalidPath,
+    StorageIsADirectory,
+    StorageNotADirectory,
+    StorageNotEmpty,
+    StorageNotFound,
+    download,
+    is_temporary,
+    read_bytes,
+    read_text,
+    upload,
+    walk,
+    write_atomically,
+)
+
+MIB = 1 << 20
+MANY_EXAMPLES = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def no_slash(text: str) -> bool:
+    return text not in (".", "..") and len(text.encode()) <= 120 and not is_temporary(text)
+
+
+# HDFS refuses colons, and the memory store trims line ends and blanks off paths.
+NAMES = st.text(
+    st.characters(exclude_characters="/:\0\n\r", exclude_categories=("Cs", "Zl", "Zp", "Cc")), min_size=1, max_size=30
+).filter(no_slash)
+
+
+def has_permissions(place: Place) -> bool:
+    return place.kind != "memory"
+
+
+def test_status_of_a_file(place: Place) -> None:
+    before = int(time.time() * 1000)
+    written = place.storage.write(place.uri("a"), b"hello")
+    assert written == place.storage.status(place.uri("a"))
+    assert (written.path, written.name, written.size, written.is_directory) == (place.uri("a"), "a", 5, False)
+    assert before - 2000 <= written.modified_ms <= time.time() * 1000 + 2000
+    if has_permissions(place):
+        assert written.owner
+        assert written.permission == 0o600
+
+
+def test_status_of_a_directory_and_of_nothing(place: Place) -> None:
+    place.write("d/a", b"x")
+    status = place.storage.status(place.uri("d"))
+    assert (status.is_directory, status.size, status.name) == (True, 0, "d")
+    for missing in ("no", "d/no", "d/a/no"):
+        assert not place.storage.exists(place.uri(missing))
+        with pytest.raises(StorageNotFound) as error:
+            place.storage.status(place.uri(missing))
+        assert missing in str(error.value)
+    assert place.storage.exists(place.uri("d"))
+
+
+def test_list_is_sorted_and_shallow(place: Place) -> None:
+    for name in ("b", "a", "c/deep", "B"):
+        place.write(name, name.encode())
+    found = place.storage.list(place.root)
+    assert [status.name for status in found] == ["B", "a", "b", "c"]
+    assert [status.is_directory for status in found] == [False, False, False, True]
+    assert found[1] == place.storage.status(place.uri("a"))
+    with pytest.raises(StorageNotADirectory):
+        place.storage.list(place.uri("a"))
+    with pytest.raises(StorageNotFound):
+        place.storage.list(place.uri("no"))
+
+
+def test_an_empty_directory_lists_nothing(place: Place) -> None:
+    place.storage.make_directories(place.uri("empty"))
+    assert place.storage.list(place.uri("empty")) == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "expected"),
+    [
+        (0, None, b"0123456789"),
+        (3, None, b"3456789"),
+        (3, 4, b"3456"),
+        (0, 0, b""),
+        (8, 100, b"89"),
+        (10, None, b""),
+        (99, 1, b""),
+    ],
+)
+def test_read_a_range(place: Place, offset: int, length: int | None, expected: bytes) -> None:
+    uri = place.write("a", b"0123456789")
+    assert read_bytes(place.storage, uri, offset=offset, length=length) == expected
+
+
+def test_read_refuses_what_is_no_file(place: Place) -> None:
+    with pytest.raises(StorageNotFound):
+        place.storage.open_read(place.uri("no"))
+    with pytest.raises(StorageIsADirectory):
+        place.storage.open_read(place.root)
+    assert read_bytes(place.storage, place.write("empty")) == b""
+
+
+def chunks(data: bytes) -> Iterator[bytes]:
+    yield b""
+    for start in range(0, len(data), 700_001):
+        yield data[start : start + 700_001]
+
+
+class Pipe(io.RawIOBase):
+    """A file that cannot seek."""
+
+    def __init__(self, data: bytes) -> None:
+        self._inner = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        return self._inner.readinto(buffer)
+
+
+def as_file_in_the_middle(data: bytes) -> BinaryIO:
+    file = io.BytesIO(b"skipped" + data)
+    file.seek(len(b"skipped"))
+    return file
+
+
+@pytest.mark.parametrize("size", [0, 1, 3 * MIB + 17, 20 * MIB])
+@pytest.mark.parametrize("form", [bytes, chunks, Pipe, as_file_in_the_middle])
+def test_write_from_any_source(place: Place, form: type[bytes], size: int) -> None:
+    data = bytes(range(251)) * (size // 251) + bytes(size % 251)
+    source: Source = form(data)
+    assert place.storage.write(place.uri("a"), source).size == size
+    assert read_bytes(place.storage, place.uri("a")) == data
+    assert place.names() == ["a"]
+
+
+def test_write_replaces_only_when_told(place: Place) -> None:
+    uri = place.write("a", b"old")
+    with pytest.raises(StorageExists):
+        place.storage.write(uri, b"new")
+    assert read_bytes(place.storage, uri) == b"old"
+    write_atomically(place.storage, uri, b"new")
+    assert read_text(place.storage, uri) == "new"
+    assert place.names() == ["a"]
+
+
+def test_write_onto_a_directory_or_below_a_file(place: Place) -> None:
+    place.write("d/a")
+    for overwrite in (False, True):
+        with pytest.raises(StorageIsADirectory):
+            place.storage.write(place.uri("d"), b"x", overwrite=overwrite)
+    with pytest.raises(StorageNotADirectory):
+        place.storage.write(place.uri("d/a/b"), b"x")
+    assert place.names("d") == ["a"]
+
+
+@pytest.mark.parametrize("size", [10, 20 * MIB])
+def test_a_source_that_fails_leaves_what_was(place: Place, size: int) -> None:
+    if place.kind == "memory" and size > MIB:
+        pytest.skip("fsspec's memory store cannot throw a long write away")
+
+    def failing() -> Iterator[bytes]:
+        yield bytes(size)
+        raise LookupError("the source broke")
+
+    place.write("old", b"old")
+    for name in ("old", "new"):
+        with pytest.raises(LookupError):
+            place.storage.write(place.uri(name), failing(), overwrite=True)
+    assert place.names() == ["old"]
+    assert read_bytes(place.storage, place.uri("old")) == b"old"
+
+
+def test_of_several_writers_one_wins(place: Place) -> None:
+    writers = 4
+    start = threading.Barrier(writers, timeout=30)
+
+    def write(number: int) -> int | None:
+        start.wait()
+        try:
+            place.storage.write(place.uri("owner"), b"%d" % number)
+        except StorageExists:
+            return None
+        return number
+
+    with ThreadPoolExecutor(writers) as pool:
+        won = [number for number in pool.map(write, range(writers)) if number is not None]
+    if place.kind == "memory":
+        pytest.skip("fsspec's memory store checks before it writes")
+    assert len(won) == 1
+    assert read_bytes(place.storage, place.uri("owner")) == b"%d" % won[0]
+    assert place.names() == ["owner"]
+
+
+def test_readers_never_see_half_a_file(place: Place) -> None:
+    if place.kind == "memory":
+        pytest.skip("fsspec's memory store has no snapshots")
+    uri = place.write("status", b"0" * 100_000)
+    done = threading.Event()
+
+    def rewrite() -> None:
+        try:
+            for number in range(20):
+                write_atomically(place.storage, uri, b"%d" % (number % 10) * 100_000)
+        finally:
+            done.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(rewrite)
+        while not done.is_set():
+            try:
+                data = read_bytes(place.storage, uri)
+            except StorageError as error:  # HDFS deletes the old file's blocks while it is being read
+                assert place.kind == "webhdfs", error  # noqa: PT017
+                continue
+            assert len(data) == 100_000
+            assert len(set(data)) == 1
+        writing.result()
+
+
+def test_explicit_permissions(place: Place) -> None:
+    if not has_permissions(place):
+        pytest.skip("object stores have none")
+    place.storage.write(place.uri("x/y/open"), b"", permission=0o644)
+    place.storage.make_directories(place.uri("p/q"), permission=0o777)
+    place.storage.make_directories(place.uri("p"), permission=0o700)
+    permissions = {status.path: status.permission for status in walk(place.storage, place.root)}
+    assert permissions == {
+        place.uri("x"): 0o700,
+        place.uri("x/y"): 0o700,
+        place.uri("x/y/open"): 0o644,
+        place.uri("p"): 0o777,
+        place.uri("p/q"): 0o777,
+    }
+    place.storage.set_permission(place.uri("x/y/open"), 0o400)
+    assert place.storage.status(place.uri("x/y/open")).permission == 0o400
+
+
+def test_set_permission_needs_a_file(place: Place) -> None:
+    with pytest.raises(StorageNotFound):
+        place.storage.set_permission(place.uri("no"), 0o600)
+
+
+def test_make_directories(place: Place) -> None:
+    place.storage.make_directories(place.uri("a/b/c"))
+    place.storage.make_directories(place.uri("a/b/c"))
+    assert place.storage.status(place.uri("a/b/c")).is_directory
+    file = place.write("file")
+    for below in (file, f"{file}/d", f"{file}/d/e"):
+        with pytest.raises(StorageNotADirectory):
+            place.storage.make_directories(below)
+
+
+def test_rename_a_file(place: Place) -> None:
+    source, target = place.write("a", b"a"), place.write("b", b"b")
+    with pytest.raises(StorageExists):
+        place.storage.rename(source, target)
+    assert place.names() == ["a", "b"]
+    place.storage.rename(source, target, overwrite=True)
+    assert place.names() == ["b"]
+    assert read_bytes(place.storage, target) == b"a"
+    place.storage.make_directories(place.uri("d"))
+    place.storage.rename(target, place.uri("d/c"))
+    assert place.names("d") == ["c"]
+
+
+def test_rename_a_directory(place: Place) -> None:
+    place.write("a/x/y", b"1")
+    place.write("full/z")
+    place.storage.make_directories(place.uri("empty"))
+    for target in ("empty", "full"):
+        with pytest.raises(StorageExists):
+            place.storage.rename(place.uri("a"), place.uri(target))
+    with pytest.raises(StorageNotEmpty):
+        place.storage.rename(place.uri("a"), place.uri("full"), overwrite=True)
+    place.storage.rename(place.uri("a"), place.uri("empty"), overwrite=True)
+    place.storage.rename(place.uri("empty"), place.uri("b"))
+    assert place.names() == ["b", "full"]
+    assert read_bytes(place.storage, place.uri("b/x/y")) == b"1"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_rename_refuses_to_mix_files_and_directories(place: Place, overwrite: bool) -> None:
+    place.write("file", b"f")
+    place.storage.make_directories(place.uri("directory"))
+    for source, target in (("file", "directory"), ("directory", "file"), ("file", "file")):
+        with pytest.raises(StorageExists):
+            place.storage.rename(place.uri(source), place.uri(target), overwrite=overwrite)
+    assert place.names() == ["directory", "file"]
+
+
+def test_rename_of_nothing_or_to_nowhere(place: Place) -> None:
+    with pytest.raises(StorageNotFound):
+        place.storage.rename(place.uri("no"), place.uri("b"), overwrite=True)
+    if place.kind != "memory":  # object stores have no directories that could be missing
+        with pytest.raises(StorageNotFound):
+            place.storage.rename(place.write("a"), place.uri("no/a"))
+
+
+def test_remove(place: Place) -> None:
+    place.write("d/a/b")
+    place.write("file")
+    assert place.storage.remove(place.uri("file"))
+    assert not place.storage.remove(place.uri("file"))
+    assert not place.storage.remove(place.uri("d/a/b/c"), recursive=True)
+    with pytest.raises(StorageNotEmpty):
+        place.storage.remove(place.uri("d"))
+    assert place.storage.remove(place.uri("d"), recursive=True)
+    assert place.names() == []
+    place.storage.make_directories(place.uri("empty"))
+    assert place.storage.remove(place.uri("empty"))
+
+
+def test_the_root_is_never_removed(place: Place) -> None:
+    root = place.root.split("://", 1)[0] + ":///"
+    with pytest.raises(StorageInvalidPath):
+        place.storage.remove(root, recursive=True)
+
+
+@pytest.mark.parametrize("bad", ["../x", "a/../../x", "./x", "a\0b"])
+def test_paths_that_lead_elsewhere_are_refused(place: Place, bad: str) -> None:
+    with pytest.raises(StorageInvalidPath):
+        place.storage.write(place.uri(bad), b"x")
+    with pytest.raises(StorageInvalidPath):
+        place.storage.status("relative/path")
+    with pytest.raises(StorageInvalidPath):
+        place.storage.status("gopher://elsewhere/a")
+
+
+@MANY_EXAMPLES
+@given(name=NAMES, data=st.binary(max_size=100))
+def test_odd_names(place: Place, name: str, data: bytes) -> None:
+    directory = place.uri(f"d {name}")
+    uri = f"{directory}/{name}"
+    written = place.storage.write(uri, data, overwrite=True)
+    assert (written.path, written.name) == (uri, name)
+    assert place.storage.list(directory) == [written]
+    place.storage.rename(uri, f"{uri}+%2f", overwrite=True)
+    assert read_bytes(place.storage, f"{uri}+%2f") == data
+    assert place.storage.remove(directory, recursive=True)
+
+
+@pytest.mark.parametrize("name", ["a b", "100%", "%41", "1+1", "é✓", "#a", "?op=DELETE&x=y", "a;b", "[a]*{b}", "'\"\\"])
+def test_names_that_mean_something_elsewhere(place: Place, name: str) -> None:
+    assert place.storage.write(place.uri(f"{name}/{name}"), b"x").name == name
+    assert place.names() == place.names(name) == [name]
+    assert [status.path for status in walk(place.storage, place.root)] == [
+        place.uri(name),
+        place.uri(f"{name}/{name}"),
+    ]
+
+
+def test_upload_and_download(place: Place, tmp_path: Path) -> None:
+    local = tmp_path / "here"
+    local.write_bytes(b"x" * (2 * MIB + 3))
+    assert upload(place.storage, local, place.uri("there")).size == 2 * MIB + 3
+    back = tmp_path / "back"
+    assert download(place.storage, place.uri("there"), back) == 2 * MIB + 3
+    assert back.read_bytes() == local.read_bytes()
+    with pytest.raises(StorageNotFound):
+        download(place.storage, place.uri("no"), tmp_path / "no")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["back", "here"]
+
+
+def test_walk(place: Place) -> None:
+    for name in ("a/1", "a/b/2", "3"):
+        place.write(name)
+    found = [status.path.removeprefix(place.root + "/") for status in walk(place.storage, place.root)]
+    assert found == ["3", "a", "a/1", "a/b", "a/b/2"]
+    with pytest.raises(StorageNotFound):
+        list(walk(place.storage, place.uri("no")))
