@@ -1,0 +1,98 @@
+"""Plain words for sizes, exit codes, signals and YARN's own reasons."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from typing import Optional
+
+from tony_provider.runtime.am.task import ProcessEnd
+from tony_provider.runtime.spec.model import TaskSpec
+
+# org.apache.hadoop.yarn.api.records.ContainerExitStatus
+INVALID = -1000
+ABORTED = -100
+DISKS_FAILED = -101
+PREEMPTED = -102
+EXCEEDED_VIRTUAL_MEMORY = -103
+EXCEEDED_PHYSICAL_MEMORY = -104
+KILLED_BY_APPLICATION_MASTER = -105
+KILLED_BY_RESOURCE_MANAGER = -106
+KILLED_AFTER_APPLICATION = -107
+KILLED_BY_SCHEDULER = -108
+EXCESS_LOGS = -109
+
+_CONTAINER = {
+    INVALID: "could not be prepared on its node",
+    ABORTED: "was lost: its node or NodeManager went away, or the cluster took it back",
+    DISKS_FAILED: "was lost: too many disks of its node failed",
+    PREEMPTED: "was preempted: the cluster gave its share to another queue or application",
+    EXCEEDED_VIRTUAL_MEMORY: "used more virtual memory than it was given, so YARN killed it",
+    EXCEEDED_PHYSICAL_MEMORY: "used more memory than it was given, so YARN killed it; raise the task type's memory",
+    KILLED_BY_APPLICATION_MASTER: "was stopped by the application master",
+    KILLED_BY_RESOURCE_MANAGER: "was killed by the ResourceManager",
+    KILLED_AFTER_APPLICATION: "was killed because its application had ended",
+    KILLED_BY_SCHEDULER: "was killed by its NodeManager to make room",
+    EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
+}
+_SHELL = {126: " (the command cannot be executed)", 127: " (command not found)"}
+OUT_OF_MEMORY = frozenset({EXCEEDED_VIRTUAL_MEMORY, EXCEEDED_PHYSICAL_MEMORY})
+NODE_TROUBLE = frozenset({ABORTED, DISKS_FAILED, PREEMPTED, KILLED_BY_RESOURCE_MANAGER, KILLED_BY_SCHEDULER})
+"""Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _exit_code(code: int) -> str:
+    if 128 < code <= 192:
+        return f"ended with exit code {code} (killed by {signal_name(code - 128)})"
+    return f"ended with exit code {code}{_SHELL.get(code, '')}"
+
+
+def process_end(end: ProcessEnd) -> str:
+    """What became of a user process, to follow the task's name."""
+    killed = f"was killed by {signal_name(end.signal)}" if end.signal else _exit_code(end.exit_code)
+    if end.out_of_memory:
+        return f"ran out of memory and {killed}; raise the task type's memory"
+    if end.error and end.exit_code == 0 and not end.signal:
+        return end.error
+    return f"{killed}; {end.error}" if end.error else killed
+
+
+def container_end(exit_status: int) -> str:
+    """What became of a container, to follow the words "its container"."""
+    return _CONTAINER.get(exit_status) or _exit_code(exit_status)
+
+
+def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
+    """Such as ``8192 MiB, 1 vcore, gpus 1``."""
+    parts = [f"{task.memory} MiB", count(task.vcores, "vcore")]
+    if task.gpus:
+        parts.append(f"gpus {task.gpus}")
+    parts += [f"{name} {value}" for name, value in sorted(task.resources.items())]
+    label = task.node_label or node_label
+    return ", ".join([*parts, f"node label {label}"] if label else parts)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """A list for people: the first few names, and how many more there are."""
+    every = list(names)
+    rest = len(every) - most
+    return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def last_lines(text: str, *, lines: int = 30, size: int = 4096) -> str:
+    """The end of a text, whole lines where they fit; ``size`` in characters."""
+    kept = text.rstrip().splitlines()[-lines:]
+    while len(kept) > 1 and sum(len(line) + 1 for line in kept) > size:
+        kept.pop(0)
+    return "\n".join(kept)[-size:]
