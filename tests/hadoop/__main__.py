@@ -1,4 +1,4 @@
-"""`python -m tests.hadoop start|stop|status|env`: a Hadoop cluster by hand."""
+"""`python -m tests.hadoop start|stop|status|env|missing`: a Hadoop cluster by hand."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.hadoop.daemons import ClusterError
 from tests.hadoop.kdc import KdcError
 from tests.hadoop.resolve import ResolveError
 from tests.hadoop.settings import DEFAULT_VERSION, Settings
+from tests.hadoop.tools import missing_tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -23,7 +24,7 @@ def main() -> int:
     suffix = "-secure" if arguments.secure else ""
     root = arguments.root or REPOSITORY / ".tony" / f"hadoop-{arguments.version}{suffix}"
     try:
-        return {"start": _start, "stop": _stop, "status": _status, "env": _env}[arguments.act](root, arguments)
+        return ACTS[arguments.act](root, arguments)
     except (ClusterError, KdcError, ResolveError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -31,7 +32,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.hadoop", description=__doc__)
-    parser.add_argument("act", choices=["start", "stop", "status", "env"])
+    parser.add_argument("act", choices=list(ACTS))
     parser.add_argument("--root", type=Path, help="the cluster's folder (.tony/hadoop-<version> of the repository)")
     parser.add_argument("--version", default=DEFAULT_VERSION, help="of Hadoop (%(default)s)")
     own = Settings()
@@ -105,6 +106,13 @@ def _env(root: Path, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _missing(root: Path, arguments: argparse.Namespace) -> int:
+    """The tools that this machine lacks, one a line; 0 when it has them all."""
+    missing = missing_tools(secure=arguments.secure)
+    print("\n".join(missing) or "Nothing is missing.")
+    return 1 if missing else 0
+
+
 def _describe(cluster: HadoopCluster) -> int:
     """A summary for people; 0 when every daemon runs."""
     for name, value in cluster.state.summary(cluster.layout).items():
@@ -118,6 +126,8 @@ def _describe(cluster: HadoopCluster) -> int:
         )
     return 0 if cluster.running() else 3
 
+
+ACTS = {"start": _start, "stop": _stop, "status": _status, "env": _env, "missing": _missing}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.hadoop.client import Client
@@ -25,6 +26,8 @@ from tests.hadoop.tools import missing_tools
 
 START_SECONDS = 120
 POLL_SECONDS = 0.1
+# What a daemon logs once its master knows it; the same words in Hadoop 2.10 to 3.4.
+REGISTERED = {"nodemanager": b"Registered with ResourceManager as", "datanode": b"successfully registered with NN"}
 
 
 @dataclass
@@ -144,16 +147,25 @@ class HadoopCluster:
             raise ClusterError(f"{daemon} did not end within {STOP_SECONDS} s of {number.name}")
 
     def restart(self, daemon: str, seconds: float = START_SECONDS) -> None:
-        """Start a daemon again (ending it if need be), at its addresses and with its data; wait until it works."""
+        """Start a daemon again (ending it if need be), at its addresses and with its data.
+
+        Returns when it works: a ResourceManager answers and, unless it is now the standby of a pair, has all its nodes
+        back; a NodeManager or DataNode is registered. Raises ClusterError when it ends, or after `seconds`.
+        """
         stop([self.state.processes[daemon]], STOP_SECONDS)
+        log = self.log(daemon)
+        written = log.stat().st_size
         self._daemons.spawn(daemon)
-        deadline = time.monotonic() + seconds
-        if daemon == "kdc":
-            self._wait_until(self._kdc_lacks, deadline, [daemon])
-        elif daemon.startswith(("namenode", "datanode")):
-            self._wait_until(self.services.hdfs_lacks, deadline, [daemon])
+        kind, _, number = daemon.partition("-")
+        lacks: Callable[[], str]
+        if kind in REGISTERED:
+            # Its master may take it for alive still, so only its own word counts.
+            lacks = partial(_lacks_line, log, written, REGISTERED[kind])
+        elif kind == "resourcemanager":
+            lacks = partial(self.services.resourcemanager_lacks, self.rm_webapp[int(number) - 1])
         else:
-            self._wait_until(self.services.yarn_lacks, deadline, [daemon])
+            lacks = self._kdc_lacks if kind == "kdc" else self.services.hdfs_lacks
+        self._wait_until(lacks, time.monotonic() + seconds, [daemon])
 
     def activate(self, number: int) -> None:
         """Of a pair of ResourceManagers, make resourcemanager-`number` the active one. The other must be gone."""
@@ -242,3 +254,9 @@ class HadoopCluster:
             if time.monotonic() > deadline:
                 raise ClusterError(f"the cluster is not ready in time: {still}; logs are in {self.layout.logs}")
             time.sleep(POLL_SECONDS)
+
+
+def _lacks_line(log: Path, offset: int, line: bytes) -> str:
+    with log.open("rb") as content:
+        content.seek(offset)
+        return "" if line in content.read() else f"{log} does not say {line.decode()!r}"

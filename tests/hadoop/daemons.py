@@ -62,15 +62,15 @@ class Daemons:
 
     def activate(self, resourcemanager: str) -> None:
         """Of a pair of ResourceManagers, make the one with this id (rm1, rm2) active."""
-        # A standby cannot be told from here whether the other is gone: forcemanual takes our word.
-        command = self._java.command("client", RM_ADMIN, "-transitionToActive", "--forcemanual", resourcemanager)
+        # Without the flag the tool insists on asking the other one first, which may be dead.
+        command = self._java.command("client", RM_ADMIN, "-transitionToActive", "--forceactive", resourcemanager)
         environment = self._java.environment()
         if self.state.settings.secure:
             # Our requests as yarn, made while waiting, have left a ticket there.
             environment["KRB5CCNAME"] = self.layout.kerberos_environment("yarn")["KRB5CCNAME"]
         done = subprocess.run(
             command,
-            input="Y\n",
+            stdin=subprocess.DEVNULL,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -56,6 +56,15 @@ class Services:
         wanted = len(self.state.addresses.nodemanagers)
         return "" if running >= wanted else f"{running} of {wanted} NodeManagers are running"
 
+    def resourcemanager_lacks(self, base: str) -> str:
+        """What one ResourceManager waits for, in words; a standby need only answer."""
+        try:
+            active = self._is_active(base)
+        except HttpError as error:
+            return f"the ResourceManager does not answer ({error})"
+        pair = len(self.state.addresses.resourcemanagers) > 1
+        return "" if pair and not active else self.yarn_lacks()
+
     def no_resourcemanager_answers(self) -> str:
         """Why not, in words; empty once one answers, active or not."""
         try:
@@ -69,12 +78,10 @@ class Services:
         failed: list[HttpError] = []
         for base in self.state.rm_webapp:
             try:
-                info = self.yarn_admin.get_json(f"{base}/ws/v1/cluster/info")["clusterInfo"]
+                if self._is_active(base):
+                    return base
             except HttpError as error:
                 failed.append(error)
-                continue
-            if info["state"] == "STARTED" and info["haState"] == "ACTIVE":
-                return base
         if len(failed) == len(self.state.rm_webapp):
             raise failed[-1]
         return None
@@ -104,6 +111,10 @@ class Services:
         """Put a label on a node such as 127.0.1.1:24512, or take it off with an empty one."""
         change = {"nodeId": node_id, "labels": [label] if label else []}
         self._yarn("replace-node-to-labels", {"nodeToLabels": [change]})
+
+    def _is_active(self, base: str) -> bool:
+        info = self.yarn_admin.get_json(f"{base}/ws/v1/cluster/info")["clusterInfo"]
+        return bool(info["state"] == "STARTED" and info["haState"] == "ACTIVE")
 
     def _folder(self, path: str, permission: str) -> None:
         self._hdfs(path, op="MKDIRS", permission=permission)
