@@ -1,0 +1,33 @@
+"""Measure a model on digits that it was not trained on; fails when it is not good enough."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import tf_keras as keras
+import tony_sdk
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True, help="directory with digits.keras")
+    parser.add_argument("--data", required=True, help="directory of .npz shards")
+    parser.add_argument("--minimum-accuracy", type=float, default=0.95)
+    options = parser.parse_args()
+
+    shards = [np.load(path) for path in sorted(Path(options.data).glob("*.npz"))]
+    images = np.concatenate([shard["images"] for shard in shards])[..., np.newaxis] / 16.0
+    labels = np.concatenate([shard["labels"] for shard in shards])
+    model = keras.models.load_model(Path(options.model) / "digits.keras")
+    loss, accuracy = model.evaluate(images, labels, verbose=0)
+    tony_sdk.report(step=1, total_steps=1, loss=loss, accuracy=accuracy, examples=len(labels))
+    print(f"accuracy {accuracy:.4f} on {len(labels)} held-out digits")
+    if accuracy < options.minimum_accuracy:
+        sys.exit(f"accuracy {accuracy:.4f} is below {options.minimum_accuracy}")
+
+
+if __name__ == "__main__":
+    main()

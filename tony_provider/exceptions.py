@@ -1,0 +1,39 @@
+"""How a training task fails in Airflow. Those that no retry can mend fail the task at once."""
+
+from __future__ import annotations
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from tony_provider.runtime.protocol.status import Failure
+
+
+class TonySpecError(AirflowFailException):
+    """The job specification is wrong. Nothing was started; the message lists every problem."""
+
+
+class TonyJobRejected(AirflowFailException):
+    """The job, the connection or the cluster must be changed by a person before this can run. Nothing was started."""
+
+
+class TonyJobFailed(AirflowException):
+    """The application ended without success.
+
+    ``failure`` says which task failed and how; it is None when the application master died before it could say so.
+    """
+
+    def __init__(self, message: str, *, application_id: str, failure: Failure | None = None) -> None:
+        super().__init__(message)
+        self.application_id = application_id
+        self.failure = failure
+
+
+class TonyQueueTimeout(TonyJobFailed):
+    """The containers of the whole job were not to be had in time. The application was ended."""
+
+
+class TonyKilledExternally(TonyJobFailed):
+    """Someone else ended the application: a user, an administrator, or the cluster."""
+
+
+class TonyTaskKilled(AirflowException):
+    """This try of the task was asked to end, by a user's action or because its worker goes down."""

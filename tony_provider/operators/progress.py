@@ -1,0 +1,107 @@
+"""What of a job's status is worth a line in the task's log: what changed, and now and then how far it is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from tony_provider.cluster.base import Application
+from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState, TaskStatus
+
+PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
+MAX_ROWS = 20  # of one task table; a large gang is summed up below it
+
+_HEADER = ("task", "state", "node", "step", "steps/s", "memory")
+
+
+class ProgressLog:
+    """Takes each status seen and gives the lines to log. Says nothing twice."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._application_line = ""
+        self._job_line = ""
+        self._tasks: dict[str, tuple[TaskState, int, str | None]] = {}
+        self._step: int | None = None
+        self._progress_at: float | None = None
+
+    def lines(self, application: Application, status: JobStatus | None) -> list[str]:
+        lines = self._application_lines(application)
+        if status is not None:
+            lines += self._job_lines(status)
+            lines += self._task_lines(status)
+            lines += self._progress_lines(status)
+        return lines
+
+    def _application_lines(self, application: Application) -> list[str]:
+        line = f"{application.id} is {application.state}"
+        if application.queue:
+            line += f" in queue {application.queue}"
+        if line == self._application_line:
+            return []
+        self._application_line = line
+        return [line]
+
+    def _job_lines(self, status: JobStatus) -> list[str]:
+        line = f"Job is {status.state.value}" + (f": {status.message}" if status.message else "")
+        if line == self._job_line:
+            return []
+        self._job_line = line
+        return [line]
+
+    def _task_lines(self, status: JobStatus) -> list[str]:
+        seen = {task.name: (task.state, task.attempt, task.node) for task in status.tasks}
+        changed = [task for task in status.tasks if self._tasks.get(task.name) != seen[task.name]]
+        self._tasks = seen
+        return task_table(changed, status.tasks) if changed else []
+
+    def _progress_lines(self, status: JobStatus) -> list[str]:
+        if status.step is None or status.step == self._step:
+            return []
+        now = self._clock()
+        recent = self._progress_at is not None and now - self._progress_at < PROGRESS_INTERVAL
+        if recent and not status.state.is_final:
+            return []
+        self._step, self._progress_at = status.step, now
+        return [progress_line(status)]
+
+
+def progress_line(status: JobStatus) -> str:
+    """Such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31``."""
+    line = f"step {status.step}"
+    if status.step is not None and status.total_steps:
+        line += f"/{status.total_steps} ({100 * status.step // status.total_steps}%)"
+    if status.steps_per_second is not None:
+        line += f", {status.steps_per_second:.1f} steps/s"
+    metrics = " ".join(f"{name}={value:.4g}" for name, value in sorted(status.metrics.items()))
+    return f"{line}, {metrics}" if metrics else line
+
+
+def task_table(tasks: Sequence[TaskStatus], everyone: Sequence[TaskStatus]) -> list[str]:
+    """Rows of ``tasks``, under a header; where these are not all of the job's, a last line sums up ``everyone``."""
+    shown = tasks[:MAX_ROWS]
+    lines = _aligned([_HEADER, *map(_row, shown)])
+    if len(shown) < len(everyone):
+        counts = Counter(task.state.value for task in everyone)
+        lines.append(f"of {len(everyone)} tasks: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+    return lines
+
+
+def _row(task: TaskStatus) -> tuple[str, ...]:
+    progress = task.progress or TaskProgress()
+    state = task.state.value if task.attempt == 1 else f"{task.state.value} (attempt {task.attempt})"
+    return (
+        task.name,
+        state,
+        task.node or "-",
+        str(progress.step) if task.progress else "-",
+        f"{progress.steps_per_second:.1f}" if progress.steps_per_second is not None else "-",
+        f"{task.rss_bytes / (1 << 20):.0f} MiB" if task.rss_bytes else "-",
+    )
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    rows = list(rows)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
