@@ -14,11 +14,22 @@ ENV_RANK = "TONY_RANK"  # over the cluster's tasks, chief first, then workers, t
 ENV_WORLD_SIZE = "TONY_WORLD_SIZE"
 ENV_GENERATION = "TONY_GENERATION"
 ENV_ATTEMPT = "TONY_ATTEMPT"
-ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}
+ENV_PORT = "TONY_PORT"  # that this task should listen on, where the others look for it
+ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; left out when longer than an environment string
 ENV_CLUSTER_SPEC_FILE = "TONY_CLUSTER_SPEC_FILE"  # the same in a file, always
 ENV_METRICS_FILE = "TONY_METRICS_FILE"  # the process appends JSON lines: {"step": 10, "total_steps": 100, "loss": 0.1}
 ENV_MODEL_DIR = "TONY_MODEL_DIR"  # a local directory; what the chief (or rank 0) leaves here is the job's model
 ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"
+
+# The tensorflow framework's, beside TF_CONFIG: the values that classic scripts take as arguments.
+ENV_TF_CONFIG_FILE = "TONY_TF_CONFIG_FILE"  # TF_CONFIG in a file, always; the variable itself is left out when too long
+ENV_TF_TASK_TYPE = "TONY_TF_TASK_TYPE"  # --job_name: chief, worker, ps or evaluator, as in TF_CONFIG
+ENV_TF_TASK_INDEX = "TONY_TF_TASK_INDEX"  # --task_index, as in TF_CONFIG
+ENV_CHIEF_HOSTS = "TONY_CHIEF_HOSTS"  # host:port, comma-separated, in the order of the indices; so the next two
+ENV_WORKER_HOSTS = "TONY_WORKER_HOSTS"
+ENV_PS_HOSTS = "TONY_PS_HOSTS"
+
+MAX_ENV_STRING = 128 * 1024  # bytes of NAME=value with its closing NUL: Linux's MAX_ARG_STRLEN
 
 # What a container finds, set by whoever launches it; none of it reaches the user process.
 ENV_AM_ADDRESS = "TONY_AM_ADDRESS"  # host:port of the application master's gRPC server
@@ -36,6 +47,8 @@ ENV_PYTHON_CANDIDATES = "TONY_PYTHON_CANDIDATES"  # colon-separated interpreters
 RUNTIME_DIR = "tony"  # the runtime archive, unpacked
 APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
 PYTHON_ENV_DIR = "python_env"  # an archived environment, unpacked
+CLUSTER_SPEC_FILE = "tony-cluster.json"
+TF_CONFIG_FILE = "tony-tf-config.json"
 
 # Files in the application's directory on the store.
 STATUS_FILE = "status.json"

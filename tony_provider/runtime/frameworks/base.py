@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 import attrs
 
+from tony_provider.runtime.contract import MAX_ENV_STRING
 from tony_provider.runtime.spec.model import JobSpec, Role
+from tony_provider.runtime.spec.problems import Problem
+
+MAIN_PORT = "main"
+"""The port that the cluster spec names a task by; every task has it."""
 
 
 @attrs.frozen
@@ -20,6 +26,12 @@ class TaskAddress:
     host: str
     ports: dict[str, int]  # by the names that Framework.ports gave
 
+    @property
+    def main(self) -> str:
+        """``host:port`` of its main port, an IPv6 address in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.ports[MAIN_PORT]}"
+
 
 @attrs.frozen
 class ClusterSpec:
@@ -28,39 +40,66 @@ class ClusterSpec:
     generation: int
     tasks: tuple[TaskAddress, ...]
 
+    def task(self, task_type: str, index: int) -> TaskAddress:
+        """Raises LookupError when there is no such task."""
+        for task in self.tasks:
+            if (task.type, task.index) == (task_type, index):
+                return task
+        raise LookupError(f"no task {task_type}:{index} in generation {self.generation}")
+
 
 @attrs.frozen
 class TaskEnvironment:
+    """What one user process gets: variables, and files in its working directory, written before it starts."""
+
     env: dict[str, str]
-    files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text, written before the start
+    files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text
+    paths: dict[str, str] = attrs.field(factory=dict)  # variable that holds a file's path -> its name in files
+
+    def __add__(self, other: TaskEnvironment) -> TaskEnvironment:
+        """Both; ``other``'s where they say different things."""
+        return TaskEnvironment({**self.env, **other.env}, {**self.files, **other.files}, {**self.paths, **other.paths})
+
+    def placed(self, directory: str) -> TaskEnvironment:
+        """With the variables of ``paths`` in ``env``, for a process whose working directory is ``directory``."""
+        located = {variable: str(Path(directory, name)) for variable, name in self.paths.items()}
+        return TaskEnvironment({**self.env, **located}, self.files)
 
 
-@attrs.frozen
-class Problem:
-    """Something wrong with a specification."""
+def with_file(variable: str, text: str, path_variable: str, file_name: str) -> TaskEnvironment:
+    """``text`` in a file, and in ``variable`` as well unless it is longer than an environment string may be."""
+    env = {variable: text} if fits(variable, text) else {}
+    return TaskEnvironment(env, {file_name: text}, {path_variable: file_name})
 
-    path: str  # of the key: tasks.worker.instances
-    value: object  # as rendered
-    message: str  # what is wrong and what is allowed
+
+def fits(variable: str, text: str) -> bool:
+    """Whether Linux would start a process with this variable."""
+    return len(variable.encode()) + len(text.encode()) + 2 <= MAX_ENV_STRING
 
 
 class Framework(ABC):
     name: str
-    can_share_ports = (
-        False  # True: held ports stay bound (SO_REUSEPORT) past exec; else they are released just before it
-    )
+    can_share_ports = False  # True: held ports stay bound (SO_REUSEPORT) past exec; else released just before it
 
     @abstractmethod
     def problems(self, job: JobSpec) -> list[Problem]:
         """What this framework cannot run."""
 
-    @abstractmethod
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
-        """Names of the ports that a task of this type listens on."""
+        """Names of the ports that a task of this type listens on, the main one first."""
+        return (MAIN_PORT,)
 
-    @abstractmethod
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """The task types that must all succeed for the job to succeed; when they have, the others are stopped."""
+        """The task types that must all succeed for the job to succeed; when they have, the others are stopped.
+
+        The chief alone where parameter servers serve it, since its workers then wait for work without end; else the
+        chief and every worker.
+        """
+        roles = {name: job.role(name) for name in job.tasks}
+        chiefs = [name for name, role in roles.items() if role is Role.CHIEF]
+        if chiefs and Role.PS in roles.values():
+            return chiefs
+        return [name for name, role in roles.items() if role.is_tracked]
 
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

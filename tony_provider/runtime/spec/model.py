@@ -26,6 +26,14 @@ class Role(str, Enum):
     EVALUATOR = "evaluator"  # outside the others' cluster; stopped some time after the end, its failure fails the job
     SIDECAR = "sidecar"  # outside the others' cluster; stopped at the end, its failure is only reported
 
+    @property
+    def is_tracked(self) -> bool:
+        """Whether the job waits for tasks of this role to end by themselves."""
+        return self in (Role.CHIEF, Role.WORKER)
+
+
+_ROLE_BY_NAME = {**{role.value: role for role in Role}, "tensorboard": Role.SIDECAR}
+
 
 @attrs.frozen
 class PortRange:
@@ -41,6 +49,11 @@ class Resource:
 
     source: str  # a path (relative ones resolve against the DAG's folder), or a URI of the job's storage
     name: Optional[str] = None  # its name in the working directory; default: the last part of source
+
+    @property
+    def target(self) -> str:
+        """Its name in the working directory; empty when the source has no last part to take it from."""
+        return self.name if self.name is not None else self.source.rstrip("/").rpartition("/")[2]
 
 
 @attrs.frozen
@@ -67,6 +80,11 @@ class TaskSpec:
     role: Optional[Role] = None  # default: by the type's name
 
 
+def role_of(task_type: str, task: TaskSpec) -> Role:
+    """The role given, else the one that the name says (``tensorboard`` says side-car), else worker."""
+    return task.role if task.role is not None else _ROLE_BY_NAME.get(task_type, Role.WORKER)
+
+
 @attrs.frozen
 class Docker:
     """Run the containers in a Docker image, where the NodeManagers allow it (yarn.nodemanager.runtime.linux.docker)."""
@@ -81,9 +99,7 @@ class Timeouts:
 
     queue: Optional[Duration] = None  # wait for the whole gang's containers at most this long; default: for ever
     allocation: Duration = Duration(120)  # then a partly allocated gang gives everything back and asks again
-    registration: Duration = Duration(
-        300
-    )  # from allocation until the executor has registered (files are copied meanwhile)
+    registration: Duration = Duration(300)  # from allocation until the executor has registered; files are copied first
     lifetime: Optional[Duration] = None  # of the whole application, YARN's application lifetime; default: unlimited
     grace: Duration = Duration(30)  # between SIGTERM and SIGKILL of a user process
     evaluator: Duration = Duration(60)  # that evaluators may go on after the last tracked task succeeded
@@ -103,11 +119,18 @@ class JobSpec:
     am: AmSpec = attrs.field(factory=AmSpec)
     files: list[Resource] = attrs.field(factory=list)  # a directory is taken with all that is below it
     archives: list[Resource] = attrs.field(factory=list)  # unpacked into a directory of that name
-    python_env: Optional[str] = (
-        None  # a directory on the nodes (with bin/python), or an archive (venv-pack, conda-pack)
-    )
+    python_env: Optional[str] = None  # a directory on the nodes with bin/python, or an archive (venv-pack, conda-pack)
     docker: Optional[Docker] = None
     env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
     secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the application's credentials
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
+
+    def role(self, task_type: str) -> Role:
+        """Of a type in ``tasks``; raises KeyError for another."""
+        return role_of(task_type, self.tasks[task_type])
+
+    @property
+    def total_instances(self) -> int:
+        """How many tasks, and so containers beside the application master's, the whole gang has."""
+        return sum(task.instances for task in self.tasks.values())

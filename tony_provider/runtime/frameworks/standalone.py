@@ -1,0 +1,23 @@
+"""Independent commands: no rendezvous beyond the TONY_* variables of every job; each tracked task must succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.problems import Problem
+
+
+class Standalone(Framework):
+    name = "standalone"
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        return []
+
+    def decisive(self, job: JobSpec) -> Sequence[str]:
+        """Chief and workers alike, whatever else there is: no task works for another."""
+        return [name for name in job.tasks if job.role(name).is_tracked]
+
+    def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
+        return TaskEnvironment({})

@@ -1,0 +1,72 @@
+"""TensorFlow: TF_CONFIG for its distribution strategies, and the values that classic scripts take as arguments.
+
+TF_CONFIG's form and its task types are those of ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` and of
+``multi_worker_util._validate_cluster_spec`` in TensorFlow 2.21: chief, worker, ps and evaluator, at most one chief, and
+an evaluator that need not stand in the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress, TaskEnvironment, fits, with_file
+from tony_provider.runtime.spec.environments import environments
+from tony_provider.runtime.spec.model import JobSpec, Role
+from tony_provider.runtime.spec.problems import Problem, child
+
+TF_CONFIG = "TF_CONFIG"
+REUSE_PORT = "TF_GRPC_REUSE_PORT"
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+_CLUSTER_ROLES = (Role.CHIEF, Role.WORKER, Role.PS)
+_HOSTS = {
+    Role.CHIEF: contract.ENV_CHIEF_HOSTS,
+    Role.WORKER: contract.ENV_WORKER_HOSTS,
+    Role.PS: contract.ENV_PS_HOSTS,
+}
+
+
+class TensorFlow(Framework):
+    name = "tensorflow"
+    can_share_ports = True  # with TF_GRPC_REUSE_PORT its server binds with SO_REUSEPORT; without, it fails to start
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        return [
+            Problem(child(path, TF_CONFIG), env[TF_CONFIG], "is made from the cluster; leave it out")
+            for path, env in environments(job).items()
+            if TF_CONFIG in env
+        ]
+
+    def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
+        task = cluster.task(task_type, index)
+        env: dict[str, str] = {}
+        if job.tasks[task_type].gpus == 0 and VISIBLE_DEVICES not in {**job.env, **job.tasks[task_type].env}:
+            env[VISIBLE_DEVICES] = "-1"  # nodes without isolation show every GPU to every container
+        if task.role is Role.SIDECAR:
+            return TaskEnvironment(env)
+        hosts = _hosts(cluster)
+        # TensorFlow knows its four task types only. So types are grouped by role, and the indices go on from one type
+        # to the next; with ordinary type names both are the task's own.
+        tf_type = task.role.value
+        tf_index = _of_role(cluster, task.role).index(task)
+        env[REUSE_PORT] = "true"
+        env[contract.ENV_TF_TASK_TYPE] = tf_type
+        env[contract.ENV_TF_TASK_INDEX] = str(tf_index)
+        for role, variable in _HOSTS.items():
+            joined = ",".join(hosts.get(role.value, []))
+            if fits(variable, joined):
+                env[variable] = joined
+        tf_config = json.dumps({"cluster": hosts, "task": {"type": tf_type, "index": tf_index}}, separators=(",", ":"))
+        return TaskEnvironment(env) + with_file(
+            TF_CONFIG, tf_config, contract.ENV_TF_CONFIG_FILE, contract.TF_CONFIG_FILE
+        )
+
+
+def _of_role(cluster: ClusterSpec, role: Role) -> list[TaskAddress]:
+    return [task for task in cluster.tasks if task.role is role]
+
+
+def _hosts(cluster: ClusterSpec) -> dict[str, list[str]]:
+    by_role = {role.value: [task.main for task in _of_role(cluster, role)] for role in _CLUSTER_ROLES}
+    return {role: addresses for role, addresses in by_role.items() if addresses}

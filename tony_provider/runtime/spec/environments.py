@@ -1,0 +1,13 @@
+"""Where a specification says what stands in user processes' environments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.problems import child
+
+
+def environments(job: JobSpec) -> dict[str, Mapping[str, str]]:
+    """By path: the job's ``env``, then each task type's."""
+    return {"env": job.env, **{child(child("tasks", name), "env"): task.env for name, task in job.tasks.items()}}

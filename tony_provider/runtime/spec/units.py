@@ -1,0 +1,130 @@
+"""Amounts as people and templates write them: ``4GiB``, ``1h30m``, ``"2"``, ``"true"``.
+
+Each function returns the value or raises UnitError, whose text says what is allowed. Templates give text for
+everything, so a number or a truth value may come as text wherever one is expected.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+from tony_provider.runtime.spec.model import Duration, Memory
+
+MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
+MAX_DURATION = 3650 * 86400  # seconds; ten years is a slip of the keyboard
+
+_INTEGER = re.compile(r"[+-]?[0-9]+(?:\.0+)?")
+_MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)")
+_MEMORY_UNITS: dict[str, Fraction] = {  # in MiB
+    "": Fraction(1),
+    "k": Fraction(1, 1024),
+    "m": Fraction(1),
+    "g": Fraction(1024),
+    "t": Fraction(1024**2),
+}
+_DURATION = re.compile(r"(?:([0-9.]+) *d)? *(?:([0-9.]+) *h)? *(?:([0-9.]+) *m)? *(?:([0-9.]+) *s)?")
+_DURATION_UNITS = (86400, 3600, 60, 1)
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_LONGEST = 40  # characters that any sensible amount fits into; keeps int() and Fraction() cheap
+
+_MEMORY_ALLOWED = "write 4GiB, 512MiB (or 4g, 512m), or a number of MiB"
+_DURATION_ALLOWED = "write 90s, 15m, 2h, 1d, 1h30m, or a number of seconds"
+
+
+class UnitError(ValueError):
+    """Not an amount of the kind wanted; the text says what is."""
+
+
+def parse_memory(value: object) -> Memory:
+    """MiB, at least 1. Units are binary (``g``, ``Gi``, ``GiB``); ``GB`` is refused, since it may mean either."""
+    mebibytes = _memory_text(value.strip()) if isinstance(value, str) else _number(value, "memory", _MEMORY_ALLOWED)
+    if mebibytes <= 0:
+        raise UnitError(f"memory must be more than zero; {_MEMORY_ALLOWED}")
+    if mebibytes.denominator != 1:
+        raise UnitError("memory must be a whole number of MiB")
+    if mebibytes > MAX_INTEGER:
+        raise UnitError(f"memory must be at most {MAX_INTEGER} MiB")
+    return Memory(int(mebibytes))
+
+
+def parse_duration(value: object) -> Duration:
+    """Seconds, zero or more. Parts go from large to small (``1d2h30m``); a ``timedelta`` is one, too."""
+    if isinstance(value, timedelta):
+        seconds = Fraction(value // timedelta(microseconds=1), 1_000_000)
+    elif isinstance(value, str):
+        seconds = _duration_text(value.strip())
+    else:
+        seconds = _number(value, "a time", _DURATION_ALLOWED)
+    if seconds < 0:
+        raise UnitError(f"a time must not be negative; {_DURATION_ALLOWED}")
+    if seconds > MAX_DURATION:
+        raise UnitError("a time must be at most 3650d")
+    return Duration(float(seconds))
+
+
+def parse_integer(value: object) -> int:
+    """An integer that fits 32 bits, also as ``"2"`` and, since templates divide, ``2.0`` or ``"2.0"``."""
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > _LONGEST or not _INTEGER.fullmatch(text):
+            raise UnitError("must be a whole number")
+        number = Fraction(text)
+    else:
+        number = _number(value, "", "write a whole number")
+    if number.denominator != 1:
+        raise UnitError("must be a whole number")
+    if abs(number) > MAX_INTEGER:
+        raise UnitError(f"must be a whole number of at most {MAX_INTEGER}")
+    return int(number)
+
+
+def parse_boolean(value: object) -> bool:
+    """``true`` or ``false``, also as text in any case, since Python's templates write ``True``."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise UnitError("must be true or false")
+
+
+def _number(value: object, what: str, allowed: str) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UnitError(f"not {what or 'a number'}; {allowed}")
+    if not math.isfinite(value):
+        raise UnitError(f"{what or 'a number'} must be finite; {allowed}")
+    return Fraction(value)
+
+
+def _memory_text(text: str) -> Fraction:
+    match = _MEMORY.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        if _is_negative(text):
+            raise UnitError(f"memory must be more than zero; {_MEMORY_ALLOWED}")
+        raise UnitError(f"not an amount of memory; {_MEMORY_ALLOWED}")
+    number, unit = match.groups()
+    letter = re.sub("(?<=[kmgt])i(b)?$", "", unit.lower())
+    if letter in ("kb", "mb", "gb", "tb"):
+        raise UnitError(f"{unit} may mean powers of ten or of two; write {number}{letter[0].upper()}iB")
+    if letter not in _MEMORY_UNITS:
+        raise UnitError(f"{unit} is not a unit of memory; {_MEMORY_ALLOWED}")
+    return Fraction(number) * _MEMORY_UNITS[letter]
+
+
+def _duration_text(text: str) -> Fraction:
+    if 0 < len(text) <= _LONGEST:
+        if _NUMBER.fullmatch(text):
+            return Fraction(text)
+        match = _DURATION.fullmatch(text)
+        if match is not None and all(part is None or _NUMBER.fullmatch(part) for part in match.groups()):
+            parts = zip(match.groups(), _DURATION_UNITS)
+            return sum((Fraction(part) * unit for part, unit in parts if part is not None), Fraction(0))
+    if _is_negative(text):
+        raise UnitError(f"a time must not be negative; {_DURATION_ALLOWED}")
+    raise UnitError(f"not a time; {_DURATION_ALLOWED}")
+
+
+def _is_negative(text: str) -> bool:
+    return text.startswith("-") and text[1:2].isdigit()

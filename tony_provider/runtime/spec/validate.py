@@ -1,0 +1,263 @@
+"""What a specification's values must be for a job to run, beyond their types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks import names as framework_names
+from tony_provider.runtime.spec.environments import environments
+from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec, role_of
+from tony_provider.runtime.spec.problems import Problem, child, item
+from tony_provider.runtime.spec.reader import suggestion
+
+MAX_NAME = 200  # characters
+MAX_TASK_TYPE = 32
+MAX_TAGS = 8  # YARN takes 10, two are ours
+MAX_TAG = 100  # YARN's limit
+LOWEST_PORT = 1024
+HIGHEST_PORT = 65535
+AM_PORTS = 2  # gRPC and the page
+
+_TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUEUE = re.compile(r"[\w.@%+-]+")
+_NODE_LABEL = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,254}")  # YARN's CommonNodeLabelsManager
+_TAG = re.compile(r"[!-+\--~]+")  # printable ASCII without blank and comma, which REST lists them with
+_RESOURCE_NAME = re.compile(r"(?:[0-9A-Za-z.-]+/)?\w[\w.-]*", re.ASCII)  # YARN's ResourceUtils
+_IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
+_MOUNT = re.compile(r"/[^:,\s]*:/[^:,\s]*(?::(?:ro|rw))?")
+
+_OWN_TAG = "tony-"
+_OWN_ENV = "TONY_"
+_OWN_RESOURCES = {
+    "memory": "memory",
+    "memory-mb": "memory",
+    "vcores": "vcores",
+    "cpu": "vcores",
+    "yarn.io/gpu": "gpus",
+    "gpu": "gpus",
+}
+# What YARN writes into a container's working directory, and what we do.
+_TAKEN_NAMES = {
+    contract.RUNTIME_DIR,
+    contract.PYTHON_ENV_DIR,
+    "container_tokens",
+    "default_container_executor.sh",
+    "default_container_executor_session.sh",
+    "docker_container_executor.sh",
+    "launch_container.sh",
+    "sysfs",
+    "tmp",
+}
+_OWN_FILES = "tony-"
+
+
+def validate(job: JobSpec) -> list[Problem]:
+    """Everything that is wrong with ``job``, its framework's view included; empty when it can be run."""
+    return [
+        *_framework(job),
+        *_tasks(job),
+        *_names(job),
+        *_tags(job),
+        *_master(job),
+        *_localized(job),
+        *_docker(job),
+        *_environment(job),
+        *_timeouts(job),
+        *_port_range(job),
+    ]
+
+
+def _framework(job: JobSpec) -> Iterator[Problem]:
+    known = framework_names()
+    if job.framework not in known:
+        hint = suggestion(job.framework, list(known))
+        yield Problem("framework", job.framework, f"must be one of {', '.join(known)}{hint}")
+    else:
+        yield from get_framework(job.framework).problems(job)
+
+
+def _tasks(job: JobSpec) -> Iterator[Problem]:
+    if not job.tasks:
+        yield Problem("tasks", job.tasks, "at least one task type is needed")
+        return
+    chiefs = []
+    for task_type, task in job.tasks.items():
+        path = child("tasks", task_type)
+        if not _TASK_TYPE.fullmatch(task_type) or len(task_type) > MAX_TASK_TYPE:
+            yield Problem(
+                path,
+                task_type,
+                f"a task type's name has lower-case letters, digits and _, begins with a letter, and has at most "
+                f"{MAX_TASK_TYPE} characters",
+            )
+        yield from _task(task, path)
+        if role_of(task_type, task) is Role.CHIEF:
+            chiefs.append(path)
+            if task.instances > 1:
+                yield Problem(child(path, "instances"), task.instances, "a chief has one instance")
+    for path in chiefs[1:]:
+        yield Problem(path, "chief", f"a job has at most one task type with the role chief; {chiefs[0]} has it, too")
+    if not any(role_of(task_type, task).is_tracked for task_type, task in job.tasks.items()):
+        yield Problem("tasks", sorted(job.tasks), "nothing would end the job; a chief or worker is needed")
+
+
+def _task(task: TaskSpec, path: str) -> Iterator[Problem]:
+    if not task.command.strip():
+        yield Problem(child(path, "command"), task.command, "must not be empty")
+    yield from _at_least(1, child(path, "instances"), task.instances)
+    yield from _at_least(1, child(path, "vcores"), task.vcores)
+    yield from _at_least(0, child(path, "gpus"), task.gpus)
+    for name, count in task.resources.items():
+        where = child(child(path, "resources"), name)
+        yield from _at_least(1, where, count)
+        if name in _OWN_RESOURCES:
+            yield Problem(where, count, f"is given as {child(path, _OWN_RESOURCES[name])}")
+        elif not _RESOURCE_NAME.fullmatch(name):
+            yield Problem(where, count, "a resource's name is YARN's: name or domain/name, such as yarn.io/fpga")
+    yield from _node_label(task.node_label, child(path, "node_label"))
+
+
+def _at_least(least: int, path: str, value: int) -> Iterator[Problem]:
+    if value < least:
+        yield Problem(path, value, f"must be at least {least}")
+
+
+def _node_label(label: object, path: str) -> Iterator[Problem]:
+    if isinstance(label, str) and not _NODE_LABEL.fullmatch(label):
+        yield Problem(path, label, "a node label has letters, digits, - and _, and is one label, no expression")
+
+
+def _names(job: JobSpec) -> Iterator[Problem]:
+    if not job.name.strip() or len(job.name) > MAX_NAME or not job.name.isprintable():
+        yield Problem("name", job.name, f"must be 1 to {MAX_NAME} printable characters in one line")
+    if job.queue is not None and not _QUEUE.fullmatch(job.queue):
+        yield Problem("queue", job.queue, "must be a queue's name or path, such as ml or root.ml, without blanks")
+    if job.priority is not None:
+        yield from _at_least(0, "priority", job.priority)
+    if job.python_env is not None and (not job.python_env.strip() or not job.python_env.isprintable()):
+        yield Problem("python_env", job.python_env, "must be a path or URI")
+    yield from _node_label(job.node_label, "node_label")
+
+
+def _tags(job: JobSpec) -> Iterator[Problem]:
+    if len(job.tags) > MAX_TAGS:
+        yield Problem("tags", job.tags, f"at most {MAX_TAGS} tags: YARN takes 10, and two are ours")
+    seen: set[str] = set()
+    for index, tag in enumerate(job.tags):
+        path = item("tags", index)
+        if len(tag) > MAX_TAG or not _TAG.fullmatch(tag):
+            yield Problem(path, tag, f"a tag has 1 to {MAX_TAG} printable ASCII characters, no blank and no comma")
+        if tag.lower().startswith(_OWN_TAG):
+            yield Problem(path, tag, f"tags that begin with {_OWN_TAG} are ours")
+        if tag.lower() in seen:
+            yield Problem(path, tag, "is there twice (YARN turns tags to lower case)")
+        seen.add(tag.lower())
+
+
+def _master(job: JobSpec) -> Iterator[Problem]:
+    yield from _at_least(1, "am.vcores", job.am.vcores)
+    yield from _node_label(job.am.node_label, "am.node_label")
+
+
+def _localized(job: JobSpec) -> Iterator[Problem]:
+    taken: dict[str, str] = {}
+    for key, resources in (("files", job.files), ("archives", job.archives)):
+        for index, resource in enumerate(resources):
+            path = item(key, index)
+            if not resource.source.strip() or not resource.source.isprintable():
+                yield Problem(path, resource.source, "the source must be a path or URI")
+                continue
+            target = resource.target
+            problem = _bad_target(target)
+            if problem:
+                yield Problem(path, target, problem)
+                continue
+            for other, where in taken.items():
+                if other == target or other.startswith(target + "/") or target.startswith(other + "/"):
+                    yield Problem(path, target, f"the name is the same as, or inside, that of {where} ({other})")
+                    break
+            taken.setdefault(target, path)
+
+
+def _bad_target(target: str) -> str:
+    parts = target.split("/")
+    if not target or not target.isprintable() or any(part in ("", ".", "..") for part in parts):
+        return "the name in the working directory must be relative and without '..'; give one with SRC::NAME"
+    if parts[0] in _TAKEN_NAMES or parts[0].startswith(_OWN_FILES):
+        return "the name is used by YARN or by us in the working directory; give another with SRC::NAME"
+    return ""
+
+
+def _docker(job: JobSpec) -> Iterator[Problem]:
+    if job.docker is None:
+        return
+    if not _IMAGE.fullmatch(job.docker.image):
+        yield Problem("docker.image", job.docker.image, "must be an image's name, such as registry/name:tag")
+    for index, mount in enumerate(job.docker.mounts):
+        if not _MOUNT.fullmatch(mount):
+            yield Problem(
+                item("docker.mounts", index), mount, "must be SOURCE:TARGET:MODE, absolute paths and ro or rw"
+            )
+
+
+def _environment(job: JobSpec) -> Iterator[Problem]:
+    by_path = environments(job)
+    for path, env in by_path.items():
+        for name, value in env.items():
+            yield from _env_name(name, child(path, name), value)
+            if len(name.encode()) + len(value.encode()) + 2 > contract.MAX_ENV_STRING:
+                yield Problem(child(path, name), value, "too long: Linux takes at most 128 KiB; use a file")
+    for index, name in enumerate(job.secrets):
+        path = item("secrets", index)
+        yield from _env_name(name, path, name)
+        if name in job.secrets[:index]:
+            yield Problem(path, name, "is there twice")
+        also = [where for where, env in by_path.items() if name in env]
+        if also:
+            yield Problem(path, name, f"is a secret and stands in {also[0]}, too")
+
+
+def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
+    if not _ENV_NAME.fullmatch(name):
+        yield Problem(path, value, "a variable's name has letters, digits and _, and begins with no digit")
+    elif name.startswith(_OWN_ENV):
+        yield Problem(path, value, f"variables that begin with {_OWN_ENV} are ours")
+
+
+def _timeouts(job: JobSpec) -> Iterator[Problem]:
+    timeouts = job.timeouts
+    for name in ("queue", "allocation", "registration", "lifetime"):
+        value = getattr(timeouts, name)
+        if value is not None and value <= 0:
+            yield Problem(f"timeouts.{name}", value, "must be more than zero")
+    if timeouts.queue is not None and timeouts.lifetime is not None and timeouts.queue >= timeouts.lifetime > 0:
+        yield Problem(
+            "timeouts.queue", timeouts.queue, f"must be less than timeouts.lifetime ({timeouts.lifetime:g} s)"
+        )
+
+
+def _port_range(job: JobSpec) -> Iterator[Problem]:
+    ports = job.port_range
+    written = f"{ports.first}-{ports.last}"
+    if not LOWEST_PORT <= ports.first <= ports.last <= HIGHEST_PORT:
+        yield Problem(
+            "port_range",
+            written,
+            f"must be FIRST-LAST, within {LOWEST_PORT}-{HIGHEST_PORT}, first not above last",
+        )
+    elif ports.last - ports.first + 1 < AM_PORTS + _most_ports(job):
+        needed = AM_PORTS + _most_ports(job)  # all of them may meet on one node, but need not
+        yield Problem(
+            "port_range", written, f"must have at least {needed} ports, for the application master and a task"
+        )
+
+
+def _most_ports(job: JobSpec) -> int:
+    if job.framework not in framework_names():
+        return 0
+    framework = get_framework(job.framework)
+    return max((len(framework.ports(name, role_of(name, task))) for name, task in job.tasks.items()), default=0)
