@@ -88,9 +88,12 @@ def test_the_command_line_describes_the_cluster(hadoop: HadoopCluster) -> None:
 
 def test_stopping_leaves_no_process_not_even_of_a_node_that_was_killed(start_hadoop: StartHadoop) -> None:
     cluster = start_hadoop(Settings(nodemanagers=1))
-    application = submit(cluster, "env >&2; exec sleep 600 2><LOG_DIR>/stderr")
+    application = submit(cluster, "exec sleep 600")
     wait_for(lambda: len(cluster.containers()) > 0, "a container runs")
     assert cluster.container_logs(application)
+    inherited = Path(f"/proc/{cluster.containers()[0].pid}/environ").read_bytes()
+    assert b"HADOOP_CONF_DIR" not in inherited
+    assert b"VIRTUAL_ENV" not in inherited
 
     cluster.kill("nodemanager-1")
     survivors = cluster.containers()

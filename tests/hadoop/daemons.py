@@ -15,6 +15,8 @@ from tests.hadoop.resolve import resolve
 from tests.hadoop.state import State
 
 STOP_SECONDS = 10
+# Daemons whose partners go at the same time may wait for them for long; nothing is lost by ending them.
+STOP_ALL_SECONDS = 3
 ADMIN_SECONDS = 60
 LOG_TAIL_LINES = 25
 
@@ -87,7 +89,7 @@ class Daemons:
 
     def stop_all(self) -> None:
         """End everything. NodeManagers take their containers with them, unless they were killed themselves."""
-        stop(self.state.processes.values(), STOP_SECONDS)
+        stop(self.state.processes.values(), STOP_ALL_SECONDS)
         stop(self.containers(), 0)
         self.state.processes.clear()
         self.state.write(self.layout)
