@@ -90,10 +90,14 @@ class Master:
         return messages.start_request(context, container)
 
     async def finish(self) -> None:
+        """The report first: the application counts as finished before this process has ended."""
+        _write(self.report, Path(self.report["path"]))
         request = service.FinishApplicationMasterRequestProto(
             final_application_status=yarn.APP_SUCCEEDED, diagnostics="said what it had to say", tracking_url=""
         )
-        while not (await self.protocol.finish(request, timeout=TIMEOUT)).isUnregistered:
+        while True:
+            if (await self.protocol.finish(request, timeout=TIMEOUT)).isUnregistered:
+                return
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def note_error(self, name: str, call: Awaitable[object]) -> None:
@@ -156,22 +160,25 @@ async def mistakes(master: Master) -> None:
     master.report["exit status"] = (await master.completed(container)).exit_status
     await node.close()
 
-    wrong = ContainerManagementProtocol(node.address, Token(b"", b"", "NMToken"), settings=master.settings)
+    guessed = attrs.evolve(master.node_tokens[node.address], password=b"guessed")
+    wrong = ContainerManagementProtocol(node.address, guessed, settings=master.settings)
     await master.note_error("a node's wrong token", wrong.statuses([own], timeout=TIMEOUT))
     await wrong.close()
+    # For the test, which tries it when this application is over.
+    master.report["token"] = master.credentials.application_master_token().to_url_string()
     await master.finish()
-    await master.note_error("allocate after finish", master.allocate())
 
 
 async def _wrong_tokens(master: Master) -> None:
     good = master.credentials.application_master_token()
+    # The ResourceManager hangs up on the second one, and so the client tries again until its deadline.
     wrong = {
-        "a wrong password": attrs.evolve(good, password=b"guessed"),
-        "an identifier that is none": attrs.evolve(good, identifier=b"nobody"),
+        "a wrong password": (attrs.evolve(good, password=b"guessed"), TIMEOUT),
+        "an identifier that is none": (attrs.evolve(good, identifier=b"nobody"), 1.0),
     }
-    for name, token in wrong.items():
+    for name, (token, timeout) in wrong.items():
         client = ApplicationMasterProtocol([master.protocol.address], token, settings=master.settings)
-        await master.note_error(name, client.allocate(service.AllocateRequestProto(), timeout=TIMEOUT))
+        await master.note_error(name, client.allocate(service.AllocateRequestProto(), timeout=timeout))
         await client.close()
 
 
@@ -225,7 +232,6 @@ async def run(scenario: str, report: Path, scheduler: list[Address], protection:
     try:
         await SCENARIOS[scenario](master)
     finally:
-        _write(master.report, report)
         await protocol.close()
 
 

@@ -39,11 +39,13 @@ class Submitted:
         """The ResourceManager's last word; the logs come with the failure when there is none in time."""
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                while (app := await self.state())["state"] not in ("FINISHED", "FAILED", "KILLED"):
+                while True:
+                    app = await self.state()
+                    if app["state"] in ("FINISHED", "FAILED", "KILLED"):
+                        return app
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             raise AssertionError(f"{self.application_id} has not ended: {app}\n{self.logs()}") from None
-        return app
 
     async def seen(self) -> dict[str, Any]:
         """What the master reported, after it succeeded."""
@@ -56,7 +58,7 @@ class Submitted:
         """Waits until the master says that its container runs."""
         mark = self.report.with_name(self.report.name + ".running")
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while not mark.exists():
+            while not mark.exists():  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(POLL_SECONDS)
 
     def logs(self) -> str:
