@@ -213,6 +213,8 @@ class Configuration:
             "yarn.resourcemanager.fs.state-store.uri": f"file://{self.layout.data}/rm-state",
             "yarn.node-labels.enabled": "true",
             "yarn.node-labels.fs-store.root-dir": f"file://{self.layout.data}/node-labels",
+            # By default below /tmp, where clusters side by side would meet.
+            "yarn.node-attribute.fs-store.root-dir": f"file://{self.layout.data}/node-attributes",
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "true",
             "yarn.nodemanager.container-monitor.interval-ms": "1000",
