@@ -1,0 +1,28 @@
+"""Jobs and their generations, as an application master would make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.parse import parse_job
+
+
+def job_of(framework: str = "tensorflow", **tasks: dict[str, Any]) -> JobSpec:
+    return parse_job(
+        {"framework": framework, "tasks": {name: {"command": "true", **task} for name, task in tasks.items()}}
+    )
+
+
+def cluster_of(job: JobSpec, host: str = "10.0.0.1") -> ClusterSpec:
+    """Every task on ``host``, its main port 20000 and upwards in the order of the tasks."""
+    framework = get_framework(job.framework)
+    addresses: list[TaskAddress] = []
+    for task_type, task in job.tasks.items():
+        role = job.role(task_type)
+        for index in range(task.instances):
+            ports = {name: 20000 + len(addresses) for name in framework.ports(task_type, role)}
+            addresses.append(TaskAddress(task_type, index, role, host, ports))
+    return ClusterSpec(generation=1, tasks=tuple(addresses))
