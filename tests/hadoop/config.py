@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -13,6 +14,7 @@ from tests.hadoop.settings import (
     ORDINARY_USERS,
     PROXY_USER,
     REALM,
+    WEB_LOOPBACK,
     Addresses,
     DataNode,
     NodeManager,
@@ -98,22 +100,23 @@ class Configuration:
     layout: Layout
 
     def write_all(self) -> None:
-        self._write("client", {})
-        self._write("namenode", {})
+        self._write("client", LOOPBACK)
+        self._write("namenode", LOOPBACK)
         for number, datanode in enumerate(self.addresses.datanodes, 1):
-            self._write(f"datanode-{number}", {"hdfs-site": self._datanode(number, datanode)})
+            self._write(f"datanode-{number}", LOOPBACK, {"hdfs-site": self._datanode(number, datanode)})
         for number, manager in enumerate(self.addresses.resourcemanagers, 1):
             own = {"yarn.resourcemanager.ha.id": manager.name} if self._pair else {}
-            self._write(f"resourcemanager-{number}", {"yarn-site": own})
+            self._write(f"resourcemanager-{number}", _host(manager.web), {"yarn-site": own})
         for number, node in enumerate(self.addresses.nodemanagers, 1):
-            self._write(f"nodemanager-{number}", {"yarn-site": self._nodemanager(number, node)})
+            self._write(f"nodemanager-{number}", node.host, {"yarn-site": self._nodemanager(number, node)})
 
     @property
     def _pair(self) -> bool:
         return len(self.addresses.resourcemanagers) > 1
 
-    def _write(self, daemon: str, own: dict[str, Properties]) -> None:
+    def _write(self, daemon: str, host: str, own: dict[str, Properties] | None = None) -> None:
         """One folder: the cluster's values, under the daemon's own, under the caller's."""
+        own = own or {}
         folder = self.layout.conf(daemon)
         folder.mkdir(parents=True, exist_ok=True)
         files = {
@@ -128,6 +131,17 @@ class Configuration:
             values = files.get(name, {}) | own.get(name, {}) | self.settings.properties.get(name, {})
             (folder / f"{name}.xml").write_text(_xml(values))
         (folder / "log4j.properties").write_text(LOG4J)
+        (folder / "hosts").write_text(self._hosts(host))
+
+    def _hosts(self, host: str) -> str:
+        """The JVM's name service: this machine's own name means the daemon's own loopback address.
+
+        The ResourceManager writes the machine's name into tracking URLs, and sends proxied requests from its address;
+        neither would be where it listens. Nothing depends on the machine's name or on DNS then.
+        """
+        others = {LOOPBACK, *WEB_LOOPBACK, *(node.host for node in self.addresses.nodemanagers)} - {host}
+        lines = [f"{host} {host} {socket.gethostname()}", *(f"{other} {other}" for other in sorted(others))]
+        return "\n".join([*lines, f"{LOOPBACK} localhost", ""])
 
     def _core(self) -> Properties:
         values = {
@@ -262,8 +276,6 @@ class Configuration:
     def _nodemanager(self, number: int, node: NodeManager) -> Properties:
         return {
             "yarn.nodemanager.hostname": node.host,
-            # With a bind-host the node's name is the one given here, not what the address resolves to.
-            "yarn.nodemanager.bind-host": node.host,
             "yarn.nodemanager.address": node.rpc,
             "yarn.nodemanager.localizer.address": node.localizer,
             "yarn.nodemanager.webapp.address": node.web,
@@ -294,6 +306,10 @@ class Configuration:
                 f"{base}.root.{queue}.accessible-node-labels.{NODE_LABEL}.maximum-capacity": str(at_most),
             }
         return values
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 def _listening(manager: ResourceManager, suffix: str) -> Properties:

@@ -53,6 +53,7 @@ class Java:
     def command(self, conf: str, main: str, *arguments: str, heap_mb: int = SMALL_HEAP_MB) -> list[str]:
         """Run a main class with the configuration folder called `conf`."""
         flags = [*JVM_FLAGS, f"-Xmx{heap_mb}m", f"-Djava.io.tmpdir={self.layout.data / 'tmp'}"]
+        flags.append(f"-Djdk.net.hosts.file={self.layout.conf(conf) / 'hosts'}")
         flags += [f"-Dhadoop.log.dir={self.layout.logs}", f"-Dyarn.log.dir={self.layout.logs}"]
         if self.secure:
             flags.append(f"-Djava.security.krb5.conf={self.layout.krb5_conf}")
