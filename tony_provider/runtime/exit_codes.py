@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+OK = 0
 NO_PYTHON = 65  # launch.sh found no Python that the runtime archive was built for (it holds the number, too)
 BAD_CONTAINER = (
     66  # description, credentials or variables of the container are missing or malformed; or it has no free port

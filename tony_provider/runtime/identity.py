@@ -119,6 +119,7 @@ def channel_options(application_id: str) -> Options:
         ("grpc.ssl_target_name_override", application_id),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of the one before
+        ("grpc.min_reconnect_backoff_ms", _milliseconds(timing.CONNECT_TIMEOUT)),
         ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
         ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
         ("grpc.http2.max_pings_without_data", 0),

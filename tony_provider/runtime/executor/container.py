@@ -1,0 +1,121 @@
+"""What the container gives an executor: who it is, what to run, where to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from tony_provider.runtime import codec, contract, identity
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.hadoop.errors import CredentialsError
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.identity import TaskIdentity
+from tony_provider.runtime.ranks import leading_type
+from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec
+
+
+class ContainerError(Exception):
+    """The container was not launched as an executor's must be; the message says what is missing or malformed."""
+
+
+@attrs.frozen
+class Container:
+    description: ApplicationDescription
+    secrets: Mapping[str, bytes] = attrs.field(repr=False)
+    token: str = attrs.field(repr=False)  # proves the identity
+    identity: TaskIdentity
+    task_type: str
+    index: int
+    master: str  # host:port of the application master
+    host: str  # by which other nodes know this one
+    node: str  # host:port of the NodeManager
+    directory: Path  # working directory
+    log_dir: Path
+    environ: Mapping[str, str] = attrs.field(repr=False)
+
+    @classmethod
+    def of_process(cls, environ: Mapping[str, str], directory: Path) -> Container:
+        """Reads the description and the token file. Raises ContainerError."""
+        task = _variable(environ, contract.ENV_TASK)
+        task_type, _, index = task.rpartition(":")
+        attempt = _variable(environ, contract.ENV_TASK_ATTEMPT)
+        if not task_type or not index.isdecimal() or not attempt.isdecimal():
+            raise ContainerError(f"{contract.ENV_TASK}={task}, {contract.ENV_TASK_ATTEMPT}={attempt} name no task")
+        description = _description(directory / contract.APPLICATION_FILE)
+        if task_type not in description.job.tasks:
+            raise ContainerError(f"{task} is no task of the job, which has {', '.join(description.job.tasks)}")
+        host = _variable(environ, contract.ENV_NODE_HOST)
+        secrets = _secrets(Path(_variable(environ, contract.ENV_TOKEN_FILE)))
+        return cls(
+            description=description,
+            secrets=secrets,
+            token=_token(secrets),
+            identity=TaskIdentity(
+                description.application_id, _variable(environ, contract.ENV_CONTAINER_ID), task, int(attempt)
+            ),
+            task_type=task_type,
+            index=int(index),
+            master=_variable(environ, contract.ENV_AM_ADDRESS),
+            host=host,
+            node=f"{host}:{_variable(environ, contract.ENV_NODE_PORT)}",
+            directory=directory,
+            log_dir=Path(_variable(environ, contract.ENV_LOG_DIR)),
+            environ=environ,
+        )
+
+    @property
+    def job(self) -> JobSpec:
+        return self.description.job
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self.job.tasks[self.task_type]
+
+    @property
+    def role(self) -> Role:
+        return self.job.role(self.task_type)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this task's model directory is the job's model."""
+        return self.index == 0 and self.task_type == leading_type({t: self.job.role(t) for t in self.job.tasks})
+
+    @property
+    def user_secrets(self) -> dict[str, str]:
+        """By the names of the variables that they become."""
+        prefix = contract.SECRET_USER_PREFIX
+        return {
+            name[len(prefix) :]: value.decode("utf-8", "surrogateescape")
+            for name, value in self.secrets.items()
+            if name.startswith(prefix)
+        }
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name)
+    if not value:
+        raise ContainerError(f"{name} is not set")
+    return value
+
+
+def _description(path: Path) -> ApplicationDescription:
+    try:
+        return codec.load_json(path.read_bytes(), ApplicationDescription)
+    except (OSError, codec.CodecError) as error:
+        raise ContainerError(f"{contract.APPLICATION_FILE}: {error}") from error
+
+
+def _secrets(path: Path) -> Mapping[str, bytes]:
+    try:
+        return Credentials.read_file(path).secrets
+    except (OSError, CredentialsError) as error:
+        raise ContainerError(str(error)) from error
+
+
+def _token(secrets: Mapping[str, bytes]) -> str:
+    try:
+        return identity.secret(secrets, contract.SECRET_TASK_TOKEN).decode("ascii")
+    except (identity.IdentityError, UnicodeDecodeError) as error:
+        raise ContainerError(str(error)) from error

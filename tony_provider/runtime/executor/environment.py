@@ -1,0 +1,79 @@
+"""The environment of a user process: what the node gives, what the job says, and nothing of the runtime's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.executor.container import Container
+from tony_provider.runtime.executor.workspace import Workspace
+
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+_OWN_PREFIX = "TONY_"
+# The token file holds the keys of the executor's connection; a user's own tokens come as secrets of the job.
+_OWN = frozenset(
+    {
+        contract.ENV_TOKEN_FILE,
+        contract.ENV_CONTAINER_ID,
+        contract.ENV_NODE_HOST,
+        contract.ENV_NODE_PORT,
+        contract.ENV_LOCAL_DIRS,
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONSTARTUP",
+        "XDG_RUNTIME_DIR",
+    }
+)
+
+
+def user_environment(
+    container: Container, workspace: Workspace, cluster: Mapping[str, str], python_bin: Path
+) -> dict[str, str]:
+    """``cluster`` is what the generation's rendezvous and the framework say.
+
+    Later ones win: the node's, our directories, the cluster's, the job's ``env``, the task type's, the user's secrets,
+    and TONY_* variables of the contract over all.
+    """
+    env = {
+        **_inherited(container.environ),
+        **_places(workspace),
+        "PYTHONUNBUFFERED": "1",  # so that the last lines before a kill are not lost
+        **cluster,
+        **container.job.env,
+        **container.spec.env,
+        **container.user_secrets,
+        **_contract(container, workspace),
+        **{name: value for name, value in cluster.items() if name.startswith(_OWN_PREFIX)},
+    }
+    env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
+    env["PYTHONPATH"] = os.pathsep.join([*filter(None, [env.get("PYTHONPATH")]), str(workspace.sdk)])
+    return env
+
+
+def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in _OWN and not name.startswith(_OWN_PREFIX)}
+
+
+def _places(workspace: Workspace) -> dict[str, str]:
+    home = workspace.home
+    return {
+        "HOME": str(home),
+        "TMPDIR": workspace.tmpdir,
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local" / "share"),
+        "XDG_STATE_HOME": str(home / ".local" / "state"),
+        "PWD": str(workspace.container),
+    }
+
+
+def _contract(container: Container, workspace: Workspace) -> dict[str, str]:
+    return {
+        contract.ENV_APPLICATION_ID: container.identity.application_id,
+        contract.ENV_ATTEMPT: str(container.identity.attempt),
+        contract.ENV_METRICS_FILE: str(workspace.metrics_file),
+        contract.ENV_MODEL_DIR: str(workspace.model),
+        contract.ENV_CHECKPOINT_DIR: str(workspace.checkpoints),
+    }

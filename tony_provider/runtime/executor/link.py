@@ -1,0 +1,132 @@
+"""The executor's stream to its application master: made again when it breaks, given up after a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+import grpc
+
+from tony_provider.runtime import identity
+from tony_provider.runtime.executor.container import Container
+from tony_provider.runtime.protocol import timing, tony_pb2, tony_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+_FIRST_DELAY = 0.2  # seconds before the second try; each further wait is twice as long
+_LONGEST_DELAY = 5.0
+_FINAL = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+class LinkError(Exception):
+    """There is no application master to work for any more."""
+
+
+class RefusedError(LinkError):
+    """It does not accept this executor, and says why."""
+
+
+class MasterLostError(LinkError):
+    """It could not be reached for too long."""
+
+
+class Link:
+    """``greet`` gives the first messages of every stream: who this is, and what a master that missed it must know.
+
+    ``handle`` gets each message that comes; it must not block. Both are called on the loop.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        greet: Callable[[], Sequence[tony_pb2.FromExecutor]],
+        handle: Callable[[tony_pb2.ToExecutor], None],
+        *,
+        lost_after: float = timing.MASTER_LOST_AFTER,
+    ) -> None:
+        """``lost_after`` in seconds. Raises identity.MissingSecretError."""
+        self._address = container.master
+        self._credentials = identity.channel_credentials(container.secrets)
+        self._options = identity.channel_options(container.identity.application_id)
+        self._metadata = identity.call_metadata(container.identity, container.token)
+        self._greet = greet
+        self._handle = handle
+        self._lost_after = lost_after
+        self._outgoing: Optional[asyncio.Queue[Optional[tony_pb2.FromExecutor]]] = None
+        self._contact = 0.0
+        self._finishing = False
+
+    def send(self, message: tony_pb2.FromExecutor) -> None:
+        """Without a stream it goes nowhere: the greeting of the next one says what matters."""
+        if self._outgoing is not None:
+            self._outgoing.put_nowait(message)
+
+    @property
+    def idle(self) -> bool:
+        """Whether a message would go out at once."""
+        return self._outgoing is not None and self._outgoing.empty()
+
+    def finish(self) -> None:
+        """Let ``run`` end when all has been sent and the master has closed its end."""
+        self._finishing = True
+        if self._outgoing is not None:
+            self._outgoing.put_nowait(None)
+
+    async def run(self) -> None:
+        """Until ``finish``. Raises LinkError when there is no use in going on."""
+        self._contact = time.monotonic()
+        delay = _FIRST_DELAY
+        while True:
+            contact = self._contact
+            why = await self._attach()
+            if self._finishing:
+                return
+            delay = _FIRST_DELAY if self._contact > contact else min(2 * delay, _LONGEST_DELAY)
+            left = self._contact + self._lost_after - time.monotonic()
+            if left <= 0:
+                raise MasterLostError(
+                    f"the application master at {self._address} could not be reached for {self._lost_after:g} s: {why}"
+                )
+            log.warning("the stream to the application master at %s broke: %s", self._address, why)
+            await asyncio.sleep(min(delay * random.uniform(0.8, 1.2), left))  # noqa: S311 - nothing secret about it
+
+    async def _attach(self) -> str:
+        """One stream from its beginning to its end; returns why it ended. Raises RefusedError."""
+        async with grpc.aio.secure_channel(self._address, self._credentials, self._options) as channel:
+            call = tony_pb2_grpc.ApplicationMasterStub(channel).Attach(metadata=self._metadata)
+            self._outgoing = asyncio.Queue()
+            for message in self._greet():
+                self._outgoing.put_nowait(message)
+            if self._finishing:
+                self._outgoing.put_nowait(None)
+            writing = asyncio.ensure_future(self._write(call, self._outgoing))
+            try:
+                while (message := await call.read()) is not grpc.aio.EOF:
+                    self._contact = time.monotonic()
+                    self._handle(message)
+            except grpc.aio.AioRpcError as error:
+                if error.code() in _FINAL:
+                    raise RefusedError(
+                        f"the application master refuses this executor: {error.code().name}: {error.details()}"
+                    ) from error
+                return f"{error.code().name}: {error.details()}"
+            finally:
+                self._outgoing = None
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+                call.cancel()
+            return "it closed the stream"
+
+    async def _write(self, call: Any, outgoing: asyncio.Queue[Optional[tony_pb2.FromExecutor]]) -> None:
+        try:
+            while (message := await outgoing.get()) is not None:
+                await call.write(message)
+                if message.WhichOneof("kind") == "heartbeat":
+                    self._contact = time.monotonic()  # seconds into the stream, and it still stands
+            await call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # the stream has ended; the reading side says why

@@ -1,0 +1,75 @@
+"""From a container to a running executor, and from its end to an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from tony_provider.runtime import exit_codes
+from tony_provider.runtime.executor.container import Container, ContainerError
+from tony_provider.runtime.executor.executor import Executor
+from tony_provider.runtime.executor.generation import Surroundings
+from tony_provider.runtime.executor.output import Output
+from tony_provider.runtime.executor.ports import HeldPorts, PortError
+from tony_provider.runtime.executor.processes import become_subreaper
+from tony_provider.runtime.executor.store import open_application_store
+from tony_provider.runtime.executor.workspace import Workspace
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.identity import IdentityError
+from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.storage import StorageError
+
+log = logging.getLogger(__name__)
+
+
+def main(*, lost_after: float = timing.MASTER_LOST_AFTER) -> NoReturn:
+    """Ends the process. ``lost_after``: seconds without the application master before the user process is stopped."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%F %T"
+    )
+    try:
+        code = asyncio.new_event_loop().run_until_complete(_run(lost_after))
+    except Exception:
+        log.exception("a fault of the executor itself")
+        code = exit_codes.INTERNAL
+    # Not the ordinary way out: that would wait for transfers which may hang until their deadlines.
+    logging.shutdown()
+    os._exit(code)
+
+
+async def _run(lost_after: float) -> int:
+    try:
+        container = Container.of_process(os.environ, Path.cwd())
+        surroundings = _surroundings(container)
+        executor = Executor(container, surroundings, lost_after=lost_after)
+    except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
+        log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message says it all
+        return exit_codes.BAD_CONTAINER
+    try:
+        return await executor.run()
+    finally:
+        surroundings.ports.close()
+        surroundings.output.close()
+        surroundings.storage.close()
+
+
+def _surroundings(container: Container) -> Surroundings:
+    become_subreaper()
+    workspace = Workspace(container.directory)
+    workspace.prepare()
+    framework = get_framework(container.job.framework)
+    return Surroundings(
+        container=container,
+        workspace=workspace,
+        ports=HeldPorts(
+            framework.ports(container.task_type, container.role),
+            container.job.port_range,
+            share=framework.can_share_ports,
+        ),
+        output=Output.of(container.log_dir, workspace.root),
+        storage=open_application_store(container.description, container.secrets),
+    )

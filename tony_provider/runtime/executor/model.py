@@ -1,0 +1,93 @@
+"""The model that a user process leaves, on its way to the store: uploaded aside, then there by one rename."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.storage import Storage, StorageExists, upload, uris
+
+_AT_ONCE = 4  # files in transfer; each holds a buffer of storage.base.CHUNK or so
+
+
+class UploadCancelledError(Exception):
+    """The upload was told to stop; nothing of it is left on the store."""
+
+
+def is_empty(directory: Path) -> bool:
+    return not directory.is_dir() or next(directory.iterdir(), None) is None
+
+
+def commit_model(storage: Storage, directory: Path, application_dir: str, cancelled: threading.Event) -> str:
+    """Make everything in ``directory`` the application's model; returns its URI. Blocks.
+
+    A model that is there already (of a former generation) is replaced; between two renames there is none.
+    Raises StorageError, OSError, UploadCancelledError.
+    """
+    target = uris.join(application_dir, contract.MODEL_DIR)
+    mark = secrets.token_hex(4)
+    temporary = f"{target}.tmp-{mark}"
+    try:
+        _upload_tree(storage, directory, temporary, cancelled)
+        _put_in_place(storage, temporary, target, f"{target}.old-{mark}")
+    except BaseException:
+        storage.remove(temporary, recursive=True)
+        raise
+    return target
+
+
+def _put_in_place(storage: Storage, temporary: str, target: str, former: str) -> None:
+    try:
+        storage.rename(temporary, target)
+    except StorageExists:
+        storage.rename(target, former)
+        storage.rename(temporary, target)
+        storage.remove(former, recursive=True)
+
+
+def _upload_tree(storage: Storage, directory: Path, target: str, cancelled: threading.Event) -> None:
+    files: list[tuple[Path, str]] = []
+    for path, relative in _walk(directory):
+        if path.is_dir():
+            storage.make_directories(uris.join(target, relative) if relative else target)
+        else:
+            files.append((path, uris.join(target, relative)))
+
+    def send(path: Path, uri: str) -> None:
+        if cancelled.is_set():
+            raise UploadCancelledError("the upload was cancelled")
+        upload(storage, path, uri)
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload") as pool:
+        sending = [pool.submit(send, path, uri) for path, uri in files]
+        done, rest = wait(sending, return_when=FIRST_EXCEPTION)
+        for future in rest:
+            future.cancel()
+    for future in done:
+        future.result()
+
+
+def _walk(directory: Path) -> Iterator[tuple[Path, str]]:
+    """Every directory and file with its path below ``directory``, the directory itself first as the empty path.
+
+    Symbolic links are followed, as copying would; one that leads back to a directory above it raises OSError.
+    """
+    for place, directories, names in os.walk(directory, onerror=_raise, followlinks=True):
+        real = os.path.realpath(place)
+        relative = Path(place).relative_to(directory)
+        yield Path(place), "" if relative == Path() else relative.as_posix()
+        for name in directories:
+            entered = os.path.realpath(Path(place, name))
+            if real == entered or real.startswith(entered.rstrip("/") + "/"):
+                raise OSError(f"{Path(place, name)} is a link to a directory that it lies in")
+        for name in sorted(names):
+            yield Path(place, name), (relative / name).as_posix()
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,0 +1,233 @@
+"""What the user process prints: capped files in the container's log directory, and its last lines at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+log = logging.getLogger(__name__)
+
+FILE_LIMIT = 16 << 20  # bytes of each of the two files, the current and the one before, that a stream may fill
+KEPT_LIMIT = 10_000_000  # bytes of both streams together that are kept on the store at the end
+TAIL_LINES = 40
+TAIL_LIMIT = 8 << 10  # bytes, in UTF-8
+_CHUNK = 256 << 10  # bytes read at a time
+_LONGEST_LINE = 64 << 10  # bytes that wait for their end of line before they are taken as they are
+
+
+class CappedFile:
+    """A file that moves to ``<name>.1`` when it is full, in place of the one there. Usable from several threads.
+
+    A disk that is full loses lines, not the process that prints them.
+    """
+
+    def __init__(self, path: Path, limit: int, *, announce: bool = True) -> None:
+        """With ``announce`` a new file begins with a line that says how many lines are gone."""
+        self.path = path
+        self.dropped = 0  # lines
+        self._limit = limit
+        self._announce = announce
+        self._lock = threading.Lock()
+        self._file: Optional[io.FileIO] = None
+        self._size = 0
+        self._lines = 0  # of the current file
+        self._lines_before = 0  # of the one before
+        self._failed = False
+
+    def write(self, data: bytes) -> None:
+        """Blocks."""
+        lines = data.count(b"\n")
+        with self._lock:
+            try:
+                if self._file is None or (self._size and self._size + len(data) > self._limit):
+                    self._file = self._next()
+                _write_all(self._file, data)
+            except OSError as error:
+                self.dropped += lines
+                if not self._failed:
+                    log.warning("lines of the user process are lost: cannot write %s: %s", self.path, error)
+                self._failed = True
+            else:
+                self._failed = False
+                self._size += len(data)
+                self._lines += lines
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def last(self, limit: int) -> bytes:
+        """The last bytes of what was written, from the start of a line; a note goes first when lines are missing."""
+        data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
+        dropped = self.dropped
+        if len(data) > limit:
+            kept = data[-limit:]
+            kept = kept[kept.find(b"\n") + 1 :]
+            dropped += data.count(b"\n") - kept.count(b"\n")
+            data = kept
+        return _dropped_note(dropped) + data
+
+    @property
+    def _previous(self) -> Path:
+        return self.path.with_name(self.path.name + ".1")
+
+    def _next(self) -> io.FileIO:
+        if self._file is not None:
+            self.path.replace(self._previous)
+            self._file.close()
+            self._file = None
+            self.dropped += self._lines_before
+            self._lines_before, self._lines, self._size = self._lines, 0, 0
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        file = io.FileIO(descriptor, "w")
+        if self._announce:
+            _write_all(file, _dropped_note(self.dropped))
+        return file
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _dropped_note(lines: int) -> bytes:
+    return f"[tony] {lines} earlier lines were dropped\n".encode() if lines else b""
+
+
+class Tail:
+    """The last lines of a stream; of a line that was drawn again and again (progress bars) what shows at the end."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=TAIL_LINES)
+        self._rest = b""
+
+    def add(self, data: bytes) -> None:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._lines.extend(line[-TAIL_LIMIT:] for line in lines[-TAIL_LINES:])
+        self._rest = rest[-TAIL_LIMIT:]
+
+    def text(self) -> str:
+        """At most ``TAIL_LIMIT`` bytes; what is not UTF-8 is replaced."""
+        lines = [*self._lines, self._rest] if self._rest else list(self._lines)
+        shown = [line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace") for line in lines[-TAIL_LINES:]]
+        text = "\n".join(shown).strip("\n").encode()
+        return text[-TAIL_LIMIT:].decode("utf-8", "ignore")
+
+
+class _Lines:
+    """Whole lines of a stream that comes in pieces, so that two streams in one file do not cut each other's lines."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def add(self, data: bytes) -> bytes:
+        data = self._rest + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if not end and len(data) > _LONGEST_LINE:
+            end = len(data)
+        self._rest = data[end:]
+        return data[:end]
+
+    def end(self) -> bytes:
+        rest, self._rest = self._rest, b""
+        return rest + b"\n" if rest else b""
+
+
+@attrs.define(eq=False)
+class Output:
+    """Where the output of a container's user processes goes, one after the other."""
+
+    stdout: CappedFile
+    stderr: CappedFile
+    both: CappedFile  # what is kept on the store at the end
+
+    @classmethod
+    def of(cls, log_dir: Path, work_dir: Path) -> Output:
+        return cls(
+            CappedFile(log_dir / "task.out", FILE_LIMIT),
+            CappedFile(log_dir / "task.err", FILE_LIMIT),
+            CappedFile(work_dir / "output.log", KEPT_LIMIT, announce=False),
+        )
+
+    def note(self, text: str) -> None:
+        """A line of our own among the user's. Blocks."""
+        self.both.write(f"[tony] {text}\n".encode())
+
+    def close(self) -> None:
+        for file in (self.stdout, self.stderr, self.both):
+            file.close()
+
+
+class Capture:
+    """The pipes of one user process: ``async with`` it, give it ``stdout`` and ``stderr``, then call ``started``."""
+
+    def __init__(self, output: Output) -> None:
+        self.out_tail = Tail()
+        self.err_tail = Tail()
+        self._output = output
+        self._tasks: list[asyncio.Task[None]] = []
+        self._transports: list[asyncio.ReadTransport] = []
+        self.stdout = self.stderr = -1  # file descriptors for the process
+
+    async def __aenter__(self) -> Capture:
+        self.stdout = await self._open(self._output.stdout, self.out_tail)
+        self.stderr = await self._open(self._output.stderr, self.err_tail)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.started()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for transport in self._transports:
+            transport.close()
+
+    def started(self) -> None:
+        """The process has its ends of the pipes now; ours must go, or the end of its output would never show."""
+        for descriptor in (self.stdout, self.stderr):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.stdout = self.stderr = -1
+
+    async def drained(self, patience: float) -> bool:
+        """Wait for the end of the output; False when something still holds a pipe after ``patience`` seconds."""
+        _, pending = await asyncio.wait(self._tasks, timeout=patience)
+        return not pending
+
+    def tail(self) -> str:
+        """The last lines of stderr, or those of stdout when it printed nothing there."""
+        return self.err_tail.text() or self.out_tail.text()
+
+    async def _open(self, file: CappedFile, tail: Tail) -> int:
+        reading, writing = os.pipe()
+        reader = asyncio.StreamReader(limit=_CHUNK)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), io.FileIO(reading)
+        )
+        self._transports.append(transport)
+        self._tasks.append(asyncio.create_task(self._copy(reader, file, tail)))
+        return writing
+
+    async def _copy(self, reader: asyncio.StreamReader, file: CappedFile, tail: Tail) -> None:
+        lines = _Lines()
+        while data := await reader.read(_CHUNK):
+            tail.add(data)
+            await asyncio.to_thread(self._write, file, data, lines.add(data))
+        await asyncio.to_thread(self._write, file, b"", lines.end())
+
+    def _write(self, file: CappedFile, data: bytes, lines: bytes) -> None:
+        if data:
+            file.write(data)
+        if lines:
+            self._output.both.write(lines)

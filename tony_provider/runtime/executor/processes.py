@@ -1,0 +1,163 @@
+"""The processes below this one, seen through /proc: who they are, what they use, and how to stop them all.
+
+The executor is a child subreaper and starts nothing of its own, so that whatever its user process starts, however often
+it forks, is below the executor and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_STOP_POLL = 0.05  # seconds between looks at processes that are ending: nothing tells of a grandchild's end
+KILL_PATIENCE = 10.0  # seconds for the kernel to end what got SIGKILL; a process stuck in a device may take for ever
+
+Table = dict[int, "Process"]
+
+
+@attrs.frozen
+class Process:
+    pid: int
+    parent: int
+    zombie: bool
+    started: int  # ticks since boot; with the pid it names one process for good
+    cpu_ticks: int
+    rss_bytes: int
+
+
+@attrs.frozen
+class Usage:
+    rss_bytes: int  # summed over the processes: pages that they share count once for each
+    cpu_percent: float  # 100 is one core, over the time since the last look
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
+
+
+def descendants(root: int) -> Table:
+    """Every process below ``root``. Blocks for as long as it takes to read /proc."""
+    everyone = {process.pid: process for process in map(_read, _pids()) if process is not None}
+    children: dict[int, list[int]] = {}
+    for process in everyone.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: Table = {}
+    pending = list(children.get(root, ()))
+    while pending:
+        pid = pending.pop()
+        if pid not in found:
+            found[pid] = everyone[pid]
+            pending.extend(children.get(pid, ()))
+    return found
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are all that is wanted
+
+
+def _read(pid: int) -> Optional[Process]:
+    """None when it is gone. Fields as in proc_pid_stat(5); the second, the name, may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    fields = text.rpartition(")")[2].split()
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        zombie=fields[0] in ("Z", "X"),
+        started=int(fields[19]),
+        cpu_ticks=int(fields[11]) + int(fields[12]),
+        rss_bytes=int(fields[21]) * _PAGE,
+    )
+
+
+@attrs.define
+class UsageMeter:
+    """Memory and processor time of a set of processes that changes between looks."""
+
+    _before: Table = attrs.field(factory=dict)
+    _at: Optional[float] = None
+
+    def measure(self, table: Table, now: float) -> Usage:
+        """``now`` in seconds of any steady clock."""
+        percent = 0.0
+        if self._at is not None and now > self._at:
+            ticks = sum(process.cpu_ticks - self._spent_before(process) for process in table.values())
+            percent = 100.0 * ticks / _TICKS / (now - self._at)
+        self._before, self._at = table, now
+        return Usage(sum(process.rss_bytes for process in table.values()), percent)
+
+    def _spent_before(self, process: Process) -> int:
+        before = self._before.get(process.pid)
+        return before.cpu_ticks if before is not None and before.started == process.started else 0
+
+
+def reap_orphans(table: Table, parent: int, keep: Optional[int]) -> None:
+    """Collect adopted children that ended. ``keep`` is the child that somebody else waits for."""
+    for process in table.values():
+        if process.zombie and process.parent == parent and process.pid != keep:
+            try:
+                os.waitpid(process.pid, os.WNOHANG)
+            except ChildProcessError:
+                continue  # collected meanwhile
+
+
+def send(number: int, table: Table) -> bool:
+    """Send a signal to each; whether there was anybody."""
+    living = [process for process in table.values() if not process.zombie]
+    for process in living:
+        try:
+            os.kill(process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue  # ended meanwhile, or a set-user-id program, which is not ours to stop and shows as left over
+    return bool(living)
+
+
+async def stop_all(root: int, keep: Optional[int], deadline: Callable[[], float]) -> int:
+    """SIGTERM to everything below ``root``, SIGKILL at the deadline; returns how many withstood even that.
+
+    ``deadline`` in seconds of ``time.monotonic``; it is asked again and again, and may come to be earlier.
+    ``keep`` is the child that somebody else waits for.
+    """
+    if send(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
+        return await kill_all(root, keep, KILL_PATIENCE)
+    return 0
+
+
+async def kill_all(root: int, keep: Optional[int], patience: float) -> int:
+    """SIGKILL to everything below ``root``; returns how many were still there after ``patience`` seconds."""
+    until = time.monotonic() + patience
+    return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
+
+
+async def _wait_gone(root: int, keep: Optional[int], deadline: Callable[[], float], number: Optional[int]) -> int:
+    while True:
+        table = await _look(root, keep)
+        left = sum(not process.zombie for process in table.values())
+        if left and number is not None:
+            send(number, table)  # again and again: it may be forking
+        if not left or time.monotonic() >= deadline():
+            return left
+        await asyncio.sleep(_STOP_POLL)
+
+
+async def _look(root: int, keep: Optional[int]) -> Table:
+    table = await asyncio.to_thread(descendants, root)
+    reap_orphans(table, root, keep)
+    return table

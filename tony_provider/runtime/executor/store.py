@@ -1,0 +1,21 @@
+"""The job's store, as a container reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
+
+
+def open_application_store(description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Storage:
+    """Nothing is asked of the store yet; close it. Raises StorageError, and ValueError for malformed addresses."""
+    access = description.store
+    webhdfs = (
+        WebHdfsConfig(addresses=access.webhdfs, user=access.user, ca_file=access.ca_file) if access.webhdfs else None
+    )
+    token = secrets.get(contract.SECRET_STORE_TOKEN)
+    return open_storage(
+        description.application_dir, webhdfs=webhdfs, delegation_token=token.decode("ascii") if token else None
+    )

@@ -1,0 +1,104 @@
+"""The one directory in a container's working directory that holds what is ours and the user process's own places."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import shutil
+import sys
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime import contract
+
+WORK_DIR = "tony-work"  # launch.sh makes it, for HOME and TMPDIR
+
+# A Unix socket's path may have 107 bytes, and multiprocessing makes its own below TMPDIR, in a directory of its own.
+_LONGEST_TMPDIR = 60
+
+
+class PythonEnvError(Exception):
+    """The job's Python environment is not on this node."""
+
+
+@attrs.frozen
+class Workspace:
+    container: Path  # the working directory of the container
+
+    @property
+    def root(self) -> Path:
+        return self.container / WORK_DIR
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def model(self) -> Path:
+        return self.root / "model"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def sdk(self) -> Path:
+        """Holds the one module that user code may import from us, and nothing else."""
+        return self.root / "sdk"
+
+    @property
+    def tmpdir(self) -> str:
+        """A path of the temporary directory that is short enough to hold Unix sockets.
+
+        YARN's directories are deeper than that, and then multiprocessing in the user process would fail. So it goes
+        through this process, which outlives the user process and has the container as its working directory.
+        """
+        path = str(self.root / "tmp")
+        if len(path.encode()) <= _LONGEST_TMPDIR:
+            return path
+        return f"/proc/{os.getpid()}/cwd/{WORK_DIR}/tmp"  # noqa: S108 - inside the container
+
+    def prepare(self) -> None:
+        """Once for the container. Blocks; raises OSError."""
+        for directory in (self.root, self.home, self.root / "tmp", self.checkpoints, self.sdk):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        source = pkgutil.get_data("tony_provider.runtime.sdk", "tony_sdk.py")
+        assert source is not None  # noqa: S101 - it lies beside us in the archive
+        (self.sdk / "tony_sdk.py").write_bytes(source)
+
+    def renew(self) -> None:
+        """Before each user process: what a former one reported and left as its model is not this one's. Blocks."""
+        shutil.rmtree(self.model, ignore_errors=True)
+        self.model.mkdir(mode=0o700, exist_ok=True)
+        self.metrics_file.unlink(missing_ok=True)
+
+    def python_bin(self, python_env: Optional[str]) -> Path:
+        """The directory whose ``python`` is the job's: its environment's, else one that leads to our own interpreter.
+
+        Blocks; raises PythonEnvError, and OSError when the disk is full.
+        """
+        if python_env is None:
+            return self._shims()
+        unpacked = self.container / contract.PYTHON_ENV_DIR
+        directory = unpacked if unpacked.is_dir() else Path(python_env)
+        if not directory.is_absolute() or not directory.is_dir():
+            raise PythonEnvError(f"python_env: there is no directory {python_env} on this node")
+        if not os.access(directory / "bin" / "python", os.X_OK):
+            raise PythonEnvError(f"python_env {python_env}: its bin/python is missing or cannot be run on this node")
+        return directory / "bin"
+
+    def _shims(self) -> Path:
+        directory = self.root / "bin"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        quoted = "'" + sys.executable.replace("'", "'\\''") + "'"
+        for name in ("python", "python3"):
+            shim = directory / name
+            shim.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
+            shim.chmod(0o700)
+        return directory
