@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,14 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.runtime.hadoop.submission import submit
-from tony_provider.runtime.hadoop.errors import InvalidToken, NoSuchRpc, RpcAuthenticationError, RpcConnectionError
+from tony_provider.runtime.hadoop.errors import (
+    ApplicationAttemptNotFound,
+    InvalidApplicationMasterRequest,
+    InvalidToken,
+    RpcAuthenticationError,
+    RpcConnectionError,
+    RpcProtocolError,
+)
 from tony_provider.runtime.hadoop.ids import Address, ContainerId
 from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import AllocateRequestProto
 from tony_provider.runtime.hadoop.tokens import Token
@@ -64,23 +73,29 @@ async def test_what_the_daemons_refuse_has_its_type(hadoop: HadoopCluster, tmp_p
     assert seen["state"] == "C_RUNNING"
     assert seen["exit status"] == -105  # killed by the application master
 
+    with pytest.raises(InvalidToken, match="appattempt_"):
+        await _use_until_refused(hadoop, Token.from_url_string(seen["token"]))
+
+
+async def _use_until_refused(hadoop: HadoopCluster, token: Token) -> None:
+    """An attempt's token ends a moment after the attempt."""
     scheduler = [Address.parse(text) for text in hadoop.state.scheduler]
-    spent = ApplicationMasterProtocol(scheduler, Token.from_url_string(seen["token"]))
-    try:
-        with pytest.raises(InvalidToken, match="appattempt_"):
-            await spent.allocate(AllocateRequestProto(), timeout=10)
-    finally:
-        await spent.close()
+    async with asyncio.timeout(60):
+        while True:
+            client = ApplicationMasterProtocol(scheduler, token)
+            with contextlib.suppress(InvalidApplicationMasterRequest, ApplicationAttemptNotFound):
+                await client.allocate(AllocateRequestProto(), timeout=10)
+            await client.close()
+            await asyncio.sleep(0.1)
 
 
-async def test_a_server_of_another_kind_is_told(hadoop: HadoopCluster) -> None:
-    token = Token(b"identifier", b"password", "YARN_AM_RM_TOKEN")
-    namenode = Address.parse(hadoop.state.addresses.namenode.rpc)
-    client = ApplicationMasterProtocol([namenode], token)
-    with pytest.raises((RpcAuthenticationError, NoSuchRpc)) as error:
-        await client.allocate(AllocateRequestProto(), timeout=10)
-    await client.close()
-    assert "SIMPLE" in str(error.value)
+async def test_servers_of_another_kind_are_told(hadoop: HadoopCluster) -> None:
+    manager = hadoop.state.addresses.resourcemanagers[0]
+    for address, error in ((manager.web, RpcProtocolError), (manager.tracker, RpcAuthenticationError)):
+        client = ApplicationMasterProtocol([Address.parse(address)], Token(b"i", b"p", "YARN_AM_RM_TOKEN"))
+        with pytest.raises(error):
+            await client.allocate(AllocateRequestProto(), timeout=10)
+        await client.close()
 
 
 @pytest.mark.parametrize("protection", ["auth", "auth-int", "auth-conf"])

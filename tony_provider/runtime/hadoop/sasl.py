@@ -44,9 +44,7 @@ class TokenAuthentication:
             self._digest.verify(message.token)
             return None
         if message.state == RpcSaslProto.SUCCESS:
-            raise RpcAuthenticationError(
-                "the server takes callers without authentication, and so cannot be who it should be"
-            )
+            raise RpcAuthenticationError("the server wants no authentication: not the one that the token is for")
         raise RpcProtocolError(f"SASL message {RpcSaslProto.SaslState.Name(message.state)} out of turn")
 
     def layer(self) -> Optional[SecurityLayer]:
