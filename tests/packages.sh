@@ -12,6 +12,7 @@ need mvn maven
 need krb5kdc krb5-kdc
 need kadmin.local krb5-admin-server
 need kinit krb5-user
+need curl curl # SPNEGO to the Kerberos cluster that the tests set up
 need krb5-config libkrb5-dev # headers: the hdfs extra builds gssapi and krb5
 need gcc gcc
 [ -n "$missing" ] || exit 0

@@ -86,6 +86,16 @@ def test_the_command_line_describes_the_cluster(hadoop: HadoopCluster) -> None:
     assert "nodemanager-2" in said
 
 
+def test_links_to_an_application_lead_to_the_resourcemanager(hadoop: HadoopCluster) -> None:
+    application = submit(hadoop, "exec true")
+    alice, url = hadoop.client("alice"), f"{hadoop.rm_webapp[0]}/ws/v1/cluster/apps/{application}"
+    wait_for(
+        lambda: alice.get_json(url)["app"]["state"] == "FAILED", "an application that registers nothing has failed"
+    )
+    # Whatever this machine is called.
+    assert alice.get_json(url)["app"]["trackingUrl"].startswith(f"{hadoop.rm_webapp[0]}/cluster/app/")
+
+
 def test_stopping_leaves_no_process_not_even_of_a_node_that_was_killed(start_hadoop: StartHadoop) -> None:
     cluster = start_hadoop(Settings(nodemanagers=1))
     application = submit(cluster, "exec sleep 600")

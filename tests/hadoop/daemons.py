@@ -96,7 +96,7 @@ class Daemons:
 
     @property
     def _java(self) -> Java:
-        return Java(resolve(self.state.settings.version), self.layout, self.state.settings.secure)
+        return Java(resolve(self.state.settings.version), self.layout, self.state.settings)
 
     def _formatted(self) -> bool:
         return (self.layout.data / "namenode" / "current" / "VERSION").is_file()

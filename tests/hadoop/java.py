@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hadoop.config import Layout
+from tests.hadoop.settings import Settings
 from tests.hadoop.tools import java_program
 
 # Small and quick to start, rather than fast: a cluster shares its machine with the jobs that it runs.
@@ -33,8 +34,6 @@ MAIN_CLASSES = {
 RM_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
 HEAP_MB = {"resourcemanager": 512}
 SMALL_HEAP_MB = 256
-# What containers inherit: the machine's own programs, nothing of the virtual environment that started the cluster.
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Java:
 
     jars: Path
     layout: Layout
-    secure: bool
+    settings: Settings
 
     def daemon(self, name: str) -> list[str]:
         """The command of a daemon such as `nodemanager-2`."""
@@ -55,7 +54,7 @@ class Java:
         flags = [*JVM_FLAGS, f"-Xmx{heap_mb}m", f"-Djava.io.tmpdir={self.layout.data / 'tmp'}"]
         flags.append(f"-Djdk.net.hosts.file={self.layout.conf(conf) / 'hosts'}")
         flags += [f"-Dhadoop.log.dir={self.layout.logs}", f"-Dyarn.log.dir={self.layout.logs}"]
-        if self.secure:
+        if self.settings.secure:
             flags.append(f"-Djava.security.krb5.conf={self.layout.krb5_conf}")
         path = os.pathsep.join([str(self.layout.conf(conf)), str(self.jars), str(self.jars / "jars" / "*")])
         return [str(java_program()), *flags, "-classpath", path, main, *arguments]
@@ -64,7 +63,8 @@ class Java:
         program = java_program()
         home = Path(program).resolve().parent.parent if program else Path("/")
         return {
-            "PATH": SYSTEM_PATH,
+            # Containers inherit it from their NodeManager.
+            "PATH": self.settings.node_path,
             "LANG": "C.UTF-8",
             "JAVA_HOME": str(home),
             "HOME": str(Path.home()),

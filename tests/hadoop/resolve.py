@@ -85,6 +85,8 @@ def resolve(version: str) -> Path:
 
 def _build(project: str, target: Path) -> None:
     """Fill a folder beside the target and rename it, so that a half-filled one is never taken for the whole."""
+    for abandoned in target.parent.glob(f".{target.name}-*"):
+        shutil.rmtree(abandoned)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         (draft / "pom.xml").write_text(project)
@@ -95,7 +97,7 @@ def _build(project: str, target: Path) -> None:
         _copy_jars(draft)
         draft.rename(target)
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(draft)
         raise
 
 

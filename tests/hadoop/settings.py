@@ -12,6 +12,7 @@ DEFAULT_VERSION = "3.4.2"
 LOOPBACK = "127.0.0.1"
 # Proxied requests come from the ResourceManager's web address: one of its own makes them tell-able.
 WEB_LOOPBACK = ("127.0.0.2", "127.0.0.3")
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REALM = "TONY.TEST"
 ORDINARY_USERS = ("alice", "bob", "airflow")
 # May act for others (hadoop.proxyuser.*), as a scheduler's service account often may.
@@ -25,6 +26,8 @@ class Settings:
     - `version`: of Hadoop; 2.10.2, 3.3.6 and 3.4.2 are known to work.
     - `datanodes`, `nodemanagers`: how many of each; `resourcemanagers`: 1, or 2 for a pair with manual failover.
     - `node_memory_mb` (MB), `node_vcores`, `node_gpus`: what each NodeManager offers.
+    - `node_path`: the PATH of containers, to give nodes another Python, or none. By default that of the system, with
+      nothing of the virtual environment that started the cluster.
     - `secure`: Kerberos for HDFS, YARN and HTTP, with a KDC of its own, and YARN's access lists on.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `properties`: Hadoop properties over ours, by file, such as
@@ -38,6 +41,7 @@ class Settings:
     node_memory_mb: int = 4096
     node_vcores: int = 4
     node_gpus: int = 2
+    node_path: str = SYSTEM_PATH
     secure: bool = False
     rpc_protection: str = "authentication"
     properties: dict[str, dict[str, str]] = field(default_factory=dict)
