@@ -1,0 +1,34 @@
+"""`python -m tests.demo local|yarn|versions`: the example DAG, run by a real Airflow, and what was seen of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.demo.airflow import DemoFailed
+
+VERSIONS = ("2.10.2", "3.3.6", "3.4.2")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.demo", description=__doc__)
+    parser.add_argument("where", choices=["local", "yarn", "versions"])
+    parser.add_argument("--version", default=VERSIONS[-1], help="of Hadoop, for yarn (%(default)s)")
+    arguments = parser.parse_args()
+    try:
+        if arguments.where == "local":
+            from tests.demo import local
+
+            local.run()
+            return 0
+        # Needs what the tests need, which `local` must not.
+        from tests.demo import versions
+
+        return versions.run_all(VERSIONS if arguments.where == "versions" else [arguments.version])
+    except DemoFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""The example on the embedded local cluster: Python and nothing else."""
+
+from __future__ import annotations
+
+from tests.demo.airflow import REPOSITORY, Airflow, DemoFailed
+from tests.demo.published import MINIMUM_ACCURACY, Published
+from tony_provider.runtime.storage.local import LocalStorage
+
+HOME = REPOSITORY / ".tony" / "demo"
+
+
+def run() -> None:
+    """Raises DemoFailed."""
+    staging_dir = HOME / "jobs"
+    airflow = Airflow(
+        HOME / "airflow", {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(staging_dir)}}
+    )
+    print(f"Airflow lives in {airflow.home}; making its database …", flush=True)
+    airflow.migrate()
+    print("Running the DAG digits_train on the embedded local cluster …", flush=True)
+    airflow.run_dag()
+    with LocalStorage() as storage:
+        published = Published.current(storage, str(staging_dir))
+    print(published)
+    if published.accuracy < MINIMUM_ACCURACY:
+        raise DemoFailed(f"the accuracy is below {MINIMUM_ACCURACY}")

@@ -1,0 +1,37 @@
+"""The same on several versions of Hadoop, in one table."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from tests.demo.airflow import DemoFailed
+from tests.demo.yarn import Finding, cluster, run
+from tests.hadoop.daemons import ClusterError
+from tests.hadoop.resolve import ResolveError
+
+_WIDTH = 110  # of a table's last column
+
+
+def run_all(versions: Sequence[str]) -> int:
+    """One version after the other; 0 when everything was found as it should be. Raises DemoFailed."""
+    found: dict[str, list[Finding]] = {}
+    for version in versions:
+        try:
+            with cluster(version) as hadoop:
+                found[version] = run(hadoop)
+        except (ClusterError, ResolveError) as error:
+            raise DemoFailed(f"Hadoop {version}: {error}") from error
+    for version, findings in found.items():
+        print(f"\nHadoop {version}\n" + table(findings))
+    return 0 if all(finding.good for findings in found.values() for finding in findings) else 1
+
+
+def table(findings: Sequence[Finding]) -> str:
+    width = max(len(finding.what) for finding in findings)
+    lines = []
+    for finding in findings:
+        first, *rest = textwrap.wrap(finding.seen, _WIDTH) or [""]
+        lines.append(f"  {'ok ' if finding.good else 'BAD'}  {finding.what:{width}}  {first}")
+        lines += [f"       {'':{width}}  {line}" for line in rest]
+    return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""Sees what runs on the nodes while a job does: which containers where, and which processes below them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+
+from tests.hadoop.cluster import HadoopCluster
+
+PERIOD = 0.25  # seconds between two looks
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Witness:
+    """Looks from a thread of its own, from ``with`` to its end."""
+
+    def __init__(self, cluster: HadoopCluster) -> None:
+        self.nodes: dict[str, set[str]] = {}  # container id -> hosts of the NodeManagers that said they run it
+        self.programs: Counter[str] = Counter()  # of the processes below containers, as often as seen
+        self.java: set[str] = set()  # command lines of Java processes below containers
+        self.looks = 0
+        self.error: BaseException | None = None
+        self._cluster = cluster
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="witness", daemon=True)
+
+    def __enter__(self) -> Witness:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        if self.error is not None and error is None:
+            raise self.error
+
+    def hosts(self, application_id: str) -> dict[str, int]:
+        """How many containers of an application each NodeManager ran."""
+        # container_e01_1700000000000_0001_01_000002 is of application_1700000000000_0001
+        number = application_id.removeprefix("application")
+        return dict(Counter(host for name, hosts in self.nodes.items() if f"{number}_" in name for host in hosts))
+
+    def _watch(self) -> None:
+        try:
+            while not self._over.wait(PERIOD):
+                for node in self._cluster.state.addresses.nodemanagers:
+                    self._look_at_node(node.host, node.web)
+                for process in below_nodemanagers(self._cluster):
+                    self._look_at_process(process)
+                self.looks += 1
+        except BaseException as error:  # noqa: BLE001 - raised again where the thread is joined
+            self.error = error
+
+    def _look_at_node(self, host: str, web: str) -> None:
+        with _opener.open(f"http://{web}/ws/v1/node/containers", timeout=15) as answer:
+            containers = json.load(answer)["containers"] or {}
+        for container in containers.get("container", []):
+            self.nodes.setdefault(container["id"], set()).add(host)
+
+    def _look_at_process(self, pid: int) -> None:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            program = Path(f"/proc/{pid}/exe").readlink().name
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return  # ended meanwhile, or is none of ours
+        self.programs[program] += 1
+        if "java" in program:
+            self.java.add(b" ".join(words).decode(errors="replace"))
+
+
+def below_nodemanagers(cluster: HadoopCluster) -> list[int]:
+    """Processes below the containers of a cluster: those below its NodeManagers, and strays in containers' folders."""
+    managers = [process.pid for name, process in cluster.state.processes.items() if name.startswith("nodemanager")]
+    parents = {pid: parent for pid in _pids() if (parent := _parent(pid)) is not None}
+    found = {pid for pid in parents if any(ancestor in managers for ancestor in _ancestors(pid, parents))}
+    # A NodeManager starts small shells of its own, too, as java itself: a copy of the JVM before its exec.
+    found -= {pid for pid in found if parents[pid] in managers and _is_copy(pid, parents[pid])}
+    strays = {process.pid for process in cluster.containers()}
+    inside = {pid for pid in parents if _works_in(pid, cluster.layout.data)}
+    return sorted((found | strays | inside) - set(managers))
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[1])
+
+
+def _ancestors(pid: int, parents: dict[int, int]) -> list[int]:
+    found = []
+    while (parent := parents.get(pid)) is not None:
+        found.append(parent)
+        pid = parent
+    return found
+
+
+def _is_copy(pid: int, parent: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() == Path(f"/proc/{parent}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _works_in(pid: int, folder: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink().is_relative_to(folder)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import math
+
+from tests.operators.statuses import ID, application, status
+from tony_provider.operators.result import JobResult
+from tony_provider.runtime.am.resource_manager import FinalStatus
+
+DIRECTORY = f"hdfs://nn:8020/user/alice/.tony/jobs/digits/applications/{ID}"
+
+
+def test_everything_known() -> None:
+    result = JobResult.of(
+        ID,
+        DIRECTORY,
+        application(
+            "FINISHED",
+            final_status=FinalStatus.SUCCEEDED,
+            queue="ml",
+            tracking_url="http://rm/proxy/x",
+            started_ms=1_000,
+            finished_ms=61_500,
+        ),
+        status(
+            "SUCCEEDED",
+            started_ms=2_000,
+            finished_ms=60_000,
+            model_dir=f"{DIRECTORY}/model",
+            metrics={"loss": math.nan, "accuracy": 0.5},
+            step=10,
+        ),
+    ).to_dict()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert result["logs_dir"] == f"{DIRECTORY}/logs"
+    assert result["metrics"] == {"loss": "NaN", "accuracy": 0.5}
+    assert (result["duration_s"], result["queue"], result["final_status"]) == (60.5, "ml", "SUCCEEDED")
+
+
+def test_just_submitted_has_the_same_keys() -> None:
+    result = JobResult.of(ID, DIRECTORY, None, None).to_dict()
+    assert result["application_id"] == ID
+    assert result["final_status"] is None
+    assert result.keys() == JobResult.of(ID, DIRECTORY, application(), status()).to_dict().keys()
