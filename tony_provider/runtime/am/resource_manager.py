@@ -102,6 +102,9 @@ Event = Union[Allocated, LaunchFailed, Completed, StopRequested, ConnectionLost]
 class ResourceManager(ABC):
     """Raises ResourceManagerError subclasses when the cluster refuses for good; retries by itself what may pass."""
 
+    notice: float
+    """Seconds that the application master has between SIGTERM and SIGKILL when the cluster ends it."""
+
     @abstractmethod
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
         """Make this application master known. Once, before all else."""

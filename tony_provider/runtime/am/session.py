@@ -35,20 +35,19 @@ _KILL_SIGNALS = (9, 15)
 
 
 class Session:
-    """``roles`` and ``decisive`` are by task type; ``jitter`` gives random numbers from 0 to 1."""
+    """``decisive`` are task types, see Framework.decisive; ``jitter`` gives random numbers from 0 to 1."""
 
     def __init__(
         self,
         job: JobSpec,
         *,
-        roles: Mapping[str, Role],
         decisive: Sequence[str],
         jitter: Callable[[], float],
         lost_after: float = LOST_AFTER,
     ) -> None:
         self.job = job
         self.tasks = [
-            Task(name, index, roles[name], spec, name in decisive)
+            Task(name, index, job.role(name), spec, name in decisive)
             for name, spec in job.tasks.items()
             for index in range(spec.instances)
         ]

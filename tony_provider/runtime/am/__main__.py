@@ -1,0 +1,36 @@
+"""``python -m tony_provider.runtime.am``, in the application master's container."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+from tony_provider.runtime.am.application_master import Surroundings, SurroundingsError, run
+from tony_provider.runtime.am.resource_manager import FinalStatus, ResourceManagerError
+from tony_provider.runtime.hadoop.errors import HadoopError
+from tony_provider.runtime.identity import IdentityError
+from tony_provider.runtime.storage import StorageError
+
+log = logging.getLogger("tony_provider.runtime.am")
+
+# What people can put right; the traceback of anything else is worth having.
+_EXPECTED = (SurroundingsError, ResourceManagerError, HadoopError, IdentityError, StorageError, OSError)
+
+
+def main() -> int:
+    """0 when the job succeeded."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        status = asyncio.run(run(Surroundings.of_process(os.environ, Path.cwd())))
+    except _EXPECTED as error:
+        log.debug("the application master cannot start", exc_info=True)
+        log.error("the application master cannot start: %s", error)  # noqa: TRY400 - one clear line
+        return 1
+    return 0 if status is FinalStatus.SUCCEEDED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""One life of an application master: from its container's files to the last word to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
+
+import attrs
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.actions import Verdict
+from tony_provider.runtime.am.backends import open_resource_manager
+from tony_provider.runtime.am.launches import Launches, application_file
+from tony_provider.runtime.am.master import Master
+from tony_provider.runtime.am.records import Records
+from tony_provider.runtime.am.resource_manager import FinalStatus, ResourceManager, ResourceManagerError
+from tony_provider.runtime.am.service import ExecutorService, Server
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.executor.store import open_application_store
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.hadoop.errors import CredentialsError
+from tony_provider.runtime.hadoop.ids import ContainerId
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.identity import secret
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus
+from tony_provider.runtime.storage import Storage
+
+log = logging.getLogger(__name__)
+
+_SHORT_NOTICE = 10.0  # seconds: with less the result is written before the tasks have ended
+_MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's
+
+
+class SurroundingsError(Exception):
+    """The container was not launched as an application master's must be; the message says what is wrong."""
+
+
+@attrs.frozen
+class Surroundings:
+    """What the container holds."""
+
+    description: ApplicationDescription
+    credentials: Credentials = attrs.field(repr=False)
+    host: str  # of this node, as other nodes reach it
+    attempt: int
+
+    @classmethod
+    def of_process(cls, environ: Mapping[str, str], directory: Path) -> Surroundings:
+        """Raises SurroundingsError."""
+        try:
+            description = load_json((directory / contract.APPLICATION_FILE).read_bytes(), ApplicationDescription)
+            container = ContainerId.parse(_variable(environ, contract.ENV_CONTAINER_ID))
+            credentials = Credentials.read_file(_variable(environ, contract.ENV_TOKEN_FILE))
+            get_framework(description.job.framework)
+        except (CodecError, CredentialsError, OSError, ValueError, LookupError) as error:
+            raise SurroundingsError(str(error)) from error
+        return cls(description, credentials, _variable(environ, contract.ENV_NODE_HOST), container.attempt.number)
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name)
+    if not value:
+        raise SurroundingsError(f"{name} is not set")
+    return value
+
+
+async def run(surroundings: Surroundings) -> FinalStatus:
+    """Raises what keeps it from registering; after that it ends with a final status whatever happens."""
+    description = surroundings.description
+    with open_application_store(description, surroundings.credentials.secrets) as storage:
+        resource_manager = open_resource_manager(description, surroundings.credentials)
+        try:
+            return await _run(surroundings, storage, resource_manager)
+        finally:
+            await resource_manager.close()
+
+
+async def _run(surroundings: Surroundings, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
+    description, credentials = surroundings.description, surroundings.credentials
+    task_key = secret(credentials.secrets, contract.SECRET_TASK_KEY)
+    master = Master(description, resource_manager, am_attempt=surroundings.attempt)
+    service = ExecutorService(description.application_id, task_key, master)
+    server = await Server.start(service, credentials.secrets, surroundings.host, description.job.port_range)
+    try:
+        staged = await asyncio.to_thread(application_file, storage, description)
+        launches = Launches(description, credentials, task_key, staged, str(server.address))
+        registered = await resource_manager.register(
+            host=server.address.host, port=server.address.port, tracking_url=""
+        )
+        log.info("registered; executors find this application master at %s", server.address)
+        records = Records(storage, description, master.status, time_ms=_epoch_ms())
+        records.start()
+        _obey_signals(master, records, resource_manager.notice)
+        verdict = await _verdict(master.run(registered, launches, records))
+        return await _end(verdict, master, records, resource_manager)
+    finally:
+        await server.stop()
+
+
+async def _verdict(running: Awaitable[Verdict]) -> Verdict:
+    """A fault of the application master itself is a verdict too."""
+    try:
+        return await running
+    except Exception as error:
+        log.exception("the application master failed")
+        message = f"the application master failed: {type(error).__name__}: {error}; its log says more"
+        return Verdict(FinalStatus.FAILED, message, Failure(FailureKind.INTERNAL, message))
+
+
+async def _end(verdict: Verdict, master: Master, records: Records, resource_manager: ResourceManager) -> FinalStatus:
+    log.info("%s: %s", verdict.status.value, verdict.message)
+    await records.stop()
+    diagnostics = verdict.message[-_MOST_DIAGNOSTICS:]
+    if not await records.write_result(final_status(master.status(), verdict)):
+        diagnostics = f"{diagnostics}\n(the result could not be written to the application's directory)"
+    await records.remove_staging()
+    try:
+        await resource_manager.finish(verdict.status, diagnostics, "")
+    except ResourceManagerError as error:
+        log.warning("the cluster did not take the final status: %s", error)
+    return verdict.status
+
+
+def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
+    """The job's status at its end, whatever state its session was left in."""
+    return attrs.evolve(
+        status,
+        state=JobState(verdict.status.value),
+        message=verdict.message.partition("\n")[0],
+        failure=verdict.failure,
+        finished_ms=status.finished_ms or _epoch_ms(),
+    )
+
+
+def _obey_signals(master: Master, records: Records, notice: float) -> None:
+    """SIGTERM and SIGINT end the job. During the last steps they change nothing: those are the job's result."""
+    writing: list[asyncio.Future[bool]] = []
+
+    def received(number: signal.Signals) -> None:
+        reason = f"the application was stopped from outside ({number.name} to its application master)"
+        master.stop(reason)
+        if notice < _SHORT_NOTICE and not writing:
+            verdict = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
+            result = final_status(master.status(), verdict)
+            writing.append(asyncio.ensure_future(records.write_result_only(result)))
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received, number)
+
+
+def _epoch_ms() -> int:
+    return int(time.time() * 1000)

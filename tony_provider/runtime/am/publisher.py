@@ -1,0 +1,80 @@
+"""Keeps a file on the store up to date: on change, not more often than once a second, never blocking the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Callable, Optional
+
+from tony_provider.runtime.storage import Storage, StorageError, write_atomically
+
+log = logging.getLogger(__name__)
+
+SOONEST = 1.0  # seconds between two writes
+LATEST = 5.0  # seconds until a small change is written
+_AFTER_ERROR = 5.0
+
+
+class Publisher:
+    """Writes what ``content`` gives at that moment, so the newest always wins; one write at a time.
+
+    A store that fails is tried again with the next change or after some seconds.
+    """
+
+    def __init__(self, storage: Storage, uri: str, content: Callable[[], bytes]) -> None:
+        self._storage = storage
+        self._uri = uri
+        self._content = content
+        self._changed = asyncio.Event()
+        self._due: Optional[float] = None
+        self._not_before = 0.0
+        self._stopping = False
+        self._failing = False
+
+    def changed(self, *, soon: bool = True) -> None:
+        """There is something new. Not ``soon``: it may wait for more, up to five seconds."""
+        due = asyncio.get_running_loop().time() + (0.0 if soon else LATEST)
+        if self._due is None or due < self._due:
+            self._due = due
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Until ``stop``."""
+        loop = asyncio.get_running_loop()
+        while await self._until_due():
+            self._due = None
+            written = await self.write()
+            self._not_before = loop.time() + (SOONEST if written else _AFTER_ERROR)
+            if not written:
+                self.changed()
+
+    def stop(self) -> None:
+        """``run`` ends after the write under way."""
+        self._stopping = True
+        self._changed.set()
+
+    async def write(self) -> bool:
+        """Write now; False when the store failed, which is logged. Ends by the store's own deadlines."""
+        try:
+            await asyncio.to_thread(write_atomically, self._storage, self._uri, self._content())
+        except StorageError as error:
+            if not self._failing:
+                log.warning("%s", error)
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    async def _until_due(self) -> bool:
+        """False when it is to stop."""
+        loop = asyncio.get_running_loop()
+        while not self._stopping:
+            wait = None if self._due is None else max(self._due, self._not_before) - loop.time()
+            if wait is not None and wait <= 0:
+                return True
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait)
+            except asyncio.TimeoutError:
+                continue
+        return False

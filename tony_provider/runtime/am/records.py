@@ -1,0 +1,76 @@
+"""What an application leaves in its directory: status.json and events.jsonl while it runs, result.json at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Callable, Optional
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.event_log import EventLog
+from tony_provider.runtime.am.publisher import Publisher
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage import Storage, StorageError, uris
+
+log = logging.getLogger(__name__)
+
+
+class Records:
+    """``status`` gives the job's status of the moment."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        description: ApplicationDescription,
+        status: Callable[[], JobStatus],
+        *,
+        time_ms: int,
+    ) -> None:
+        self._storage = storage
+        self._directory = description.application_dir
+        self._events = EventLog(description.labels, time_ms=time_ms)
+        self._status_file = self._publisher(contract.STATUS_FILE, lambda: dump_json(status()))
+        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.content)
+        self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
+
+    def start(self) -> None:
+        self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run())
+
+    def changed(self, *, soon: bool = True) -> None:
+        """The status is another one."""
+        self._status_file.changed(soon=soon)
+
+    def note(self, event: str, message: str, task: Optional[str], *, time_ms: int) -> None:
+        """Something happened."""
+        self._events.append(event, message, task, time_ms=time_ms)
+        self._events_file.changed()
+        self._status_file.changed()
+
+    async def stop(self) -> None:
+        """After the writes under way, which end by the store's deadlines. Raises what went wrong while publishing."""
+        self._status_file.stop()
+        self._events_file.stop()
+        if self._publishing:
+            await self._publishing
+
+    async def write_result(self, result: JobStatus) -> bool:
+        """The last events, the last status and the result, in this order; False when the store took no result."""
+        await self._events_file.write()
+        await self._publisher(contract.STATUS_FILE, lambda: dump_json(result)).write()
+        return await self.write_result_only(result)
+
+    async def write_result_only(self, result: JobStatus) -> bool:
+        """For an application master that has a moment left to live."""
+        return await self._publisher(contract.RESULT_FILE, lambda: dump_json(result)).write()
+
+    async def remove_staging(self) -> None:
+        uri = uris.join(self._directory, contract.STAGING_DIR)
+        try:
+            await asyncio.to_thread(self._storage.remove, uri, recursive=True)
+        except StorageError as error:
+            log.warning("%s", error)
+
+    def _publisher(self, name: str, content: Callable[[], bytes]) -> Publisher:
+        return Publisher(self._storage, uris.join(self._directory, name), content)

@@ -1,0 +1,106 @@
+"""The session as a job status: what people and the Airflow side see."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session import Session
+from tony_provider.runtime.am.task import Task
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
+from tony_provider.runtime.ranks import leading_type
+
+
+def job_status(
+    session: Session, *, application_id: str, am_attempt: int, started_ms: int, now: float, now_ms: int
+) -> JobStatus:
+    """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
+    leader = _leader(session)
+    progress = (leader.progress if leader else None) or TaskProgress()
+    verdict = session.verdict
+    return JobStatus(
+        application_id=application_id,
+        name=session.job.name,
+        state=session.phase,
+        message=message(session, now),
+        am_attempt=am_attempt,
+        generation=session.generation,
+        started_ms=started_ms,
+        updated_ms=now_ms,
+        finished_ms=now_ms if session.finished else None,
+        progress=fraction_done(session),
+        tasks=[_task_status(task, now, now_ms) for task in session.tasks],
+        metrics=dict(progress.metrics),
+        step=progress.step if leader and leader.progress else None,
+        total_steps=progress.total_steps,
+        steps_per_second=progress.steps_per_second,
+        model_dir=_model_dir(session, leader),
+        failure=verdict.failure if verdict else None,
+        warnings=list(session.warnings),
+    )
+
+
+def fraction_done(session: Session) -> float:
+    """0 to 1, by the leader's steps."""
+    if session.phase is JobState.SUCCEEDED:
+        return 1.0
+    leader = _leader(session)
+    progress = leader.progress if leader else None
+    if progress is None or not progress.total_steps:
+        return 0.0
+    return min(1.0, progress.step / progress.total_steps)
+
+
+def message(session: Session, now: float) -> str:
+    """One line about what the job does or waits for."""
+    if session.verdict:
+        return session.verdict.message.partition("\n")[0]
+    if session.phase is JobState.WAITING:
+        return session.gang.describe(now)
+    if session.phase is JobState.STARTING:
+        return _starting(session)
+    if session.phase is JobState.FINISHING:
+        evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
+        return f"training has succeeded, waiting for {evaluators}"
+    running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
+    return f"{running} of {words.count(len(session.tasks), 'task')} running"
+
+
+def _starting(session: Session) -> str:
+    requested = [task.name for task in session.tasks if task.state is TaskState.REQUESTED]
+    if requested:
+        return f"waiting for a new container for {words.some(requested)}"
+    missing = [task.name for task in session.tasks if task.state is TaskState.STARTING]
+    total = words.count(len(session.tasks), "executor")
+    return f"{len(session.tasks) - len(missing)} of {total} registered, waiting for {words.some(missing)}"
+
+
+def _leader(session: Session) -> Optional[Task]:
+    """The task that speaks for the job: rank 0."""
+    name = leading_type({name: session.job.role(name) for name in session.job.tasks})
+    return session.task(f"{name}:0") if name else None
+
+
+def _model_dir(session: Session, leader: Optional[Task]) -> Optional[str]:
+    """The leader's, else any task's."""
+    tasks = [leader, *session.tasks] if leader else session.tasks
+    return next((task.end.model_dir for task in tasks if task.end and task.end.model_dir), None)
+
+
+def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
+    end = task.end
+    return TaskStatus(
+        type=task.type,
+        index=task.index,
+        state=task.state,
+        attempt=task.attempt,
+        container_id=task.container.id if task.container else None,
+        node=task.node,
+        heartbeat_ms=None if task.heard_at is None else now_ms - int((now - task.heard_at) * 1000),
+        rss_bytes=task.rss_bytes,
+        cpu_percent=task.cpu_percent,
+        progress=task.progress,
+        exit_code=end.exit_code if end and not end.signal else None,
+        signal=end.signal if end and end.signal else None,
+        activity=task.activity,
+    )
