@@ -11,6 +11,7 @@ import json
 import math
 import reprlib
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Optional, TypeVar, get_origin
 
 import attrs
@@ -110,10 +111,10 @@ def _structure_bool(value: Any, _: Any) -> bool:
     return value
 
 
-def _structure_str(value: Any, _: Any) -> str:
+def _structure_str(value: Any, wanted: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected text, got {reprlib.repr(value)}")
-    return value
+    return value if wanted is str else wanted(value)  # cattrs takes an enum that is text for text
 
 
 def _check_container(name: str, wanted: Any, value: Any) -> None:
@@ -132,6 +133,10 @@ def _unstructure_float(value: float) -> Any:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+def _unstructure_str(value: str) -> Any:
+    return value.value if isinstance(value, Enum) else value  # as in _structure_str
+
+
 def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=True)
     converter.register_structure_hook(int, _structure_int)
@@ -139,6 +144,7 @@ def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
     converter.register_structure_hook(bool, _structure_bool)
     converter.register_structure_hook(str, _structure_str)
     converter.register_unstructure_hook(float, _unstructure_float)
+    converter.register_unstructure_hook(str, _unstructure_str)
 
     @converter.register_structure_hook_factory(attrs.has)
     def strict_about_containers(cls: type[Any], converter: cattrs.Converter) -> Any:

@@ -10,9 +10,8 @@ strategy = tf.distribute.MultiWorkerMirroredStrategy()
 index = float(os.environ["TONY_TASK_INDEX"])
 
 
-@tf.function
 def add() -> tf.Tensor:
     return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(index + 1))
 
 
-print("replicas", strategy.num_replicas_in_sync, "sum", float(strategy.run(add)), flush=True)
+print("replicas", strategy.num_replicas_in_sync, "sum", float(strategy.run(tf.function(add))), flush=True)

@@ -10,7 +10,7 @@ from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.parse import parse_job
 
 
-def job_of(framework: str = "tensorflow", **tasks: dict[str, Any]) -> JobSpec:
+def job_of(framework: str = "tensorflow", /, **tasks: dict[str, Any]) -> JobSpec:
     return parse_job(
         {"framework": framework, "tasks": {name: {"command": "true", **task} for name, task in tasks.items()}}
     )

@@ -16,7 +16,7 @@ from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 
-PS_JOB = {"chief": {}, "worker": {"instances": 2}, "ps": {}, "evaluator": {}, "tensorboard": {}}
+PS_JOB: dict[str, dict[str, Any]] = {"chief": {}, "worker": {"instances": 2}, "ps": {}, "evaluator": {}, "tensorboard": {}}
 PS_CLUSTER = {
     "chief": ["10.0.0.1:20000"],
     "worker": ["10.0.0.1:20001", "10.0.0.1:20002"],

@@ -12,7 +12,7 @@ import attrs
 NOT_GIVEN: Any = attrs.NOTHING
 """The value of a problem that is about a missing key."""
 
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 120

@@ -24,6 +24,7 @@ from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.spec.units import UnitError, parse_boolean, parse_duration, parse_integer, parse_memory
 
 _UNREADABLE: Any = object()
+_STAND_INS: dict[Any, Any] = {str: "", Resource: Resource("")}  # for a list's element that could not be read
 
 _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Memory: parse_memory,
@@ -65,7 +66,7 @@ class Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.rendered: dict[str, object] = {}  # amounts by path, as they were written
-        self.incomplete: set[str] = set()  # paths of mappings and lists that lack an element which is a problem
+        self.incomplete: set[str] = set()  # paths of mappings that lack an element which is a problem
 
     def read_job(self, value: Mapping[str, Any]) -> JobSpec:
         """The job as far as it can be read; valid only when there are no problems."""
@@ -141,10 +142,8 @@ class Reader:
                 read = self._fail(below, element, "must not be null")
             else:
                 read = self._read(wanted, element, below)
-            if read is _UNREADABLE:
-                self.incomplete.add(path)
-            else:
-                result.append(read)
+            # A stand-in keeps the places of those that follow.
+            result.append(_STAND_INS[wanted] if read is _UNREADABLE else read)
         return result
 
     def _dict(self, wanted: Any, value: object, path: str) -> Any:

@@ -62,7 +62,7 @@ def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
         problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON: {error}"))
     except RecursionError:
         problems.append(Problem(path, NOT_GIVEN, "nested too deeply"))
-    except ValueError as error:  # PyYAML's scanner lets an escape such as "\UFFFFFFFF" fall through to chr()
+    except (ValueError, OverflowError) as error:  # PyYAML lets an escape such as "\\UFFFFFFFF" fall through to chr()
         problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON: {error}"))
     return None
 

@@ -93,7 +93,7 @@ def parse_boolean(value: object) -> bool:
 def _number(value: object, what: str, allowed: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnitError(f"not {what or 'a number'}; {allowed}")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise UnitError(f"{what or 'a number'} must be finite; {allowed}")
     return Fraction(value)
 

@@ -1,0 +1,198 @@
+"""Amounts as people and templates write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony_provider.runtime.spec.units import (
+    MAX_DURATION,
+    MAX_INTEGER,
+    UnitError,
+    parse_boolean,
+    parse_duration,
+    parse_integer,
+    parse_memory,
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "mebibytes"),
+    [
+        (512, 512),
+        (512.0, 512),
+        ("512", 512),
+        (" 512 ", 512),
+        ("512MiB", 512),
+        ("512 MiB", 512),
+        ("512m", 512),
+        ("4GiB", 4096),
+        ("4gib", 4096),
+        ("4g", 4096),
+        ("4G", 4096),
+        ("4Gi", 4096),
+        ("1.5GiB", 1536),
+        ("1TiB", 1024**2),
+        ("2048KiB", 2),
+        (MAX_INTEGER, MAX_INTEGER),
+    ],
+)
+def test_memory(written: object, mebibytes: int) -> None:
+    assert parse_memory(written) == mebibytes
+    assert isinstance(parse_memory(written), int)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (0, "more than zero"),
+        ("0GiB", "more than zero"),
+        (-1, "more than zero"),
+        ("-1GiB", "more than zero"),
+        (float("nan"), "finite"),
+        (float("inf"), "finite"),
+        ("nan", "not an amount"),
+        (True, "not memory"),
+        (None, "not memory"),
+        ([4], "not memory"),
+        ("", "not an amount"),
+        ("GiB", "not an amount"),
+        ("four", "not an amount"),
+        ("4 apples", "not a unit"),
+        ("4GB", "write 4GiB"),
+        ("4mb", "write 4MiB"),
+        ("1KiB", "whole number of MiB"),
+        (1.5, "whole number of MiB"),
+        (MAX_INTEGER + 1, "at most"),
+        ("4096TiB", "at most"),
+        ("9" * 5000, "not an amount"),
+        pytest.param(10**5000, "at most", id="huge"),
+        ("1_000", "not an amount"),
+        ("1e3", "not an amount"),
+    ],
+)
+def test_memory_refused(written: object, says: str) -> None:
+    with pytest.raises(UnitError, match=says):
+        parse_memory(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        (90, 90),
+        (0.5, 0.5),
+        ("90", 90),
+        ("90s", 90),
+        ("1.5s", 1.5),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("1h30m", 5400),
+        ("1d 2h 3m 4s", 93784),
+        (" 2h ", 7200),
+        (0, 0),
+        ("0s", 0),
+        (timedelta(hours=6), 21600),
+        (timedelta(milliseconds=1500), 1.5),
+        (MAX_DURATION, MAX_DURATION),
+    ],
+)
+def test_duration(written: object, seconds: float) -> None:
+    assert parse_duration(written) == seconds
+    assert isinstance(parse_duration(written), float)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (-1, "negative"),
+        ("-5m", "negative"),
+        (timedelta(seconds=-1), "negative"),
+        (float("nan"), "finite"),
+        ("inf", "not a time"),
+        (float("-inf"), "finite"),
+        (False, "not a time"),
+        (None, "not a time"),
+        ({}, "not a time"),
+        ("", "not a time"),
+        ("m", "not a time"),
+        ("30m1h", "not a time"),
+        ("1h1h", "not a time"),
+        ("500ms", "not a time"),
+        ("5 minutes", "not a time"),
+        ("1..5s", "not a time"),
+        (".s", "not a time"),
+        ("3651d", "at most 3650d"),
+        pytest.param(10**5000, "at most 3650d", id="huge"),
+        ("9" * 5000, "not a time"),
+    ],
+)
+def test_duration_refused(written: object, says: str) -> None:
+    with pytest.raises(UnitError, match=says):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "number"), [(2, 2), ("2", 2), (" 2 ", 2), ("+2", 2), ("-2", -2), (2.0, 2), ("2.0", 2), ("010", 10)]
+)
+def test_integer(written: object, number: int) -> None:
+    assert parse_integer(written) == number
+    assert isinstance(parse_integer(written), int)
+
+
+@pytest.mark.parametrize(
+    "written", [True, None, "", "two", "2.5", 2.5, "1e3", "0x10", "1_000", [2], float("nan"), float("inf"), 2**31, "٢"]
+)
+def test_integer_refused(written: object) -> None:
+    with pytest.raises(UnitError):
+        parse_integer(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "truth"), [(True, True), (False, False), ("true", True), ("False", False), (" TRUE ", True)]
+)
+def test_boolean(written: object, truth: bool) -> None:
+    assert parse_boolean(written) is truth
+
+
+@pytest.mark.parametrize("written", ["yes", "on", "1", 1, 0, "", None, []])
+def test_boolean_refused(written: object) -> None:
+    with pytest.raises(UnitError, match="true or false"):
+        parse_boolean(written)
+
+
+@given(
+    st.sampled_from([parse_memory, parse_duration, parse_integer, parse_boolean]),
+    st.one_of(
+        st.text(),
+        st.text("0123456789.dhmskgtiKMGTB +-e", max_size=12),
+        st.integers(),
+        st.floats(),
+        st.booleans(),
+        st.none(),
+        st.lists(st.integers()),
+        st.timedeltas(),
+    ),
+)
+def test_nothing_but_unit_error_is_raised(parse: Callable[[object], Any], written: object) -> None:
+    try:
+        value = parse(written)
+    except UnitError:
+        return
+    assert parse(value) == value
+
+
+@given(st.integers(1, MAX_INTEGER // 1024))
+def test_memory_units_agree(gibibytes: int) -> None:
+    assert parse_memory(f"{gibibytes}GiB") == parse_memory(gibibytes * 1024) == parse_memory(f"{gibibytes * 1024}m")
+
+
+@given(st.integers(0, 100), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_durations_add_up(days: int, hours: int, minutes: int, seconds: int) -> None:
+    written = f"{days}d{hours}h{minutes}m{seconds}s"
+    assert parse_duration(written) == timedelta(days, seconds, 0, 0, minutes, hours).total_seconds()

@@ -1,0 +1,178 @@
+"""Values of the right type that no job can have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tony_provider.runtime.spec.merge import merge
+from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.spec.problems import SpecError
+
+BASE = {"framework": "tensorflow", "tasks": {"worker": {"command": "python train.py"}}}
+
+
+def problems_of(changes: dict[str, Any]) -> dict[str, str]:
+    try:
+        parse_job(merge(BASE, changes))
+    except SpecError as error:
+        return {problem.path: problem.message for problem in error.problems}
+    return {}
+
+
+def worker(**changes: Any) -> dict[str, Any]:
+    return {"tasks": {"worker": changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "says"),
+    [
+        ({"framework": "tensorflw"}, "framework", "did you mean tensorflow?"),
+        ({"framework": ""}, "framework", "must be one of tensorflow, standalone"),
+        ({"tasks": {"worker": None}}, "tasks", "at least one task type"),
+        ({"tasks": {"worker": None, "ps": {"command": "x"}}}, "tasks", "nothing would end the job"),
+        ({"tasks": {"Worker": {"command": "x"}}}, "tasks.Worker", "lower-case letters"),
+        ({"tasks": {"1st": {"command": "x"}}}, "tasks.1st", "lower-case letters"),
+        ({"tasks": {"a" * 33: {"command": "x"}}}, f"tasks.{'a' * 33}", "at most 32 characters"),
+        ({"tasks": {"a": {"command": "x", "role": "chief"}, "chief": {"command": "x"}}}, "tasks.chief", "at most one"),
+        ({"tasks": {"chief": {"command": "x", "instances": 2}}}, "tasks.chief.instances", "a chief has one instance"),
+        (worker(role="leader"), "tasks.worker.role", "must be one of chief, worker"),
+        (worker(instances=0), "tasks.worker.instances", "must be at least 1"),
+        (worker(instances=-1), "tasks.worker.instances", "must be at least 1"),
+        (worker(instances=float("nan")), "tasks.worker.instances", "finite"),
+        (worker(instances=2**40), "tasks.worker.instances", "at most"),
+        (worker(vcores=0), "tasks.worker.vcores", "must be at least 1"),
+        (worker(gpus=-1), "tasks.worker.gpus", "must be at least 0"),
+        (worker(memory=0), "tasks.worker.memory", "more than zero"),
+        (worker(command="\n"), "tasks.worker.command", "must not be empty"),
+        (worker(command="a\0b"), "tasks.worker.command", "NUL"),
+        (worker(command="a\ud800b"), "tasks.worker.command", "surrogate"),
+        (worker(command=["python", "x.py"]), "tasks.worker.command", "must be text"),
+        (worker(resources={"yarn.io/gpu": 1}), "tasks.worker.resources['yarn.io/gpu']", "tasks.worker.gpus"),
+        (worker(resources={"memory-mb": 1}), "tasks.worker.resources.memory-mb", "tasks.worker.memory"),
+        (worker(resources={"a b": 1}), "tasks.worker.resources['a b']", "is YARN's"),
+        (worker(resources={"fpga": 0}), "tasks.worker.resources.fpga", "at least 1"),
+        (worker(node_label="gpu && ssd"), "tasks.worker.node_label", "is one label"),
+        ({"node_label": "a b"}, "node_label", "is one label"),
+        ({"am": {"node_label": "-"}}, "am.node_label", "is one label"),
+        ({"am": {"vcores": 0}}, "am.vcores", "at least 1"),
+        ({"am": {"memory": "-1g"}}, "am.memory", "more than zero"),
+        ({"am": {"cores": 1}}, "am.cores", "did you mean vcores?"),
+        ({"name": " "}, "name", "printable"),
+        ({"name": "a\nb"}, "name", "printable"),
+        ({"name": "x" * 201}, "name", "1 to 200"),
+        ({"queue": "a b"}, "queue", "queue's name"),
+        ({"queue": "a,b"}, "queue", "queue's name"),
+        ({"priority": -1}, "priority", "at least 0"),
+        ({"tags": list("abcdefghi")}, "tags", "at most 8"),
+        ({"tags": ["a", "A"]}, "tags[1]", "twice"),
+        ({"tags": ["a,b"]}, "tags[0]", "no comma"),
+        ({"tags": [""]}, "tags[0]", "1 to 100"),
+        ({"tags": ["é"]}, "tags[0]", "ASCII"),
+        ({"tags": ["x" * 101]}, "tags[0]", "1 to 100"),
+        ({"tags": ["tony-1"]}, "tags[0]", "are ours"),
+        ({"tags": "a"}, "tags", "must be a list"),
+        ({"tags": [None]}, "tags[0]", "must not be null"),
+        ({"files": "a.py"}, "files", "must be a list"),
+        ({"files": [1]}, "files[0]", "SRC::NAME"),
+        ({"files": [""]}, "files[0]", "path or URI"),
+        ({"files": ["a::"]}, "files[0]", "SRC::NAME"),
+        ({"files": ["a::b::c"]}, "files[0]", "SRC::NAME"),
+        ({"files": ["/"]}, "files[0]", "give one with SRC::NAME"),
+        ({"files": ["../"]}, "files[0]", "without '..'"),
+        ({"files": ["a::../b"]}, "files[0]", "without '..'"),
+        ({"files": ["a::b/../../c"]}, "files[0]", "without '..'"),
+        ({"files": ["a::/etc/passwd"]}, "files[0]", "must be relative"),
+        ({"files": ["a::b//c"]}, "files[0]", "must be relative"),
+        ({"files": ["a::./b"]}, "files[0]", "must be relative"),
+        ({"files": ["x/a.py", "y/a.py"]}, "files[1]", "same as, or inside"),
+        ({"files": ["a", "b::a/b"]}, "files[1]", "same as, or inside"),
+        ({"files": ["b::a/b"], "archives": ["a"]}, "archives[0]", "same as, or inside"),
+        ({"files": ["x::tony"]}, "files[0]", "by YARN or by us"),
+        ({"files": ["x::tony-application.json"]}, "files[0]", "by YARN or by us"),
+        ({"archives": ["x::python_env"]}, "archives[0]", "by YARN or by us"),
+        ({"files": ["x::tmp/y"]}, "files[0]", "by YARN or by us"),
+        ({"python_env": " "}, "python_env", "path or URI"),
+        ({"docker": {"image": "a b"}}, "docker.image", "image's name"),
+        ({"docker": {"image": ""}}, "docker.image", "image's name"),
+        ({"docker": "image"}, "docker", "must be a mapping"),
+        ({"docker": {"image": "a", "mounts": ["/a"]}}, "docker.mounts[0]", "SOURCE:TARGET:MODE"),
+        ({"docker": {"image": "a", "mounts": ["/a:/b:rx"]}}, "docker.mounts[0]", "SOURCE:TARGET:MODE"),
+        ({"env": {"TONY_RANK": "0"}}, "env.TONY_RANK", "are ours"),
+        ({"env": {"A-B": "0"}}, "env.A-B", "digits and _"),
+        ({"env": {"": "0"}}, "env['']", "digits and _"),
+        ({"env": {"A": ["0"]}}, "env.A", "must be text"),
+        ({"env": {1: "0"}}, "env[1]", "key must be text"),
+        ({"env": {"A": "x" * 200_000}}, "env.A", "128 KiB"),
+        (worker(env={"TONY_X": "0"}), "tasks.worker.env.TONY_X", "are ours"),
+        ({"secrets": ["A", "A"]}, "secrets[1]", "twice"),
+        ({"secrets": ["A"], "env": {"A": "1"}}, "secrets[0]", "stands in env, too"),
+        ({"secrets": ["A"], **worker(env={"A": "1"})}, "secrets[0]", "stands in tasks.worker.env, too"),
+        ({"secrets": ["A B"]}, "secrets[0]", "digits and _"),
+        ({"secrets": ["TONY_A"]}, "secrets[0]", "are ours"),
+        ({"timeouts": {"queue": 0}}, "timeouts.queue", "more than zero"),
+        ({"timeouts": {"allocation": "0s"}}, "timeouts.allocation", "more than zero"),
+        ({"timeouts": {"registration": 0}}, "timeouts.registration", "more than zero"),
+        ({"timeouts": {"lifetime": 0}}, "timeouts.lifetime", "more than zero"),
+        ({"timeouts": {"lifetime": "-1s"}}, "timeouts.lifetime", "must not be negative"),
+        ({"timeouts": {"lifetime": "1h", "queue": "1h"}}, "timeouts.queue", "less than timeouts.lifetime"),
+        ({"timeouts": {"execution": 1}}, "timeouts.execution", "unknown key; allowed: queue, allocation"),
+        ({"port_range": "20000"}, "port_range", "20000-31999"),
+        ({"port_range": 20000}, "port_range", "20000-31999"),
+        ({"port_range": "1000-2000"}, "port_range", "within 1024-65535"),
+        ({"port_range": "60000-70000"}, "port_range", "within 1024-65535"),
+        ({"port_range": "2001-2000"}, "port_range", "first not above last"),
+        ({"port_range": "20000-20001"}, "port_range", "at least 3 ports"),
+        ({"port_range": {"first": 20000}}, "port_range.last", "is required"),
+        ({"port_range": {"first": 1, "last": 2, "step": 3}}, "port_range.step", "unknown key"),
+        ({"memory": "4GiB"}, "memory", "it belongs under tasks.<type> or am"),
+        (worker(gpu=1), "tasks.worker.gpu", "did you mean gpus?"),
+        (worker(replicas=1), "tasks.worker.replicas", "did you mean instances?"),
+    ],
+)
+def test_refused(changes: dict[str, Any], path: str, says: str) -> None:
+    problems = problems_of(changes)
+    assert list(problems) == [path]
+    assert says in problems[path]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tasks": {"worker": None, "chief": {"command": "x"}}},
+        {"tasks": {"ps": {"command": "x"}, "tensorboard": {"command": "x"}}},
+        {"name": "Größe der Klicks, täglich"},
+        {"queue": "root.users.anna_b"},
+        {"tags": list("abcdefgh")},
+        {"tags": ["user:anna"]},
+        {"files": ["a.py", "conf/b.yaml::conf/b.yaml", "c::conf/c.yaml"], "archives": ["hdfs://nn:8020/x/d.zip"]},
+        {"files": ["a::tony.yaml", "b::temp"]},
+        {"port_range": "20000-20002"},
+        {"timeouts": {"grace": 0, "evaluator": 0}},
+        {"timeouts": {"queue": 1}},
+        {"docker": {"image": "registry.example.org:5000/team/tf@sha256:abc", "mounts": ["/a:/b", "/c:/d:ro"]}},
+        {"secrets": ["API_KEY"], "env": {"LOG": "x" * 100_000}},
+        {"tasks": {"worker": {"resources": {"yarn.io/fpga": 1, "licences": 2}}}},
+        {"env": {"CUDA_VISIBLE_DEVICES": "0"}},
+    ],
+)
+def test_allowed(changes: dict[str, Any]) -> None:
+    assert problems_of(changes) == {}
+
+
+def test_contradictions_are_told_beside_values_that_cannot_be_read() -> None:
+    changes = {
+        **worker(memory="lots", env={"A": "1"}),
+        "secrets": ["A"],
+        "tags": [None, "tony-x"],
+        "timeouts": {"queue": "9s", "lifetime": "5s", "grace": "x"},
+    }
+    assert set(problems_of(changes)) == {
+        "tasks.worker.memory",
+        "secrets[0]",
+        "tags[0]",
+        "tags[1]",
+        "timeouts.grace",
+        "timeouts.queue",
+    }
