@@ -225,12 +225,25 @@ async def test_a_server_that_accepts_and_says_nothing_is_left_for_the_other() ->
 async def test_the_deadline_ends_the_tries_with_the_last_error() -> None:
     async def standby(session: Session) -> None:
         await session.authenticate()
-        while True:
-            session.refuse(await session.call(), STANDBY, "standby")
+        session.refuse(await session.call(), STANDBY, "standby")
+        await session.until_closed()
 
-    async with serve(standby) as addresses, client_of(addresses) as client:
+    patient = RetryPolicy(first_delay=2 * PATIENCE, max_delay=2 * PATIENCE)
+    async with serve(standby) as addresses, client_of(addresses, patient) as client:
         with pytest.raises(Standby):
-            await ask(client, timeout=0.2)
+            await ask(client)
+
+
+async def test_a_try_that_the_deadline_cut_short_does_not_hide_the_reason() -> None:
+    async def script(session: Session) -> None:
+        if session.number == 1:
+            await session.authenticate()
+            session.refuse(await session.call(), STANDBY, "standby")
+        await session.until_closed()
+
+    async with serve(script) as addresses, client_of(addresses) as client:
+        with pytest.raises(Standby):
+            await ask(client, timeout=0.5)
 
 
 async def test_the_deadline_holds_while_connecting() -> None:

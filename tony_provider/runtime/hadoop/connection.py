@@ -185,7 +185,7 @@ class RpcConnection:
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._pending[call_id] = answer
         self._rest_no_more()
-        timer = self._loop.call_later(timeout, self._expire, answer, method, timeout)
+        timer = self._loop.call_later(timeout, self._expire, answer, method, timeout, self._loop.time())
         try:
             self._send(
                 encode_frame(
@@ -258,11 +258,11 @@ class RpcConnection:
         else:
             answer.set_exception(_error_of(header))
 
-    def _expire(self, answer: asyncio.Future[bytes], method: str, timeout: float) -> None:
+    def _expire(self, answer: asyncio.Future[bytes], method: str, timeout: float, sent: float) -> None:
         if answer.done():
             return
         answer.set_exception(RpcTimeout(f"{self.address} did not answer {method} within {timeout:g} s"))
-        if self._loop.time() - self._last_heard >= timeout:
+        if self._last_heard < sent:
             self._fail(RpcConnectionError(f"{self.address} has been silent for {timeout:g} s"))
 
     def _fail(self, error: RpcError) -> None:

@@ -53,7 +53,7 @@ class RpcClient:
       of it.
 
     Any other RemoteError, RpcAuthenticationError and RpcProtocolError are raised at once. When the deadline ends the
-    tries, the last try's error is raised.
+    tries, the error of the last one that had its time is raised.
     """
 
     def __init__(
@@ -96,11 +96,13 @@ class RpcClient:
         call_id = self._take_call_id()
         delays = self._retry.delays()
         tries = 0
+        error: Optional[RpcError] = None
         while True:
             try:
                 return await self._try(method, request, response_type, call_id, tries, deadline, idempotent)
             except _TryAgain as again:
-                error = again.error
+                if error is None or not again.cut_short:
+                    error = again.error
             tries += 1
             delay = next(delays) if tries % len(self._addresses) == 0 else 0.0
             if self._closed or asyncio.get_running_loop().time() + delay >= deadline:
@@ -129,7 +131,7 @@ class RpcClient:
             connection = await self._connected(deadline)
         except (RpcConnectionError, Standby) as error:
             self._fail_over(index)
-            raise _TryAgain(error) from error
+            raise _TryAgain(error, cut_short=asyncio.get_running_loop().time() >= deadline) from error
         except Retriable as error:
             raise _TryAgain(error) from error
         if not connection.usable:  # it was lost before it could be used
@@ -194,6 +196,7 @@ class RpcClient:
 
 
 class _TryAgain(Exception):  # noqa: N818
-    def __init__(self, error: RpcError) -> None:
+    def __init__(self, error: RpcError, *, cut_short: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
+        self.cut_short = cut_short  # by the deadline while connecting, and so saying less than the try before
