@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.runtime.certificates import make_certificates
+from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, job
+from tests.runtime.executor.master import Master, address, serving
+from tony_provider.runtime.frameworks.base import MAIN_PORT
+from tony_provider.runtime.spec.model import JobSpec
+
+
+@attrs.define(eq=False)
+class Running:
+    """An executor that has registered."""
+
+    master: Master
+    executor: ExecutorProcess
+    container: ContainerDirectory
+    port: int
+
+    async def begin(self, generation: int = 1) -> None:
+        """The rendezvous of two workers."""
+        registration = await self.master.first("registration")
+        own = registration.ports[MAIN_PORT]
+        self.master.rendezvous(
+            address("worker", 0, own), address("worker", 1, 20001, host="10.0.0.2"), generation=generation
+        )
+
+    async def end(self) -> int:
+        """Shut it down; returns the executor's exit code."""
+        self.master.shutdown()
+        return await self.executor.wait()
+
+
+Launch = Callable[..., Awaitable[Running]]
+
+
+@pytest.fixture(scope="session")
+def secrets() -> dict[str, bytes]:
+    return make_certificates(APPLICATION)
+
+
+@pytest.fixture
+async def launch(tmp_path: Path, secrets: dict[str, bytes]) -> AsyncIterator[Launch]:
+    """``await launch("command")`` gives a running executor, and takes away what is left of it."""
+    async with AsyncExitStack() as stack:
+
+        async def start(command: str | JobSpec, *, lost_after: float | None = None, **container: object) -> Running:
+            spec = job(command) if isinstance(command, str) else command
+            directory = ContainerDirectory(tmp_path, secrets, spec, **container)  # type: ignore[arg-type]
+            master = Master(APPLICATION, KEY)
+            port = await stack.enter_async_context(serving(master, secrets))
+            executor = await ExecutorProcess.start(directory, port, lost_after=lost_after)
+            stack.push_async_callback(executor.clean_up)
+            return Running(master, executor, directory, port)
+
+        yield start
