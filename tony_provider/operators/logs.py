@@ -11,8 +11,15 @@ TAIL_BYTES = 8 << 10
 
 
 def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
-    """The last TAIL_BYTES that ``task`` (such as worker:0) printed. Raises StorageError, when nothing was kept too."""
-    uri = join(application_dir, contract.LOGS_DIR, f"{task.replace(':', '-')}.log")
-    offset = max(0, storage.status(uri).size - TAIL_BYTES)
-    text = read_bytes(storage, uri, offset=offset).decode("utf-8", "replace")
+    """The last TAIL_BYTES that ``task`` (such as worker:0) printed, in its last attempt; empty when nothing was kept.
+
+    Raises StorageError.
+    """
+    prefix = task.replace(":", "-") + "."
+    logs = [file for file in storage.list(join(application_dir, contract.LOGS_DIR)) if file.name.startswith(prefix)]
+    if not logs:
+        return ""
+    newest = max(logs, key=lambda file: file.modified_ms)
+    offset = max(0, newest.size - TAIL_BYTES)
+    text = read_bytes(storage, newest.path, offset=offset).decode("utf-8", "replace")
     return text.partition("\n")[2] if offset else text

@@ -1,0 +1,57 @@
+"""The example DAGs: they parse, their forms make sense, and they run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
+
+from tests.airflow_dags import run
+from tests.demo.airflow import REPOSITORY
+from tests.demo.published import Published
+from tony_provider.hooks.tony import TonyHook
+
+
+@pytest.fixture
+def examples(airflow_db: None) -> DagBag:
+    return DagBag(dag_folder=str(REPOSITORY / "dags"))
+
+
+@pytest.fixture
+def digits_train(examples: DagBag) -> DAG:
+    dag: DAG = examples.dags["digits_train"]
+    return dag
+
+
+def test_all_are_found_and_training_code_is_left_alone(examples: DagBag) -> None:
+    assert not examples.import_errors
+    assert {Path(dag.fileloc).parent for dag in examples.dags.values()} == {REPOSITORY / "dags"}
+
+
+def test_every_parameter_has_a_title_and_a_section(digits_train: DAG) -> None:
+    for name in digits_train.params:
+        param = digits_train.params.get_param(name)
+        assert param.schema.get("title"), name
+        assert param.schema.get("section"), name
+        assert param.resolve() == digits_train.params[name]
+
+
+def test_digits_are_read_from_data_to_published_model(
+    digits_train: DAG, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triggered without a logical date, as by the API; on the embedded local cluster."""
+    connection = {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(tmp_path)}}
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    done = run(digits_train, logical_date=None)
+    assert done.state == "success", done.errors
+    with TonyHook() as hook:
+        published = Published.current(hook.storage(), hook.layout.root)
+    assert published.accuracy >= 0.95
+    assert published.version == 1
+    trained = done.results["train"]
+    assert trained["application_id"] == published.application_id
+    assert trained["step"] == trained["total_steps"] == 15 * (1437 // 64)
+    assert done.results["publish"]["period_start"] is None

@@ -1,0 +1,299 @@
+"""TonyTrainOperator in a real Airflow (dag.test), on the real embedded local cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.serialization.serialized_objects import DagSerialization
+
+from tests.airflow_dags import Run, run
+from tony_provider.exceptions import (
+    TonyJobFailed,
+    TonyJobRejected,
+    TonyKilledExternally,
+    TonySpecError,
+    TonyTaskKilled,
+)
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.killing import KILLED_BY_AIRFLOW
+from tony_provider.operators.result import JobResult
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.storage.helpers import read_text, walk
+
+MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
+DEADLINE = 60.0  # seconds that anything here may take
+
+
+def job(command: str, **more: Any) -> dict[str, Any]:
+    return {
+        "framework": "standalone",
+        "am": {"memory": "256MiB"},
+        "tasks": {"worker": {"memory": "256MiB", "command": command}},
+        **more,
+    }
+
+
+def train(spec: Mapping[str, Any] | str, *, conf: dict[str, Any] | None = None, **arguments: Any) -> Run:
+    """Run a DAG of one task."""
+    with dag_of(spec, **arguments) as dag:
+        return run(dag, run_conf=conf)
+
+
+@contextmanager
+def dag_of(spec: Mapping[str, Any] | str, **arguments: Any) -> Iterator[DAG]:
+    with DAG("operator_test", schedule=None, params={"code": 0}) as dag:
+        TonyTrainOperator(task_id="train", job=spec, poll_interval=0.5, **arguments)
+    yield dag
+
+
+def applications(hook: TonyHook) -> list[str]:
+    """Ids of all that were ever started."""
+    names = (file.path.rsplit("/", 2) for file in walk(hook.storage(), hook.layout.root) if file.is_directory)
+    return sorted(name for _, parent, name in names if parent == "applications")
+
+
+class Marker:
+    """A file in which user processes say that they run, and of which application."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.forever = f"echo $TONY_APPLICATION_ID > {path}.new && mv {path}.new {path}; exec sleep 600"
+
+    @contextmanager
+    def then(self, act: Callable[[str], None]) -> Iterator[None]:
+        """Meanwhile, from a thread: wait for the file, then call ``act`` with the application's id."""
+        over = threading.Event()
+        problems: list[BaseException] = []
+
+        def watch() -> None:
+            while not over.wait(0.1):
+                if self.path.exists():
+                    try:
+                        act(self.path.read_text().strip())
+                    except BaseException as error:  # noqa: BLE001 - told by the assertion below
+                        problems.append(error)
+                    return
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        assert not problems
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Marker:
+    return Marker(tmp_path / "running")
+
+
+@pytest.fixture(autouse=True)
+def _sigterm() -> Iterator[None]:
+    """Airflow's task runner leaves its own handler behind."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def when_logged(words: str, act: Callable[[], None]) -> Iterator[None]:
+    """Call ``act`` the first time that the operator logs ``words``."""
+
+    class Listener(logging.Handler):
+        heard = False
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if words in record.getMessage() and not self.heard:
+                self.heard = True
+                act()
+
+    listener = Listener()
+    logger = logging.getLogger("airflow.task.operators")
+    logger.addHandler(listener)
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+    assert listener.heard
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_success(local: TonyHook, deferrable: bool) -> None:
+    command = """
+        echo '{"step": 3, "total_steps": 3, "loss": 0.25}' >> $TONY_METRICS_FILE
+        echo weights > $TONY_MODEL_DIR/model.bin
+    """
+    done = train(job(command), deferrable=deferrable)
+    assert done.state == "success"
+    result = done.results["train"]
+    assert result["final_status"] == "SUCCEEDED"
+    assert result["metrics"] == {"loss": 0.25}
+    assert (result["step"], result["total_steps"]) == (3, 3)
+    assert read_text(local.storage(), f"{result['model_dir']}/model.bin") == "weights\n"
+    assert result["duration_s"] > 0
+    instance = done.task_instances["train"]
+    for key in JobResult.of("application_1_0001", "file:///x", None, None).to_dict():
+        assert instance.xcom_pull(task_ids="train", key=key) == result[key]
+
+
+def test_failure_names_task_exit_code_and_last_words(local: TonyHook) -> None:
+    done = train(job("echo the data are gone >&2; exit 7"))
+    assert done.state == "failed"
+    error = done.errors["train"]
+    assert isinstance(error, TonyJobFailed)
+    assert error.failure is not None
+    assert (error.failure.task, error.failure.exit_code) == ("worker:0", 7)
+    for words in ("worker:0", "7", "the data are gone"):
+        assert words in str(error)
+
+
+def test_templates_and_their_text(local: TonyHook) -> None:
+    spec = job("echo $GREETING > $TONY_MODEL_DIR/greeting; exit {{ params.code }}")
+    spec["tasks"]["worker"]["instances"] = "{{ 1 + params.code }}"
+    done = train(spec, env_vars={"GREETING": "hello {{ dag.dag_id }}"}, overrides='{"name": "{{ task.task_id }}-1"}')
+    assert done.state == "success"
+    assert read_text(local.storage(), f"{done.results['train']['model_dir']}/greeting") == "hello operator_test\n"
+
+
+@pytest.mark.parametrize("spec", ["{{ 'framework: [' }}", job("true", framwork="typo"), "no mapping"])
+def test_wrong_specification_fails_for_good_and_starts_nothing(local: TonyHook, spec: Any) -> None:
+    done = train(spec, retries=3)
+    assert done.state == "failed"
+    assert isinstance(done.errors["train"], TonySpecError)
+    assert not local.storage().exists(local.layout.root)
+
+
+def test_missing_connection_says_how_to_add_it(airflow_db: None) -> None:
+    done = train(job("true"), tony_conn_id="tony_nowhere", retries=3)
+    error = done.errors["train"]
+    assert isinstance(error, TonyJobRejected)
+    assert "airflow connections add tony_nowhere" in str(error)
+
+
+def test_missing_file_names_it(local: TonyHook) -> None:
+    error = train(job("true", files=["no_such_script.py"])).errors["train"]
+    assert isinstance(error, TonyJobRejected)
+    assert "no_such_script.py" in str(error)
+
+
+def test_secrets_are_seen_by_the_user_process_only(
+    local: TonyHook, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = "pa55word-of-the-store"
+    command = 'echo "$API_KEY" | tr a-z n-za-m > $TONY_MODEL_DIR/turned; echo "key is $API_KEY"'
+    with dag_of(job(command), secrets={"API_KEY": "{{ 'pa55word' }}-of-the-store"}) as dag:
+        serialized = str(DagSerialization.serialize_dag(dag))
+        done = run(dag)
+    assert done.state == "success"
+    model_dir = done.results["train"]["model_dir"]
+    assert read_text(local.storage(), f"{model_dir}/turned") == "cn55jbeq-bs-gur-fgber\n"
+    assert "of-the-store" not in serialized
+    rendered = str(done.task_instances["train"].rendered_task_instance_fields.rendered_fields)
+    assert "framework" in rendered
+    assert secret not in rendered
+    output = capfd.readouterr()
+    assert secret not in output.out + output.err
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert [path.name for path in holding if path.parent.name != "logs"] == []
+
+
+def test_submit_only(local: TonyHook, marker: Marker) -> None:
+    done = train(job(marker.forever), wait_for_completion=False)
+    assert done.state == "success"
+    result = done.results["train"]
+    assert result["final_status"] is None
+    application = local.application(result["application_id"])
+    assert application is not None
+    assert not application.is_final
+    local.kill(application.id, "enough")
+
+
+def test_killed_by_somebody_else(local: TonyHook, marker: Marker) -> None:
+    with marker.then(lambda application_id: local.kill(application_id, "carol needs the machine")):
+        error = train(job(marker.forever)).errors["train"]
+    assert isinstance(error, TonyKilledExternally)
+    assert "carol needs the machine" in str(error)
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_execution_timeout_ends_the_application(local: TonyHook, marker: Marker, deferrable: bool) -> None:
+    done = train(job(marker.forever), execution_timeout=timedelta(seconds=8), deferrable=deferrable)
+    assert isinstance(done.errors["train"], AirflowTaskTimeout)
+    assert ended(local)
+
+
+def test_sigterm_ends_the_application_and_is_no_success(local: TonyHook, marker: Marker) -> None:
+    with marker.then(lambda _: os.kill(os.getpid(), signal.SIGTERM)):
+        done = train(job(marker.forever))
+    assert done.state == "failed"
+    assert isinstance(done.errors["train"], TonyTaskKilled)
+    assert ended(local)
+
+
+def test_sigterm_may_keep_the_application(local: TonyHook, marker: Marker) -> None:
+    with marker.then(lambda _: os.kill(os.getpid(), signal.SIGTERM)):
+        error = train(job(marker.forever), on_kill_action="keep").errors["train"]
+    assert isinstance(error, TonyTaskKilled)
+    (application_id,) = applications(local)
+    application = local.application(application_id)
+    assert application is not None
+    assert not application.is_final
+    local.kill(application_id, "enough")
+
+
+def test_a_next_try_attaches_to_the_live_application(local: TonyHook, tmp_path: Path) -> None:
+    dates = {"logical_date": MORNING, "run_after": MORNING}
+    spec = job(f"while ! test -e {tmp_path}/go; do sleep 0.1; done")
+    with dag_of(spec, wait_for_completion=False) as dag:
+        first = run(dag, **dates).results["train"]["application_id"]
+    with dag_of(spec) as dag, when_logged("Attaching to", (tmp_path / "go").touch):
+        done = run(dag, **dates)
+    assert done.results["train"]["application_id"] == first
+    assert applications(local) == [first]
+
+
+def test_an_application_killed_on_behalf_of_its_own_try_is_replaced(local: TonyHook, tmp_path: Path) -> None:
+    """A task that is cleared while deferred starts again before its old trigger's on_kill ends the application."""
+    dates = {"logical_date": MORNING, "run_after": MORNING}
+    spec = job(f"mkdir {tmp_path}/first && exec sleep 600; exit 0")
+    with dag_of(spec, wait_for_completion=False) as dag:
+        first = run(dag, **dates).results["train"]["application_id"]
+
+    def kill() -> None:
+        wait_until((tmp_path / "first").exists)
+        local.kill(first, KILLED_BY_AIRFLOW + "the deferred task was cleared")
+
+    with dag_of(spec) as dag, when_logged("Attaching to", kill):
+        done = run(dag, **dates)
+    assert done.state == "success"
+    assert applications(local) == sorted({first, done.results["train"]["application_id"]})
+    assert len(applications(local)) == 2
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ended(hook: TonyHook) -> bool:
+    """Whether every application has ended and left no staging."""
+    names = applications(hook)
+    states = [hook.application(name) for name in names]
+    staging = [file.path for file in walk(hook.storage(), hook.layout.root) if file.path.endswith("/staging")]
+    return bool(names) and all(state is None or state.is_final for state in states) and not staging
