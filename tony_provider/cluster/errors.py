@@ -1,5 +1,7 @@
 """What can go wrong between Airflow and a cluster, as types. Each message says what to change."""
 
+# ruff: noqa: N818 - named for what is wrong
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from tony_provider.runtime.storage import uris
 
 @attrs.frozen
 class Layout:
-    """``<root>/cache/<sha256>/<name>`` for what jobs share, ``<root>/jobs/<identity>/applications/<id>`` for the rest."""
+    """``cache/<sha256>/<name>`` for what jobs share, ``jobs/<identity>/applications/<id>`` for what is one job's."""
 
     root: str  # URI of the staging directory
 

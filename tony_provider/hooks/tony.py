@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from airflow.providers.common.compat.sdk import BaseHook
+
 from tony_provider.cluster.base import Application, Cluster
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
-from tony_provider.cluster.submitter import Submitter
-from tony_provider.hooks.connection import TonyConnection, read_connection
+from tony_provider.cluster.settings import Settings
+from tony_provider.cluster.submitter import Submitter, with_defaults
+from tony_provider.hooks.connection import read_connection
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import JobStatus
@@ -46,13 +48,13 @@ class TonyHook(BaseHook):
         self.proxy_user = proxy_user
 
     @functools.cached_property
-    def connection(self) -> TonyConnection:
+    def settings(self) -> Settings:
         """The connection's settings. Raises ConnectionProblem, which says how to add or mend it."""
         return read_connection(self.tony_conn_id, self.proxy_user)
 
     @functools.cached_property
     def _open(self) -> OpenCluster:
-        return open_cluster(self.connection)
+        return open_cluster(self.settings)
 
     def get_conn(self) -> Cluster:
         return self._open.cluster
@@ -67,14 +69,14 @@ class TonyHook(BaseHook):
 
     @property
     def default_queue(self) -> str | None:
-        return self.connection.queue
+        return self.settings.queue
 
     def identity(
         self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
     ) -> Identity:
         """The identity of a training; the connection's namespace is part of it. Asks nobody."""
         return identity_of(
-            namespace=self.connection.namespace,
+            namespace=self.settings.namespace,
             dag_id=dag_id,
             run_id=run_id,
             task_id=task_id,
@@ -84,7 +86,7 @@ class TonyHook(BaseHook):
 
     def check(self, job: JobSpec) -> None:
         """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
-        self.get_conn().check(job)
+        self.get_conn().check(with_defaults(job, self.default_queue))
 
     def submit(
         self,
@@ -105,8 +107,7 @@ class TonyHook(BaseHook):
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """
-        submitter = Submitter(self._open, log=self.log)
-        return submitter.submit(
+        return Submitter(self._open).submit(
             job,
             identity=identity,
             secrets=secrets or {},

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.sources import SourceFinder, Sources
+from tony_provider.runtime.application import ResourceKind
+from tony_provider.runtime.spec.model import JobSpec, Resource, TaskSpec
+from tony_provider.runtime.storage.local import LocalStorage
+
+
+def job(**changes: Any) -> JobSpec:
+    return JobSpec(framework="standalone", tasks={"worker": TaskSpec("true")}, **changes)
+
+
+@pytest.fixture
+def dag_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "dags"
+    (folder / "src" / "deep").mkdir(parents=True)
+    (folder / "src" / "__pycache__").mkdir()
+    (folder / "train.py").write_text("train")
+    (folder / "src" / "model.py").write_text("model")
+    (folder / "src" / "deep" / "layer.py").write_text("layer")
+    (folder / "src" / "__pycache__" / "model.pyc").write_text("compiled")
+    (folder / "data.tar.gz").write_bytes(b"archive")
+    return folder
+
+
+def find(spec: JobSpec, *search_path: Path, store: str = "file:///staging") -> Sources:
+    return SourceFinder(LocalStorage(), store, search_path).find(spec)
+
+
+def test_files_are_found_beside_the_dag_and_hashed(dag_folder: Path) -> None:
+    found = find(job(files=[Resource("train.py"), Resource("src/model.py", "m.py")]), dag_folder)
+    assert [(source.name, source.path) for source in found.local] == [
+        ("train.py", dag_folder / "train.py"),
+        ("m.py", dag_folder / "src/model.py"),
+    ]
+    assert found.local[0].sha256 == hashlib.sha256(b"train").hexdigest()
+    assert found.local[0].size == 5
+
+
+def test_a_directory_is_taken_with_all_below_it_but_caches(dag_folder: Path) -> None:
+    found = find(job(files=[Resource("src")]), dag_folder)
+    assert [source.name for source in found.local] == ["src/deep/layer.py", "src/model.py"]
+
+
+def test_the_dag_folder_comes_before_the_template_search_path(dag_folder: Path, tmp_path: Path) -> None:
+    templates = tmp_path / "templates"
+    templates.mkdir()
+    (templates / "train.py").write_text("another")
+    (templates / "only_here.py").write_text("here")
+    found = find(job(files=[Resource("train.py"), Resource("only_here.py")]), dag_folder, templates)
+    assert [source.path.parent for source in found.local] == [dag_folder, templates]
+
+
+def test_never_the_working_directory(dag_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(dag_folder)
+    with pytest.raises(SourceMissing, match=r"files\[0\]: 'train.py' is not there; looked for .*elsewhere/train.py"):
+        find(job(files=[Resource("train.py")]), tmp_path / "elsewhere")
+    with pytest.raises(SourceMissing, match="write an absolute path"):
+        find(job(files=[Resource("train.py")]))
+
+
+def test_everything_missing_is_named_at_once(dag_folder: Path) -> None:
+    spec = job(
+        files=[Resource("train.py"), Resource("no.py"), Resource("/no/such.py")],
+        archives=[Resource("gone.zip"), Resource("train.py")],
+        python_env="env.tar.gz",
+    )
+    with pytest.raises(SourceMissing) as raised:
+        find(spec, dag_folder)
+    text = str(raised.value)
+    for key in ("files[1]", "files[2]", "archives[0]", "archives[1]: 'train.py' is no archive", "python_env"):
+        assert key in text
+    assert "files[0]" not in text
+
+
+def test_archives_and_environments_are_unpacked(dag_folder: Path) -> None:
+    found = find(job(archives=[Resource("data.tar.gz", "data")], python_env="data.tar.gz"), dag_folder)
+    assert [(source.name, source.kind) for source in found.local] == [
+        ("data", ResourceKind.ARCHIVE),
+        ("python_env", ResourceKind.ARCHIVE),
+    ]
+
+
+def test_an_environment_on_the_nodes_is_left_alone(dag_folder: Path) -> None:
+    assert find(job(python_env="/opt/envs/tf"), dag_folder) == Sources([], [])
+
+
+def test_two_things_of_one_name_and_reserved_names_are_refused(dag_folder: Path) -> None:
+    spec = job(files=[Resource("train.py"), Resource("src/model.py", "train.py"), Resource("src", "tony")])
+    with pytest.raises(SourceMissing) as raised:
+        find(spec, dag_folder)
+    assert "two files or archives would both be 'train.py'" in str(raised.value)
+    assert "'tony/model.py' is a name that the runtime needs itself" in str(raised.value)
+
+
+def test_a_source_in_another_store_is_refused(dag_folder: Path) -> None:
+    with pytest.raises(SourceMissing, match=r"python_env: 's3://b/e.zip' is in another store .*file://"):
+        find(job(python_env="s3://b/e.zip"), dag_folder)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_reported(dag_folder: Path) -> None:
+    (dag_folder / "train.py").chmod(0)
+    with pytest.raises(SourceMissing, match="cannot be read by this user"):
+        find(job(files=[Resource("train.py")]), dag_folder)

@@ -1,0 +1,30 @@
+"""``airflow tony runtime …``"""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from pathlib import Path
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.runtime_archive import PLATFORMS
+from tony_provider.cluster.runtime_archive import build as build_archive
+
+_PYTHON = re.compile(r"3\.\d+")
+_OLDEST = (3, 9)
+
+
+def build(args: Namespace) -> None:
+    """Exits with a message for what cannot be done."""
+    pythons = [version.strip() for version in args.python.split(",") if version.strip()]
+    for version in pythons:
+        if not _PYTHON.fullmatch(version) or tuple(map(int, version.split("."))) < _OLDEST:
+            raise SystemExit(f"--python: {version!r} is not a version of Python; write 3.9 or newer, such as 3.9,3.12")
+    platforms = args.platform.split(",") if args.platform else list(PLATFORMS)
+    output = Path(args.output)
+    try:
+        build_archive(pythons, output, platforms)
+    except (ClusterError, OSError) as error:
+        raise SystemExit(str(error)) from error
+    size = output.stat().st_size / (1 << 20)
+    print(f"{output.absolute()}: {size:.1f} MiB, for Python {', '.join(pythons)}")  # noqa: T201 - its answer

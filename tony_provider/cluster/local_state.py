@@ -1,0 +1,143 @@
+"""What the local cluster keeps of an application, on disk: the part that the ResourceManager's memory plays on YARN.
+
+::
+
+    <root>/applications/<application id>/
+        application.json   written before the application master starts
+        killed.json        somebody asked for its end
+        finished.json      the application master's last word (runtime/am/final_report.py)
+        ended.json         what became of it, once that is certain
+        containers/, unpacked/   removed at the end
+        logs/              of every container
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.processes import ProcessId
+from tony_provider.runtime.am.local_process import PID_FILE
+from tony_provider.runtime.am.resource_manager import FinalStatus
+from tony_provider.runtime.codec import dump_json, load_json
+
+T = TypeVar("T")
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@attrs.frozen
+class Record:
+    """Which application this is, and which machine runs it."""
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    tags: list[str]
+    started_ms: int  # epoch
+    grace: float  # seconds that its user processes may take to end
+    host: str
+    boot_id: str
+
+
+@attrs.frozen
+class Killed:
+    diagnostics: str
+
+
+@attrs.frozen
+class Ended:
+    state: ApplicationState
+    final_status: FinalStatus
+    diagnostics: str
+    finished_ms: int  # epoch
+
+
+@attrs.frozen
+class ApplicationFolder:
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def am_container_id(self) -> str:
+        return f"{self.id.replace('application', 'container', 1)}_01_000001"
+
+    @property
+    def am_directory(self) -> Path:
+        return self.path / "containers" / self.am_container_id
+
+    @property
+    def am_logs(self) -> Path:
+        return self.path / "logs" / self.am_container_id
+
+    def record(self) -> Record | None:
+        return self._read("application.json", Record)
+
+    def write_record(self, record: Record) -> None:
+        self._write("application.json", record)
+
+    def killed(self) -> Killed | None:
+        return self._read("killed.json", Killed)
+
+    def write_killed(self, killed: Killed) -> None:
+        self._write("killed.json", killed)
+
+    def ended(self) -> Ended | None:
+        return self._read("ended.json", Ended)
+
+    def write_ended(self, ended: Ended) -> None:
+        self._write("ended.json", ended)
+
+    def master(self) -> ProcessId | None:
+        """The application master's process; None when it has not begun, or when its folder is gone."""
+        return _read_pid(self.am_directory / PID_FILE)
+
+    def containers(self) -> Iterator[ProcessId]:
+        """The leaders of all containers' process groups, the application master's included."""
+        for path in self.path.glob(f"containers/*/{PID_FILE}"):
+            if (process := _read_pid(path)) is not None:
+                yield process
+
+    def remove_work(self) -> None:
+        """All but the records and logs."""
+        for name in ("containers", "unpacked"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+    def _read(self, name: str, cls: type[T]) -> T | None:
+        try:
+            return load_json((self.path / name).read_bytes(), cls)
+        except FileNotFoundError:
+            return None
+
+    def _write(self, name: str, content: object) -> None:
+        with tempfile.NamedTemporaryFile(dir=self.path, prefix=f".{name}.", delete=False) as file:
+            file.write(dump_json(content))
+        Path(file.name).replace(self.path / name)
+
+
+def this_host() -> str:
+    return socket.gethostname()
+
+
+def this_boot() -> str:
+    """Another one after each start of the machine."""
+    return _BOOT_ID.read_text().strip()
+
+
+def _read_pid(path: Path) -> ProcessId | None:
+    try:
+        pid, start = path.read_text().split()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return ProcessId(int(pid), int(start))

@@ -1,0 +1,109 @@
+"""From a connection's settings to a cluster and its store that can be used."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.cluster.base import Cluster
+from tony_provider.cluster.errors import ClusterAuthError, ConnectionProblem
+from tony_provider.cluster.kerberos import negotiate, spnego_auth, ticket_user
+from tony_provider.cluster.local import LocalCluster
+from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.cluster.store_tokens import StoreTokens
+from tony_provider.cluster.yarn import YarnCluster
+from tony_provider.cluster.yarn_rest import RestConfig, YarnRest
+from tony_provider.runtime.application import StoreAccess
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.factory import open_storage
+from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+
+
+@attrs.frozen
+class OpenCluster:
+    """A cluster, the store that it shares with us, and how the nodes reach that store."""
+
+    settings: Settings
+    cluster: Cluster
+    storage: Storage
+    staging_dir: str  # URI
+    store_access: StoreAccess
+    tokens: StoreTokens | None = None  # on clusters with Kerberos
+
+    def describe(self) -> str:
+        """One line for people. Asks the cluster for an application id, which costs nothing."""
+        self.cluster.new_application()
+        return f"{self.settings.backend} cluster as {self.cluster.user}, staging in {self.staging_dir}"
+
+    def close(self) -> None:
+        self.cluster.close()
+        self.storage.close()
+
+
+def open_cluster(settings: Settings) -> OpenCluster:
+    """Raises ConnectionProblem, and for YARN ClusterUnreachable and ClusterAuthError."""
+    if settings.yarn is not None:
+        return _open_yarn(settings, settings.yarn)
+    return _open_local(settings)
+
+
+def _open_local(settings: Settings) -> OpenCluster:
+    if settings.local is None or settings.staging_dir is None:
+        raise ConnectionProblem("a local cluster needs a staging directory")
+    if uris.scheme(settings.staging_dir) in ("hdfs", "webhdfs", "swebhdfs"):
+        raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
+    staging_dir = str(uris.parse(settings.staging_dir))
+    cluster = LocalCluster(settings.local)
+    return OpenCluster(settings, cluster, open_storage(staging_dir), staging_dir, StoreAccess())
+
+
+def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
+    user = settings.proxy_user or settings.user or ticket_user()
+    rest = YarnRest(
+        RestConfig(
+            addresses=yarn.resource_managers,
+            user=user,
+            proxy_user=settings.proxy_user,
+            auth=spnego_auth() if yarn.kerberos else None,
+            verify=yarn.verify,
+            trust_env=yarn.trust_env,
+            timeout=yarn.timeout,
+        )
+    )
+    webhdfs = attrs.evolve(
+        yarn.webhdfs,
+        user=None if yarn.kerberos else user,
+        # Without Kerberos a user is simply believed, as WebHDFSHook does it.
+        proxy_user=settings.proxy_user if yarn.kerberos else None,
+    )
+    staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
+    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None)
+    tokens = None
+    if yarn.kerberos and isinstance(storage, WebHdfsStorage):
+        tokens = StoreTokens(storage, rest, uris.parse(staging_dir).authority, yarn.rm_principal)
+    access = StoreAccess(
+        webhdfs=webhdfs.addresses if isinstance(storage, WebHdfsStorage) else [],
+        user=webhdfs.user,
+        ca_file=yarn.nodes_ca_file,
+    )
+    cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler)
+    return OpenCluster(settings, cluster, storage, staging_dir, access, tokens)
+
+
+def _staging_uri(directory: str, rest: YarnRest) -> str:
+    """With the file system's name in it: NodeManagers and people read it too."""
+    if "://" in directory:
+        return str(uris.parse(directory))
+    try:
+        default = rest.setting("fs.defaultFS")
+    except ClusterAuthError as error:
+        raise ConnectionProblem(
+            f"the ResourceManager does not show its configuration ({error}); write the tony connection's staging_dir "
+            "in full, such as hdfs://nameservice/user/me/.tony"
+        ) from error
+    if default is None or uris.scheme(default) == "file":
+        raise ConnectionProblem(
+            "the ResourceManager's fs.defaultFS names no shared file system; write the tony connection's staging_dir "
+            "in full, such as hdfs://nameservice/user/me/.tony"
+        )
+    return uris.join(default, directory)

@@ -1,0 +1,211 @@
+"""The runtime as one archive: what every container unpacks, and needs nothing else but a Python.
+
+``launch.sh`` and ``main.py`` stand at its top; ``lib/common`` holds the runtime, ``lib/cpXY`` what it depends on, for
+each Python XY. The same input gives the same bytes, so that it is stored once.
+
+Submission never downloads: it packs the worker's installed packages, for nodes whose Python is the worker's. For others
+``build`` makes an archive beforehand (``airflow tony runtime build``), which the connection names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import attrs
+
+import tony_provider
+from tony_provider.cluster.errors import StagingFailed
+
+log = logging.getLogger(__name__)
+
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+_FORMAT = 1  # of the archive; part of the key
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
+_COMPRESSION = 6
+_KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
+_REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
+# Of a package, what no process on a node ever loads.
+_DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
+_DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".typed")
+_lock = threading.Lock()
+
+
+@attrs.frozen
+class _Entry:
+    """A file of the archive: its bytes now, or a file to read them from."""
+
+    content: bytes | Path
+
+    def read(self) -> bytes:
+        return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
+
+
+def worker_archive(cache_dir: Path | None = None) -> Path:
+    """The runtime for this Python's version, packed from what is installed here; packed once and kept.
+
+    ``cache_dir`` defaults to ``tony-provider`` in the user's cache directory. Raises StagingFailed when a package that
+    the runtime needs is not installed, or the directory cannot be written.
+    """
+    runtime = dict(_runtime_entries())
+    distributions = [_distribution(name) for name in _installed_requirements()]
+    key = _key(runtime, distributions)
+    try:
+        with _lock:
+            directory = _cache_dir(cache_dir)
+            archive = directory / f"tony-runtime-{key}.zip"
+            if not archive.exists():
+                python = f"{sys.version_info.major}{sys.version_info.minor}"
+                entries = dict(runtime)
+                for distribution in distributions:
+                    entries.update(_installed_entries(distribution, f"lib/cp{python}"))
+                _write(archive, entries)
+                log.info("Packed the runtime: %s, %d bytes", archive, archive.stat().st_size)
+                _prune(directory)
+            return archive
+    except OSError as error:
+        raise StagingFailed(f"the runtime archive could not be packed: {error}") from error
+
+
+def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS) -> None:
+    """Make an archive for nodes with any of ``pythons`` (such as ``3.9``), downloading wheels with pip.
+
+    Raises StagingFailed when pip finds none that fit, or is not there.
+    """
+    entries = dict(_runtime_entries())
+    with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
+        for python in pythons:
+            wheels = Path(folder) / python
+            _download(python, platforms, wheels)
+            for wheel in sorted(wheels.glob("*.whl")):
+                entries.update(_wheel_entries(wheel, f"lib/cp{python.replace('.', '')}"))
+        _write(output, entries)
+
+
+def _runtime_entries() -> Iterator[tuple[str, _Entry]]:
+    package = Path(tony_provider.__file__).parent
+    launch = package / "runtime" / "launch"
+    for name in ("launch.sh", "main.py"):
+        yield name, _Entry(launch / name)
+    yield "lib/common/tony_provider/__init__.py", _Entry(package / "__init__.py")
+    for path in sorted((package / "runtime").rglob("*")):
+        relative = path.relative_to(package).as_posix()
+        if path.is_file() and _wanted(relative) and path.suffix in (".py", ".sh", ".html", ".css", ".js"):
+            yield f"lib/common/tony_provider/{relative}", _Entry(path)
+
+
+def _wanted(name: str) -> bool:
+    *directories, file = name.split("/")
+    if _DROPPED_DIRECTORIES & set(directories) or file.endswith(_DROPPED_ENDINGS):
+        return False
+    if any(directory.endswith(".dist-info") for directory in directories):
+        return file == "METADATA"
+    return not (file.startswith("_yaml.") and file.endswith(".so"))  # a C reader that the runtime does not use
+
+
+def _requirement_names() -> list[str]:
+    lines = (line.split("#")[0].strip() for line in _REQUIREMENTS.read_text().splitlines())
+    return [re.split(r"[<>=!~ ]", line)[0] for line in lines if line]
+
+
+def _installed_requirements() -> list[str]:
+    # exceptiongroup is in the standard library from 3.11 on.
+    return [name for name in _requirement_names() if name != "exceptiongroup" or sys.version_info < (3, 11)]
+
+
+def _distribution(name: str) -> metadata.Distribution:
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError as error:
+        raise StagingFailed(f"{name} is not installed on this worker, and the runtime needs it on the nodes") from error
+
+
+def _installed_entries(distribution: metadata.Distribution, prefix: str) -> Iterator[tuple[str, _Entry]]:
+    files = distribution.files
+    if files is None:
+        raise StagingFailed(
+            f"the installation of {distribution.name} does not list its files; name a runtime_archive in the tony "
+            "connection (made by `airflow tony runtime build`)"
+        )
+    for file in files:
+        name = file.as_posix()
+        if not name.startswith(("..", "/")) and _wanted(name):
+            yield f"{prefix}/{name}", _Entry(Path(str(distribution.locate_file(file))))
+
+
+def _wheel_entries(wheel: Path, prefix: str) -> Iterator[tuple[str, _Entry]]:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if not name.endswith("/") and _wanted(name):
+                yield f"{prefix}/{name}", _Entry(archive.read(name))
+
+
+def _download(python: str, platforms: Sequence[str], target: Path) -> None:
+    abi = f"cp{python.replace('.', '')}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
+    command += [argument for tag in (abi, "abi3", "none") for argument in ("--abi", tag)]
+    command += [argument for platform in platforms for argument in ("--platform", platform)]
+    command += ["--dest", str(target), "--requirement", str(_REQUIREMENTS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise StagingFailed(f"no packages for Python {python} on {', '.join(platforms)}: {done.stderr.strip()}")
+
+
+def _key(runtime: Mapping[str, _Entry], distributions: Iterable[metadata.Distribution]) -> str:
+    """Of the content. The runtime counts by its bytes, installed packages by their versions."""
+    digest = hashlib.sha256(f"{_FORMAT} {sys.implementation.cache_tag} {sys.platform} {os.uname().machine}".encode())
+    for name, entry in sorted(runtime.items()):
+        digest.update(f"\n{name} {hashlib.sha256(entry.read()).hexdigest()}".encode())
+    for distribution in distributions:
+        digest.update(f"\n{distribution.name} {distribution.version}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _cache_dir(wanted: Path | None) -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = wanted or base / "tony-provider"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_uid != os.getuid():
+        # Whoever owns it could put a runtime of theirs there.
+        raise StagingFailed(f"{directory} belongs to another user; set XDG_CACHE_HOME to a directory of this one")
+    return directory
+
+
+def _write(archive: Path, entries: Mapping[str, _Entry]) -> None:
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{archive.name}.", dir=archive.parent)
+    try:
+        with (
+            os.fdopen(descriptor, "wb") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_COMPRESSION) as packed,
+        ):
+            for name, entry in sorted(entries.items()):
+                info = zipfile.ZipInfo(name, _EPOCH)
+                info.create_system = 3  # Unix, wherever it is made
+                info.external_attr = (0o100755 if name.endswith(".sh") else 0o100644) << 16
+                info.compress_type = zipfile.ZIP_DEFLATED
+                packed.writestr(info, entry.read())
+            packed.close()
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(archive)
+    except BaseException:
+        Path(temporary).unlink()
+        raise
+
+
+def _prune(directory: Path) -> None:
+    archives = sorted(directory.glob("tony-runtime-*.zip"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in archives[_KEPT:]:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,55 @@
+"""What a tony connection says, checked: where the cluster is and how to use it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+import attrs
+
+from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+
+
+class Backend(StrEnum):
+    YARN = "yarn"
+    LOCAL = "local"
+
+
+@attrs.frozen
+class YarnSettings:
+    resource_managers: list[str]  # http(s)://host:port of each
+    webhdfs: WebHdfsConfig
+    kerberos: bool = False
+    scheduler: list[str] = attrs.field(factory=list)  # host:port of each; empty: the ResourceManager says
+    rm_principal: str | None = None  # None: the ResourceManager says
+    verify: bool | str = True  # of https ResourceManagers: whether, or the PEM file to check them against
+    trust_env: bool = False  # use the environment's proxy variables for REST
+    timeout: float = 60.0  # seconds for one call, with every retry and failover
+    nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
+
+
+@attrs.frozen
+class LocalSettings:
+    """What this machine may give to one application."""
+
+    root: Path  # where the local cluster keeps its state
+    memory: int  # MiB
+    vcores: int
+    gpus: int = 0
+
+
+@attrs.frozen
+class Settings:
+    user: str | None  # whom jobs run as; None: whose Kerberos ticket it is
+    proxy_user: str | None = None  # act for this user instead
+    namespace: str = "airflow"  # keeps several Airflow installations on one cluster apart
+    queue: str | None = None
+    staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
+    runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
+    python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first
+    yarn: YarnSettings | None = None  # exactly one of yarn and local
+    local: LocalSettings | None = None
+
+    @property
+    def backend(self) -> Backend:
+        return Backend.YARN if self.yarn is not None else Backend.LOCAL

@@ -1,0 +1,193 @@
+"""From what a job names (files, archives, an environment) to what is there: each one found and hashed, or reported.
+
+Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
+against the working directory. ``hdfs://…`` sources are used where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from tony_provider.cluster.errors import SourceMissing
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.spec.model import JobSpec, Resource
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import CHUNK, FileStatus, Storage
+from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.helpers import walk
+
+ARCHIVE_ENDINGS = (".zip", ".tar.gz", ".tgz", ".tar")
+_IGNORED_DIRECTORIES = {"__pycache__"}
+
+
+@attrs.frozen
+class LocalSource:
+    """A file on this machine, to be staged."""
+
+    name: str  # in the container's working directory
+    path: Path
+    sha256: str
+    size: int  # bytes
+    modified_ns: int
+    kind: ResourceKind = ResourceKind.FILE
+
+
+@attrs.frozen
+class Sources:
+    """All that a job names."""
+
+    local: list[LocalSource]  # to be staged
+    stored: list[LocalizedResource]  # on the store already
+
+
+class SourceFinder:
+    """Raises SourceMissing naming everything that is not there and where it was looked for."""
+
+    def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path]) -> None:
+        self._storage = storage
+        self._store_scheme = uris.scheme(store_uri)
+        self._search_path = [path.absolute() for path in search_path]
+        self._problems: list[str] = []
+        self._local: list[LocalSource] = []
+        self._stored: list[LocalizedResource] = []
+
+    def find(self, job: JobSpec) -> Sources:
+        self._problems, self._local, self._stored = [], [], []
+        for index, resource in enumerate(job.files):
+            self._add_file(f"files[{index}]", resource)
+        for index, resource in enumerate(job.archives):
+            self._add_archive(f"archives[{index}]", resource.source, _name_of(resource))
+        if job.python_env is not None and is_archived(job.python_env):
+            self._add_archive("python_env", job.python_env, contract.PYTHON_ENV_DIR)
+        self._check_names()
+        if self._problems:
+            raise SourceMissing("; ".join(self._problems))
+        return Sources(self._local, self._stored)
+
+    def _add_file(self, key: str, resource: Resource) -> None:
+        name = _name_of(resource)
+        if (uri := self._on_store(key, resource.source)) is not None:
+            self._add_stored_file(key, uri, name)
+        elif (path := self._locate(key, resource.source)) is not None:
+            self._local += [local_source(file, file_name) for file, file_name in _expand(path, name)]
+
+    def _add_stored_file(self, key: str, uri: str, name: str) -> None:
+        status = self._status(key, uri)
+        if status is None:
+            return
+        if not status.is_directory:
+            self._stored.append(stored_resource(status, name))
+            return
+        prefix = f"{status.path}/"
+        for below in walk(self._storage, uri):
+            if not below.is_directory and not _IGNORED_DIRECTORIES & set(below.path.split("/")):
+                self._stored.append(stored_resource(below, f"{name}/{below.path.removeprefix(prefix)}"))
+
+    def _add_archive(self, key: str, source: str, name: str) -> None:
+        if not is_archived(source):
+            self._problems.append(f"{key}: {source!r} is no archive; its name must end in {', '.join(ARCHIVE_ENDINGS)}")
+        elif (uri := self._on_store(key, source)) is not None:
+            status = self._status(key, uri)
+            if status is not None and status.is_directory:
+                self._problems.append(f"{key}: {source!r} is a directory, not an archive")
+            elif status is not None:
+                self._stored.append(stored_resource(status, name, ResourceKind.ARCHIVE))
+        elif (path := self._locate(key, source)) is not None:
+            if path.is_dir():
+                self._problems.append(f"{key}: {path} is a directory, not an archive")
+            else:
+                self._local.append(local_source(path, name, ResourceKind.ARCHIVE))
+
+    def _on_store(self, key: str, source: str) -> str | None:
+        """The URI, if ``source`` is one of the store; None for a local path or ``file://``."""
+        scheme, separator, _ = source.partition("://")
+        if not separator or scheme == "file":
+            return None
+        if scheme != self._store_scheme:
+            self._problems.append(
+                f"{key}: {source!r} is in another store than the staging directory ({self._store_scheme}://…); "
+                "copy it there or name a local file"
+            )
+        return source
+
+    def _status(self, key: str, uri: str) -> FileStatus | None:
+        if uris_scheme(uri) != self._store_scheme:
+            return None  # reported already
+        try:
+            return self._storage.status(uri)
+        except StorageNotFound:
+            self._problems.append(f"{key}: there is no {uri}")
+            return None
+
+    def _locate(self, key: str, source: str) -> Path | None:
+        path = Path(source.removeprefix("file://"))
+        candidates = [path] if path.is_absolute() else [directory / path for directory in self._search_path]
+        for candidate in candidates:
+            if candidate.exists():
+                if os.access(candidate, os.R_OK):
+                    return candidate
+                self._problems.append(f"{key}: {candidate} cannot be read by this user")
+                return None
+        if candidates:
+            self._problems.append(f"{key}: {source!r} is not there; looked for {', '.join(map(str, candidates))}")
+        else:
+            self._problems.append(f"{key}: {source!r} is relative, and there is no DAG folder; write an absolute path")
+        return None
+
+    def _check_names(self) -> None:
+        """Two things cannot have one place in the working directory, nor one lie inside another."""
+        reserved = {contract.RUNTIME_DIR, contract.APPLICATION_FILE}
+        names: set[str] = set()
+        for name in [source.name for source in self._local] + [stored.name for stored in self._stored]:
+            if name.split("/", 1)[0] in reserved:
+                self._problems.append(f"{name!r} is a name that the runtime needs itself; give the file another one")
+            if name in names:
+                self._problems.append(f"two files or archives would both be {name!r} in the working directory")
+            names.add(name)
+
+
+def is_archived(source: str) -> bool:
+    return source.lower().endswith(ARCHIVE_ENDINGS)
+
+
+def uris_scheme(source: str) -> str:
+    return source.partition("://")[0].lower() if "://" in source else "file"
+
+
+def stored_resource(status: FileStatus, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
+    return LocalizedResource(name, status.path, status.size, status.modified_ms, kind)
+
+
+def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalSource:
+    """Reads all of the file. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        stat = os.fstat(file.fileno())
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return LocalSource(name, path, digest.hexdigest(), stat.st_size, stat.st_mtime_ns, kind)
+
+
+def _name_of(resource: Resource) -> str:
+    return resource.name or resource.source.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _expand(path: Path, name: str) -> Iterable[tuple[Path, str]]:
+    """The file itself, or every file below the directory, with its name in the working directory."""
+    if not path.is_dir():
+        return [(path, name)]
+    return ((file, f"{name}/{file.relative_to(path).as_posix()}") for file in _below(path))
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    for entry in sorted(directory.iterdir()):
+        if not entry.is_dir():
+            yield entry
+        elif entry.name not in _IGNORED_DIRECTORIES:
+            yield from _below(entry)

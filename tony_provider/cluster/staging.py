@@ -1,0 +1,119 @@
+"""Put files on the store, once per content: ``cache/<sha256>/<name>`` below the staging directory.
+
+Many jobs may stage at once: a file appears whole under its content's hash or not at all, and the loser of a race uses
+the winner's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+
+from tony_provider.cluster.errors import StagingFailed
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.sources import LocalSource, stored_resource
+from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus, Storage
+from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound
+from tony_provider.runtime.storage.helpers import upload
+
+log = logging.getLogger(__name__)
+
+_PARALLEL = 4  # uploads at once: a directory of many small files waits for the NameNode, not for bytes
+
+
+@attrs.define
+class Counts:
+    """What staging did."""
+
+    uploaded: int = 0
+    uploaded_bytes: int = 0
+    reused: int = 0
+    reused_bytes: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.uploaded} files uploaded ({self.uploaded_bytes} bytes), "
+            f"{self.reused} reused ({self.reused_bytes} bytes)"
+        )
+
+
+class Stager:
+    def __init__(self, storage: Storage, layout: Layout) -> None:
+        self._storage = storage
+        self._layout = layout
+        self.counts = Counts()
+
+    def stage(self, sources: Iterable[LocalSource]) -> list[LocalizedResource]:
+        """All of them, in their order. Raises StagingFailed; what was complete by then stays for the next job."""
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="tony-staging") as pool:
+            futures = [pool.submit(self._stage_one, source) for source in sources]
+            try:
+                staged = [future.result() for future in futures]
+            except (StorageError, OSError) as error:
+                for future in futures:
+                    future.cancel()
+                raise StagingFailed(f"the job's files could not be staged: {error}") from error
+        for _, was_there, size in staged:
+            if was_there:
+                self.counts.reused += 1
+                self.counts.reused_bytes += size
+            else:
+                self.counts.uploaded += 1
+                self.counts.uploaded_bytes += size
+        return [resource for resource, _, _ in staged]
+
+    def _stage_one(self, source: LocalSource) -> tuple[LocalizedResource, bool, int]:
+        uri = self._layout.cached(source.sha256, source.path.name)
+        status = self._usable(uri, source)
+        was_there = status is not None
+        if status is None:
+            status = self._upload(uri, source)
+        return stored_resource(status, source.name, source.kind), was_there, source.size
+
+    def _usable(self, uri: str, source: LocalSource) -> FileStatus | None:
+        """What is there under this content's name, if it can be this content."""
+        try:
+            status = self._storage.status(uri)
+        except StorageNotFound:
+            return None
+        if status.size == source.size:
+            return status
+        log.warning("%s has %d bytes and should have %d: replacing it", uri, status.size, source.size)
+        self._storage.remove(uri)
+        return None
+
+    def _upload(self, uri: str, source: LocalSource) -> FileStatus:
+        self._check_unchanged(source)
+        try:
+            status = upload(self._storage, source.path, uri)
+        except StorageExists:
+            found = self._usable(uri, source)
+            if found is None:
+                raise
+            return found
+        except BaseException:
+            self._remove_if_empty(uris.parent(uri))
+            raise
+        try:
+            self._check_unchanged(source)
+        except StagingFailed:
+            self._storage.remove(uri)
+            raise
+        log.info("Uploaded %s (%d bytes) as %s", source.path, source.size, uri)
+        return status
+
+    def _check_unchanged(self, source: LocalSource) -> None:
+        stat = source.path.stat()
+        if (stat.st_size, stat.st_mtime_ns) != (source.size, source.modified_ns):
+            raise StagingFailed(f"{source.path} was changed while it was being staged; start the task again")
+
+    def _remove_if_empty(self, directory: str) -> None:
+        try:
+            self._storage.remove(directory)
+        except StorageError as error:  # on top of the error that brought us here, which is the one to report
+            log.debug("Leaving %s: %s", directory, error)

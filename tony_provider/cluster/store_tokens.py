@@ -1,0 +1,79 @@
+"""HDFS delegation tokens: how an application on a Kerberos cluster reaches HDFS without a ticket."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+from tony_provider.cluster.credentials import add_store_token
+from tony_provider.cluster.errors import ClusterAuthError, StagingFailed
+from tony_provider.cluster.yarn_rest import YarnRest
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_NAMENODE_PORT = 8020  # where a URI names a NameNode without one
+_DEFAULT_RM_PRINCIPAL = "yarn"
+
+
+class StoreTokens:
+    """:param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
+    :param rm_principal: the ResourceManager's Kerberos principal, which renews the tokens; None: it says itself.
+    """
+
+    def __init__(self, storage: WebHdfsStorage, rest: YarnRest, authority: str, rm_principal: str | None) -> None:
+        self._storage = storage
+        self._rest = rest
+        self._authority = authority
+        self._rm_principal = rm_principal
+
+    def fetch(self, credentials: Credentials) -> str:
+        """Get a token of the user we are and put it into ``credentials``; returns it, for ``cancel``.
+
+        Raises StorageError, StagingFailed when HDFS gives none.
+        """
+        token = self._storage.get_delegation_token(self._renewer())
+        if token is None:
+            raise StagingFailed(
+                "HDFS gives no delegation token, as if it had no Kerberos; set `kerberos` to false in the tony "
+                "connection, or name a secure NameNode"
+            )
+        add_store_token(credentials, token, self._service())
+        return token
+
+    def cancel(self, token: str) -> None:
+        """For a token that no application will use; failing to is only logged, since it expires."""
+        try:
+            self._storage.cancel_delegation_token(token)
+        except StorageError as error:
+            log.info("A delegation token could not be cancelled: %s", error)
+
+    def _renewer(self) -> str:
+        principal = self._rm_principal
+        if principal is None:
+            try:
+                principal = self._rest.setting("yarn.resourcemanager.principal")
+            except ClusterAuthError as error:
+                log.info("The ResourceManager does not show its principal (%s); taking `yarn`", error)
+        # HDFS maps it to a short name by its auth_to_local rules, which must give the ResourceManager's user.
+        return (principal or _DEFAULT_RM_PRINCIPAL).replace("_HOST", self._rest.active_host())
+
+    def _service(self) -> str:
+        """What HDFS's clients look a token up by: org.apache.hadoop.security.SecurityUtil.buildTokenService."""
+        host, _, port = self._authority.partition(":")
+        if not port and self._is_nameservice(host):
+            return f"ha-hdfs:{host}"
+        try:
+            address = socket.gethostbyname(host)
+        except OSError as error:
+            raise StagingFailed(f"the NameNode's host {host!r} has no address here: {error}") from error
+        return f"{address}:{port or _DEFAULT_NAMENODE_PORT}"
+
+    def _is_nameservice(self, name: str) -> bool:
+        try:
+            known = self._rest.setting("dfs.nameservices") or ""
+        except ClusterAuthError:
+            return True  # a host without a port is the rarer case
+        return name in known.replace(",", " ").split()

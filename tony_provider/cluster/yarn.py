@@ -1,0 +1,224 @@
+"""YARN as a Cluster, over the ResourceManager's REST interface."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from tony_provider.cluster.base import Application, ApplicationState, Cluster, Submission
+from tony_provider.cluster.errors import (
+    ClusterAuthError,
+    ClusterError,
+    JobRejected,
+    SubmissionRefused,
+    UnexpectedAnswer,
+)
+from tony_provider.cluster.yarn_check import ClusterView, problems
+from tony_provider.cluster.yarn_rest import RestError, YarnRest
+from tony_provider.cluster.yarn_submission import submission_context
+from tony_provider.cluster.yarn_view import node_labels, nodes, queues, resources
+from tony_provider.runtime.am.resource_manager import FinalStatus
+from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.spec.model import JobSpec
+
+log = logging.getLogger(__name__)
+
+_LIVE = [state.value for state in ApplicationState if not state.is_final]
+_ID = re.compile(r"application_\d+_\d+")
+_DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
+_LOG_TIMEOUT = 10.0  # seconds to get a log from a NodeManager
+
+
+class YarnCluster(Cluster):
+    """:param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager.
+    :param max_attempts: of the application master (`max-app-attempts`).
+    """
+
+    def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str], max_attempts: int = 1) -> None:
+        self.rest = rest
+        self._user = user
+        self._scheduler = scheduler
+        self._max_attempts = max_attempts
+        # The answer that tells the largest container makes an application id too: the next submission takes it.
+        self._spare_id: str | None = None
+
+    @property
+    def user(self) -> str:
+        return self._user
+
+    def check(self, job: JobSpec) -> None:
+        offer = self._offer()
+        self._spare_id = str(offer["application-id"])
+        view = ClusterView(
+            queues=queues(self.rest.call(lambda rm: rm.cluster_scheduler())),
+            labels=frozenset(node_labels(self.rest.request("/ws/v1/cluster/get-node-labels"))),
+            nodes=nodes(self.rest.call(lambda rm: rm.cluster_nodes(states=["RUNNING"]))),
+            largest=resources(offer.get("maximum-resource-capability") or {}),
+        )
+        if found := problems(job, view):
+            raise JobRejected(found)
+
+    def new_application(self) -> str:
+        spare, self._spare_id = self._spare_id, None
+        return spare or str(self._offer()["application-id"])
+
+    def _offer(self) -> dict[str, Any]:
+        # yarn-api-client sends no body; some versions of Jersey want one.
+        answer = self.rest.request("/ws/v1/cluster/apps/new-application", "POST", json={})
+        if not _ID.fullmatch(str(answer.get("application-id"))):
+            raise UnexpectedAnswer("the ResourceManager gave no application id; is the address a ResourceManager's?")
+        return dict(answer)
+
+    def submit(self, submission: Submission) -> None:
+        context = submission_context(submission, self._max_attempts)
+        try:
+            # Sent again after a lost answer, it is not started twice: the ResourceManager knows the id.
+            self.rest.call(lambda rm: rm.cluster_submit_application(context))
+        except (RestError, ClusterAuthError) as error:
+            raise SubmissionRefused(f"YARN does not take the job: {error}") from error
+        lifetime = submission.description.job.timeouts.lifetime
+        if lifetime is not None:
+            self._limit_lifetime(submission.description.application_id, lifetime)
+
+    def _limit_lifetime(self, application_id: str, seconds: float) -> None:
+        """The submission by REST has no place for it."""
+        expiry = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
+        body = {"timeout": {"type": "LIFETIME", "expiryTime": expiry}}
+        try:
+            self.rest.request(f"/ws/v1/cluster/apps/{application_id}/timeout", "PUT", json=body)
+        except ClusterError:
+            application = self.application(application_id)
+            if application is not None and application.is_final:
+                return  # it was faster
+            self.kill(application_id, "its lifetime (timeouts.lifetime) could not be set")
+            raise
+
+    def find(self, tag: str) -> list[Application]:
+        answer = self.rest.call(lambda rm: rm.cluster_applications(states=_LIVE, application_tags=[tag]))
+        found = ((answer.get("apps") or {}).get("app")) or []
+        applications = [_application(info) for info in (found if isinstance(found, list) else [found])]
+        # Tags are compared without regard to case, and by some versions as any of several.
+        mine = [application for application in applications if tag in application.tags and not application.is_final]
+        return sorted(mine, key=lambda application: application.started_ms, reverse=True)
+
+    def application(self, application_id: str) -> Application | None:
+        try:
+            answer = self.rest.call(lambda rm: rm.cluster_application(application_id))
+        except RestError as error:
+            if error.status == requests.codes.not_found:
+                return None
+            raise
+        return _application(answer["app"])
+
+    def kill(self, application_id: str, diagnostics: str) -> None:
+        body = {"state": ApplicationState.KILLED.value, "diagnostics": diagnostics}
+        try:
+            self.rest.request(f"/ws/v1/cluster/apps/{application_id}/state", "PUT", json=body)
+        except RestError as error:
+            if error.status != requests.codes.not_found:
+                raise
+
+    def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+        try:
+            answer = self.rest.call(lambda rm: rm.cluster_application_attempts(application_id))
+        except RestError as error:
+            if error.status == requests.codes.not_found:
+                return ""
+            raise
+        attempts = (answer.get("appAttempts") or {}).get("appAttempt") or []
+        attempts = attempts if isinstance(attempts, list) else [attempts]
+        started = [attempt for attempt in attempts if attempt.get("containerId") and attempt.get("nodeHttpAddress")]
+        if not started:
+            return ""
+        last = max(started, key=lambda attempt: int(attempt.get("id", 0)))
+        return self._container_log(last["nodeHttpAddress"], last["containerId"], max_bytes)
+
+    def _container_log(self, node: str, container_id: str, max_bytes: int) -> str:
+        """From the NodeManager, which keeps it until it is aggregated or too old; empty when it has none."""
+        config = self.rest.config
+        scheme = urlsplit(config.addresses[0]).scheme
+        params: dict[str, str] = {} if config.auth is not None or not config.user else {"user.name": config.user}
+        with requests.Session() as session:
+            session.trust_env = config.trust_env
+            session.auth, session.verify = config.auth, config.verify
+            for path in (f"containerlogs/{container_id}/stderr", f"containers/{container_id}/logs/stderr"):
+                try:
+                    response = session.get(
+                        f"{scheme}://{node}/ws/v1/node/{path}",
+                        params={**params, "size": f"-{max_bytes}"},  # negative: from the end
+                        timeout=_LOG_TIMEOUT,
+                    )
+                except requests.RequestException as error:
+                    log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
+                    return ""
+                if response.ok:
+                    return response.text[-max_bytes:]
+        return ""
+
+    def forget(self, application_id: str) -> None:
+        """Nothing of an application is kept on this side."""
+
+    def access(self, application_id: str) -> YarnAccess:
+        return YarnAccess(self._scheduler or self._configured_schedulers())
+
+    def _configured_schedulers(self) -> list[str]:
+        try:
+            ids = (self.rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split()
+            if ids and (self.rest.setting("yarn.resourcemanager.ha.enabled") or "").lower() == "true":
+                return [self._scheduler_of(rm_id) for rm_id in ids]
+            address = self.rest.setting("yarn.resourcemanager.scheduler.address")
+        except ClusterAuthError as error:
+            raise ClusterAuthError(
+                f"the ResourceManager does not show its configuration ({error}); set `scheduler_address` in the tony "
+                "connection to its scheduler's host:port"
+            ) from error
+        return [self._reachable(address or f"{self.rest.active_host()}:{_DEFAULT_SCHEDULER_PORT}")]
+
+    def _scheduler_of(self, rm_id: str) -> str:
+        if address := self.rest.setting(f"yarn.resourcemanager.scheduler.address.{rm_id}"):
+            return address
+        if host := self.rest.setting(f"yarn.resourcemanager.hostname.{rm_id}"):
+            return f"{host}:{_DEFAULT_SCHEDULER_PORT}"
+        raise UnexpectedAnswer(
+            f"the ResourceManager's configuration has no scheduler address for {rm_id}; set `scheduler_address` in the "
+            "tony connection"
+        )
+
+    def _reachable(self, address: str) -> str:
+        """Its own configuration may say "any interface": then it is where it was reached."""
+        host, _, port = address.rpartition(":")
+        return f"{self.rest.active_host()}:{port}" if host == "0.0.0.0" else address  # noqa: S104
+
+    def close(self) -> None:
+        self.rest.close()
+
+
+def _application(info: dict[str, Any]) -> Application:
+    final = str(info.get("finalStatus", "UNDEFINED"))
+    state = ApplicationState(info["state"])
+    progress = float(info.get("progress", 0.0)) / 100
+    return Application(
+        id=str(info["id"]),
+        state=state,
+        final_status=FinalStatus(final) if final in FinalStatus.__members__ else None,
+        name=str(info.get("name", "")),
+        user=str(info.get("user", "")),
+        queue=str(info.get("queue", "")),
+        tracking_url=_tracking_url(info),
+        diagnostics=str(info.get("diagnostics", "")).strip(),
+        progress=min(1.0, max(0.0, progress)),
+        started_ms=int(info.get("startedTime", 0)),
+        finished_ms=int(info["finishedTime"]) if info.get("finishedTime") else None,
+        tags=[tag for tag in str(info.get("applicationTags", "")).split(",") if tag],
+        attempt=str(info["currentAppAttemptId"]) if info.get("currentAppAttemptId") else None,
+    )
+
+
+def _tracking_url(info: dict[str, Any]) -> str | None:
+    url = str(info.get("trackingUrl") or "")
+    return url if url.startswith("http") else None

@@ -1,0 +1,270 @@
+"""The ResourceManagers' REST interface with failover, deadlines and typed errors, around yarn-api-client.
+
+yarn-api-client knows the calls. What it lacks is here: it elects a ResourceManager once and takes a redirecting standby
+for the active one, drops base paths and status codes, and trusts the environment's proxy variables.
+Calls: https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+import attrs
+import requests
+from requests.auth import AuthBase
+from yarn_api_client.base import BaseYarnAPI
+from yarn_api_client.base import Response as YarnResponse
+from yarn_api_client.resource_manager import ResourceManager as YarnApi
+
+from tony_provider.cluster.errors import (
+    ClusterAuthError,
+    ClusterUnreachable,
+    RestSubmissionDisabled,
+    UnexpectedAnswer,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.2  # seconds between two rounds over all ResourceManagers; doubles
+_LONGEST_PAUSE = 3.0
+_REST_DISABLED = "App submission via REST is disabled"
+
+
+@attrs.frozen
+class RestConfig:
+    """Raises nothing; ``hooks/connection.py`` has looked at the addresses."""
+
+    addresses: list[str]  # http(s)://host:port of every ResourceManager, perhaps with a path (a gateway's)
+    user: str | None = None  # on clusters without Kerberos: user.name
+    proxy_user: str | None = None  # on clusters with it: doAs
+    auth: AuthBase | None = None  # SPNEGO
+    verify: bool | str = True  # whether https servers are checked, or the PEM file to check them against
+    trust_env: bool = False  # use the environment's proxy variables
+    response_timeout: float = 20.0  # seconds that one ResourceManager may take to connect, and to answer
+    timeout: float = 60.0  # seconds for one call in all, with every retry and failover
+
+
+class RestError(UnexpectedAnswer):
+    """The active ResourceManager answered a call with an error of its own."""
+
+    def __init__(self, status: int, exception: str, message: str) -> None:
+        super().__init__(f"the ResourceManager answered {status}: {message or exception or 'no reason given'}")
+        self.status = status
+        self.exception = exception  # the Java class's simple name, such as NotFoundException; may be empty
+        self.message = message
+
+
+class _Unavailable(Exception):  # noqa: N818
+    """This ResourceManager cannot serve now; another one, or the same a little later, perhaps can."""
+
+
+class _Endpoint(YarnApi):  # type: ignore[misc]
+    """yarn-api-client's calls, sent to one ResourceManager in our way."""
+
+    def __init__(self, address: str, config: RestConfig) -> None:
+        # Not YarnApi's own: that would elect.
+        BaseYarnAPI.__init__(self, address, config.response_timeout, config.auth, config.verify)
+        self.address = address.rstrip("/")
+        self.config = config
+        self.session.trust_env = config.trust_env
+        self.session.proxies = {}
+        self._seen_active = False
+
+    def request(self, api_path: str, method: str = "GET", **kwargs: Any) -> YarnResponse:
+        params = dict(kwargs.pop("params", None) or {})
+        if self.config.auth is None and self.config.user:
+            params["user.name"] = self.config.user
+        if self.config.auth is not None and self.config.proxy_user:
+            params["doAs"] = self.config.proxy_user
+        headers = {"Accept": "application/json", **(kwargs.pop("headers", None) or {})}
+        try:
+            response = self.session.request(
+                method,
+                self.address + api_path,
+                params=params,
+                headers=headers,
+                timeout=self.config.response_timeout,
+                allow_redirects=False,
+                **kwargs,
+            )
+        except requests.exceptions.SSLError as error:
+            raise ClusterUnreachable(
+                f"{self.address} has a certificate that is not trusted ({error}); set `verify` in the tony connection "
+                "to the PEM file of its authority"
+            ) from error
+        except requests.RequestException as error:
+            self._seen_active = False
+            raise _Unavailable(_reason(error)) from error
+        try:
+            _check(self, response)
+        except _Unavailable:
+            self._seen_active = False
+            raise
+        return _Answer(response)
+
+    @property
+    def is_active(self) -> bool:
+        """Asked before the first call only: a standby answers the later ones with a redirect."""
+        if self._seen_active:
+            return True
+        info = self.cluster_information().data.get("clusterInfo")
+        if not isinstance(info, dict):
+            raise UnexpectedAnswer(f"{self.address} is not a ResourceManager's web address")
+        self._seen_active = str(info.get("haState", "ACTIVE")) == "ACTIVE"
+        return self._seen_active
+
+
+class _Answer(YarnResponse):  # type: ignore[misc]
+    def __init__(self, response: requests.Response) -> None:
+        try:
+            super().__init__(response)
+        except ValueError as error:
+            raise UnexpectedAnswer(
+                f"{response.url} does not answer with JSON; check that it is a ResourceManager's web address"
+            ) from error
+
+
+class YarnRest:
+    """Calls to whichever ResourceManager is active.
+
+    Safe in several threads, each with connections of its own. No lock is held while waiting: a task that is being
+    killed calls from a second thread while its first one may be anywhere.
+    Raises ClusterUnreachable when none was active until the deadline, ClusterAuthError, RestError for an error of the
+    ResourceManager itself.
+    """
+
+    def __init__(self, config: RestConfig) -> None:
+        self.config = config
+        self._active = config.addresses[0].rstrip("/")  # where the last call found it, or a first guess
+        self._connections = threading.local()
+        self._open: list[_Endpoint] = []
+
+    def call(self, action: Callable[[YarnApi], YarnResponse]) -> Any:
+        """The JSON that ``action`` gets, such as ``lambda rm: rm.cluster_information()``.
+
+        After a connection error it is sent again, perhaps to another ResourceManager: it must be idempotent.
+        """
+        return self._with_active(lambda endpoint: action(endpoint).data)
+
+    def request(self, path: str, method: str = "GET", **kwargs: Any) -> Any:
+        """For calls that yarn-api-client does not know, or does not do as documented."""
+        return self._with_active(lambda endpoint: endpoint.request(path, method, **kwargs).data)
+
+    def setting(self, name: str) -> str | None:
+        """A property of the ResourceManager's own configuration; None when it is not set.
+
+        Raises ClusterAuthError on clusters that show their configuration to administrators only.
+        """
+        try:
+            answer = self.request("/conf", params={"name": name, "format": "json"})
+        except RestError as error:
+            if error.status == requests.codes.not_found:
+                return None
+            raise
+        value = answer.get("property", {}).get("value")
+        return None if value is None else str(value)
+
+    def active_host(self) -> str:
+        """The host that the active ResourceManager was reached at."""
+        return urlsplit(self._with_active(lambda endpoint: endpoint.address)).hostname or ""
+
+    def close(self) -> None:
+        """Idempotent; connections are opened again where they are needed."""
+        while self._open:
+            self._open.pop().session.close()
+
+    def _with_active(self, action: Callable[[_Endpoint], T]) -> T:
+        deadline = time.monotonic() + self.config.timeout
+        pause = _FIRST_PAUSE
+        while True:
+            reasons: list[str] = []
+            for endpoint in self._candidates():
+                try:
+                    if not endpoint.is_active:
+                        reasons.append(f"{endpoint.address} is a standby")
+                        continue
+                    result = action(endpoint)
+                except _Unavailable as error:
+                    reasons.append(f"{endpoint.address}: {error}")
+                else:
+                    self._active = endpoint.address
+                    return result
+            if time.monotonic() + pause >= deadline:
+                raise ClusterUnreachable(
+                    f"no active ResourceManager answered within {self.config.timeout:g} s ({'; '.join(reasons)}); "
+                    "check the addresses in the tony connection, and that YARN runs"
+                )
+            log.debug("No active ResourceManager: %s", "; ".join(reasons))
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _candidates(self) -> list[_Endpoint]:
+        """All of them, the one that was active last first."""
+        endpoints: list[_Endpoint] | None = getattr(self._connections, "endpoints", None)
+        if endpoints is None:
+            endpoints = [_Endpoint(address, self.config) for address in self.config.addresses]
+            self._connections.endpoints = endpoints
+            self._open += endpoints
+        return sorted(endpoints, key=lambda endpoint: endpoint.address != self._active)
+
+
+def _check(endpoint: _Endpoint, response: requests.Response) -> None:
+    """Raise for anything but a success of the active ResourceManager."""
+    if response.status_code < requests.codes.multiple_choices:
+        return
+    if response.is_redirect:
+        raise _Unavailable("it is a standby")
+    if response.status_code in (requests.codes.bad_gateway, requests.codes.service_unavailable):
+        raise _Unavailable(f"it answered {response.status_code}")
+    exception, message = _remote_exception(response)
+    if "StandbyException" in exception or "This is standby RM" in message:
+        raise _Unavailable("it is a standby")
+    if _REST_DISABLED in message:
+        raise RestSubmissionDisabled
+    if response.status_code == requests.codes.unauthorized:
+        _refuse_identity(endpoint, message)
+    if response.status_code == requests.codes.forbidden:
+        raise ClusterAuthError(f"{endpoint.address} does not let {_who(endpoint.config)} do this: {message}")
+    raise RestError(response.status_code, exception, message)
+
+
+def _refuse_identity(endpoint: _Endpoint, message: str) -> NoReturn:
+    if endpoint.config.auth is None:
+        raise ClusterAuthError(
+            f"{endpoint.address} asks for Kerberos; set `kerberos` to true in the tony connection ({message})"
+        )
+    raise ClusterAuthError(
+        f"{endpoint.address} does not accept the Kerberos ticket; check that the worker has a valid one (klist, "
+        f"`airflow kerberos`): {message}"
+    )
+
+
+def _who(config: RestConfig) -> str:
+    return config.proxy_user or config.user or "this user"
+
+
+def _remote_exception(response: requests.Response) -> tuple[str, str]:
+    """Hadoop's ``RemoteException`` object, or what else the body says; the class name and the message."""
+    try:
+        remote = response.json()["RemoteException"]
+        return str(remote.get("exception", "")), str(remote.get("message", ""))
+    except (ValueError, KeyError, TypeError):
+        text = " ".join(response.text.split())
+        return "", text[:1000] or response.reason
+
+
+def _reason(error: requests.RequestException) -> str:
+    if isinstance(error, requests.Timeout):
+        return "it did not answer in time"
+    # requests wraps urllib3's error, whose text names the host twice; the innermost says what happened.
+    inner: BaseException = error
+    while inner.__context__ is not None:
+        inner = inner.__context__
+    return str(inner) or type(error).__name__

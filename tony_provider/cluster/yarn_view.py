@@ -1,0 +1,105 @@
+"""What a YARN cluster is made of, read from its REST answers: queues, node labels, nodes, the largest container.
+
+The answers differ between versions and schedulers; one element of a list may come without the list around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+MEMORY = "memory-mb"
+VCORES = "vcores"
+GPU = "yarn.io/gpu"
+
+
+@attrs.frozen
+class Queue:
+    path: str  # such as root.ml
+    state: str  # RUNNING, STOPPED, DRAINING; empty where the scheduler does not say
+    is_leaf: bool
+    makes_children: bool  # the scheduler makes queues below it on demand
+    labels: frozenset[str] | None  # node labels that it may use; None: the scheduler does not say, or all
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit(".", 1)[-1]
+
+
+@attrs.frozen
+class Node:
+    host: str
+    labels: frozenset[str]
+    resources: dict[str, int]  # in all, used or not; memory in MiB
+
+
+def queues(scheduler: dict[str, Any]) -> list[Queue] | None:
+    """The queues of ``GET /ws/v1/cluster/scheduler``; None for schedulers without a fixed set (fair, fifo)."""
+    info = scheduler.get("scheduler", {}).get("schedulerInfo", {})
+    if info.get("type") != "capacityScheduler":
+        return None
+    return list(_below(info, str(info.get("queueName", "root"))))
+
+
+def _below(queue: dict[str, Any], path: str) -> Iterator[Queue]:
+    children = _list((queue.get("queues") or {}).get("queue"))
+    labels = frozenset(str(label) for label in _list(queue.get("nodeLabels")))
+    yield Queue(
+        path=path,
+        state=str(queue.get("state", "")),
+        is_leaf=not children and "leaf" in str(queue.get("type", "leaf")).lower(),
+        makes_children=_makes_children(queue),
+        labels=None if not labels or "*" in labels else labels,
+    )
+    for child in children:
+        yield from _below(child, f"{path}.{child.get('queueName', '')}")
+
+
+def _makes_children(queue: dict[str, Any]) -> bool:
+    # 3.x says autoCreationEligibility (off, legacy, flexible); before that only the kind of queue tells.
+    eligibility = str(queue.get("autoCreationEligibility", "off"))
+    return eligibility != "off" or bool(queue.get("autoCreateChildQueueEnabled", False))
+
+
+def node_labels(answer: dict[str, Any]) -> set[str]:
+    """The labels of ``GET /ws/v1/cluster/get-node-labels``, in the form of any version."""
+    found = _list(answer.get("nodeLabelInfo") or answer.get("nodeLabels"))
+    names = (label.get("name") if isinstance(label, dict) else label for label in found)
+    return {str(name) for name in names if name}
+
+
+def nodes(answer: dict[str, Any]) -> list[Node]:
+    """The nodes of ``GET /ws/v1/cluster/nodes``."""
+    return [_node(node) for node in _list((answer.get("nodes") or {}).get("node"))]
+
+
+def _node(node: dict[str, Any]) -> Node:
+    if "totalResource" in node:
+        total = resources(node["totalResource"])
+    else:  # before 3.3
+        used, available = resources(node.get("usedResource") or {}), resources(node.get("availableResource") or {})
+        total = {name: used.get(name, 0) + available.get(name, 0) for name in {*used, *available}}
+        total[MEMORY] = int(node.get("usedMemoryMB", 0)) + int(node.get("availMemoryMB", 0))
+        total[VCORES] = int(node.get("usedVirtualCores", 0)) + int(node.get("availableVirtualCores", 0))
+    return Node(
+        host=str(node.get("nodeHostName", "")),
+        labels=frozenset(str(label) for label in _list(node.get("nodeLabels"))),
+        resources=total,
+    )
+
+
+def resources(info: dict[str, Any]) -> dict[str, int]:
+    """Amounts by YARN's names, of a ``ResourceInfo``."""
+    found = {MEMORY: int(info.get("memory", 0)), VCORES: int(info.get("vCores", 0))}
+    for entry in _list((info.get("resourceInformations") or {}).get("resourceInformation")):
+        if entry.get("name") not in found:
+            found[str(entry.get("name"))] = int(entry.get("value", 0))
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None or value == "":
+        return []
+    return value if isinstance(value, list) else [value]

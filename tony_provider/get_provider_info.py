@@ -1,0 +1,37 @@
+"""What Airflow is told of this provider; the form of it: ``airflow/provider_info.schema.json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
+
+_INTEGRATION = "TonY"
+
+
+def get_provider_info() -> dict[str, Any]:
+    return {
+        "package-name": "tony-provider",
+        "name": "TonY",
+        "description": "Distributed deep-learning training on Hadoop YARN as one step of a pipeline.",
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/YARN.html",
+                "tags": ["software"],
+            }
+        ],
+        "operators": [{"integration-name": _INTEGRATION, "python-modules": ["tony_provider.operators.tony"]}],
+        "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["tony_provider.hooks.tony"]}],
+        "triggers": [{"integration-name": _INTEGRATION, "python-modules": ["tony_provider.triggers.tony"]}],
+        "connection-types": [
+            {
+                "connection-type": "tony",
+                "hook-class-name": "tony_provider.hooks.tony.TonyHook",
+                "hook-name": "TonY (training on YARN)",
+                "conn-fields": CONNECTION_FIELDS,
+                "ui-field-behaviour": FIELD_BEHAVIOUR,
+            }
+        ],
+        "cli": ["tony_provider.cli.definition.get_tony_cli_commands"],
+    }

@@ -1,0 +1,244 @@
+"""From an Airflow connection of type ``tony`` (and the WebHDFS connection that it names) to checked settings."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, conf
+
+from tony_provider.cluster.errors import ConnectionProblem
+from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
+from tony_provider.hooks.fields import CONNECTION_FIELDS
+from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+
+DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
+_DEFAULT_RM_PORT = 8088  # yarn-default.xml
+_DEFAULT_LOCAL_VCORES = 8  # as a NodeManager's default: they are shares of a processor, not processors
+_SCHEMES = ("http", "https")
+
+
+def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
+    """Raises ConnectionProblem, which says what to type."""
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise ConnectionProblem(missing_connection(conn_id)) from error
+    return settings_of(connection, proxy_user, get_connection=BaseHook.get_connection)
+
+
+def missing_connection(conn_id: str) -> str:
+    """What to type where there is no connection."""
+    return (
+        f"there is no connection {conn_id!r}. For a YARN cluster add it with\n"
+        f"  airflow connections add {conn_id} --conn-type tony --conn-login $USER \\\n"
+        "    --conn-host http://resourcemanager.example.com:8088 \\\n"
+        """    --conn-extra '{"webhdfs": "http://namenode.example.com:9870"}'\n"""
+        "or, to run jobs on the Airflow worker's own machine, with\n"
+        f"  airflow connections add {conn_id} --conn-type tony \\\n"
+        """    --conn-extra '{"backend": "local", "staging_dir": "/var/lib/tony"}'"""
+    )
+
+
+def settings_of(
+    connection: Connection, proxy_user: str | None, *, get_connection: Callable[[str], Connection]
+) -> Settings:
+    """``get_connection`` finds the WebHDFS connection. Raises ConnectionProblem."""
+    extra = _Extra(connection.conn_id, connection.extra_dejson)
+    backend = extra.backend()
+    if backend is Backend.LOCAL:
+        yarn, local = None, _local_settings(extra)
+    else:
+        yarn, local = _yarn_settings(connection, extra, get_connection), None
+    settings = Settings(
+        user=_user(connection, yarn),
+        proxy_user=proxy_user or None,
+        namespace=extra.text("namespace") or "airflow",
+        queue=extra.text("queue"),
+        staging_dir=extra.text("staging_dir"),
+        runtime_archive=extra.text("runtime_archive"),
+        # On the worker's own machine the worker's own Python is sure to suit.
+        python=extra.texts("python") or ([sys.executable] if local else []),
+        yarn=yarn,
+        local=local,
+    )
+    extra.refuse_unknown()
+    return settings
+
+
+def _local_settings(extra: _Extra) -> LocalSettings:
+    staging_dir = extra.text("staging_dir")
+    if staging_dir is None:
+        raise extra.problem("staging_dir", "is needed for the local backend: a directory that this user may write")
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    root = extra.text("local_root")
+    return LocalSettings(
+        root=Path(root) if root else Path(staging_dir.removeprefix("file://")) / "cluster",
+        memory=extra.number("local_memory") or pages >> 20,
+        vcores=extra.number("local_vcores") or max(_DEFAULT_LOCAL_VCORES, os.cpu_count() or 1),
+        gpus=extra.number("local_gpus") or 0,
+    )
+
+
+def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callable[[str], Connection]) -> YarnSettings:
+    return YarnSettings(
+        resource_managers=_resource_managers(connection),
+        webhdfs=_webhdfs(extra, get_connection),
+        kerberos=extra.flag("kerberos", conf.get("core", "security", fallback="") == "kerberos"),
+        scheduler=extra.texts("scheduler_address"),
+        rm_principal=extra.text("rm_principal"),
+        verify=extra.flag_or_text("verify", True),
+        trust_env=extra.flag("trust_env", False),
+        nodes_ca_file=extra.text("nodes_ca_file"),
+    )
+
+
+def _user(connection: Connection, yarn: YarnSettings | None) -> str | None:
+    """As Hadoop's clients do it: who the connection says, else whose ticket it is, else who this process is."""
+    if connection.login:
+        return str(connection.login)
+    if yarn is None:
+        return getpass.getuser()
+    if yarn.kerberos:
+        return None
+    return yarn.webhdfs.user or getpass.getuser()
+
+
+def _resource_managers(connection: Connection) -> list[str]:
+    addresses = [_address(connection, part) for part in _split(connection.host or "")]
+    if not addresses:
+        raise ConnectionProblem(
+            f"the connection {connection.conn_id!r} has no host: write the ResourceManager's web address "
+            "(http://host:8088; several with commas between them), or set `backend` to local in its extra"
+        )
+    return addresses
+
+
+def _address(connection: Connection, part: str) -> str:
+    schema = connection.schema if connection.schema in _SCHEMES else "http"
+    parts = urlsplit(part if "://" in part else f"{schema}://{part}")
+    if parts.scheme not in _SCHEMES or not parts.hostname or parts.query or parts.fragment:
+        raise ConnectionProblem(
+            f"the host {part!r} of the connection {connection.conn_id!r} is no web address; "
+            "write http://host:8088 or https://host:8090"
+        )
+    netloc = parts.netloc if parts.port else f"{parts.netloc}:{connection.port or _DEFAULT_RM_PORT}"
+    return f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}"
+
+
+def _webhdfs(extra: _Extra, get_connection: Callable[[str], Connection]) -> WebHdfsConfig:
+    addresses = extra.texts("webhdfs")
+    conn_id = extra.text("webhdfs_conn_id")
+    if addresses and conn_id:
+        raise extra.problem("webhdfs", "and `webhdfs_conn_id` are both given; keep one of them")
+    try:
+        if addresses:
+            verify = extra.flag_or_text("verify", True)
+            return _webhdfs_config(addresses, verify=verify)
+        return _webhdfs_of(get_connection(conn_id or DEFAULT_WEBHDFS_CONN_ID))
+    except AirflowNotFoundException as error:
+        raise extra.problem(
+            "webhdfs_conn_id",
+            f"names {conn_id or DEFAULT_WEBHDFS_CONN_ID!r}, which is not there; add it with\n"
+            f"  airflow connections add {conn_id or DEFAULT_WEBHDFS_CONN_ID} --conn-type webhdfs "
+            "--conn-host namenode.example.com --conn-port 9870\n"
+            "or set `webhdfs` to the NameNodes' web addresses instead",
+        ) from error
+    except ValueError as error:
+        raise extra.problem("webhdfs", f"cannot be used: {error}") from error
+
+
+def _webhdfs_of(connection: Connection) -> WebHdfsConfig:
+    """Read as WebHDFSHook reads it: hosts with commas between, one port, a path as the schema, TLS in the extra."""
+    extra: Mapping[str, Any] = connection.extra_dejson
+    scheme = "https" if _true(extra.get("use_ssl", False)) else "http"
+    port = f":{connection.port}" if connection.port else ""
+    path = f"/{connection.schema.strip('/')}" if connection.schema else ""
+    hosts = _split(connection.host or "")
+    if connection.password:
+        raise ConnectionProblem(
+            f"the WebHDFS connection {connection.conn_id!r} has a password (HTTP basic authentication), which the "
+            "nodes of a cluster could not use; use Kerberos or a user name alone"
+        )
+    # The hook's default is not to check certificates; ours is to.
+    config = _webhdfs_config([f"{scheme}://{host}{port}{path}" for host in hosts], verify=extra.get("verify", True))
+    return attrs.evolve(config, user=connection.login or None)
+
+
+def _webhdfs_config(addresses: list[str], *, verify: bool | str) -> WebHdfsConfig:
+    if isinstance(verify, str) and verify.lower() not in ("true", "false"):
+        return WebHdfsConfig(addresses, ca_file=verify)
+    return WebHdfsConfig(addresses, verify=_true(verify))
+
+
+class _Extra:
+    """The connection's extra, read once and checked: forms give text, and nothing for what was left empty."""
+
+    def __init__(self, conn_id: str, values: Mapping[str, Any]) -> None:
+        self._conn_id = conn_id
+        self._values = {key: value for key, value in values.items() if value not in (None, "", [])}
+
+    def problem(self, key: str, what: str) -> ConnectionProblem:
+        return ConnectionProblem(f"the connection {self._conn_id!r}: `{key}` {what}")
+
+    def refuse_unknown(self) -> None:
+        """A misspelt key would otherwise be a setting silently lost."""
+        every = set(CONNECTION_FIELDS)
+        if unknown := sorted(set(self._values) - every):
+            raise self.problem(unknown[0], f"is not known; its extra may hold {', '.join(sorted(every))}")
+
+    def text(self, key: str) -> str | None:
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.problem(key, f"is {value!r} and should be text")
+        return value.strip() if value else None
+
+    def texts(self, key: str) -> list[str]:
+        """A list, or text with commas between."""
+        value = self._values.get(key, [])
+        if isinstance(value, str):
+            return _split(value)
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            raise self.problem(key, f"is {value!r} and should be text with commas between, or a list")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._values.get(key, default)
+        if str(value).lower() not in ("true", "false"):
+            raise self.problem(key, f"is {value!r} and should be true or false")
+        return _true(value)
+
+    def flag_or_text(self, key: str, default: bool) -> bool | str:
+        value = self._values.get(key, default)
+        return _true(value) if str(value).lower() in ("true", "false") else str(value)
+
+    def number(self, key: str) -> int | None:
+        value = self._values.get(key)
+        try:
+            number = None if value is None else int(value)
+        except (TypeError, ValueError) as error:
+            raise self.problem(key, f"is {value!r} and should be a whole number") from error
+        if number is not None and number < 0:
+            raise self.problem(key, f"is {number} and should not be negative")
+        return number
+
+    def backend(self) -> Backend:
+        value = self.text("backend")
+        try:
+            return Backend(value.lower()) if value else Backend.YARN
+        except ValueError as error:
+            raise self.problem("backend", f"is {value!r} and should be one of {', '.join(Backend)}") from error
+
+
+def _true(value: Any) -> bool:
+    return str(value).lower() == "true"
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,90 @@
+"""The fields of a tony connection, one definition for the form in Airflow's pages and for what is accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _text(label: str, description: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
+
+
+def _number(label: str, description: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["integer", "null"], "minimum": 0}}
+
+
+def _flag(label: str, description: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["boolean", "null"]}}
+
+
+CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
+    "backend": {
+        "label": "Backend",
+        "description": "yarn: a Hadoop cluster (default). local: the Airflow worker's own machine.",
+        "schema": {"type": ["string", "null"], "enum": ["yarn", "local"], "default": "yarn"},
+    },
+    "webhdfs_conn_id": _text(
+        "WebHDFS connection",
+        "Connection of type webhdfs whose NameNodes hold the staging directory. Default: webhdfs_default.",
+    ),
+    "webhdfs": _text(
+        "WebHDFS addresses",
+        "Instead of a WebHDFS connection: http(s)://host:port of every NameNode, with commas between.",
+    ),
+    "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
+    "namespace": _text(
+        "Namespace", "Keeps several Airflow installations on one cluster apart; part of every training's identity."
+    ),
+    "staging_dir": _text(
+        "Staging directory",
+        "Where jobs keep their files: a path or URI on HDFS (default /user/<login>/.tony), or for the local backend a "
+        "directory of this machine (needed).",
+    ),
+    "scheduler_address": _text(
+        "Scheduler addresses",
+        "host:port that application masters reach the ResourceManagers at, with commas between. Default: the "
+        "ResourceManager's own configuration says.",
+    ),
+    "runtime_archive": _text(
+        "Runtime archive",
+        "Made by `airflow tony runtime build`, for nodes whose Python is not the worker's: a file on the worker or a "
+        "URI on HDFS.",
+    ),
+    "python": _text(
+        "Python on the nodes", "Interpreters to try first, with commas between, such as /usr/bin/python3.11."
+    ),
+    "kerberos": _flag("Kerberos", "The cluster asks for Kerberos. Default: as [core] security says."),
+    "rm_principal": _text(
+        "ResourceManager's principal", "Renews HDFS tokens. Default: the ResourceManager's own configuration says."
+    ),
+    "verify": _text(
+        "Verify TLS", "true (default), false, or the PEM file that https servers are checked against on the worker."
+    ),
+    "nodes_ca_file": _text("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
+    "trust_env": _flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
+    "local_root": _text("Local: state directory", "Of the local cluster. Default: cluster, in the staging directory."),
+    "local_memory": _number("Local: memory", "MiB that one job may use on this machine. Default: all of it."),
+    "local_vcores": _number(
+        "Local: vcores", "That one job may use. Default: 8, or the processors when these are more."
+    ),
+    "local_gpus": _number("Local: GPUs", "That one job may use. Default: 0."),
+}
+
+FIELD_BEHAVIOUR: dict[str, Any] = {
+    "hidden-fields": ["password"],
+    "relabeling": {
+        "host": "ResourceManagers",
+        "port": "ResourceManager port",
+        "schema": "http or https",
+        "login": "User",
+    },
+    "placeholders": {
+        "host": "http://rm1:8088,http://rm2:8088",
+        "port": "8088",
+        "login": "whom jobs run as on a cluster without Kerberos",
+        "webhdfs_conn_id": "webhdfs_default",
+        "staging_dir": "/user/airflow/.tony",
+        "queue": "ml",
+        "namespace": "airflow",
+    },
+}
