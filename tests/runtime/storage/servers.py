@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ STANDBY = remote_exception("ipc.StandbyException", "Operation category READ is n
 
 
 @contextmanager
-def scripted(answer: Callable[[Request], Reply | None]) -> Iterator[str]:
+def scripted(answer: Callable[[Request], Reply | None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The address of a server that says what ``answer`` says; None closes the connection without a word."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,10 +72,12 @@ def scripted(answer: Callable[[Request], Reply | None]) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", free_ports(1)[0]), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

@@ -68,10 +68,11 @@ class LocalStorage(Storage):
 
     def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
         target = local_path(uri)
-        if target.is_dir():
-            raise errors.StorageIsADirectory(uri, "write", "it is a directory")
-        if not overwrite and os.path.lexists(target):
-            raise errors.StorageExists(uri, "write", "it exists already")
+        with _translated(uri, "write"):
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "it is a directory")
+            if not overwrite and os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, "it exists already")
         self.make_directories(uris.parent(uri))
         temporary = target.parent / temporary_name()
         try:

@@ -7,6 +7,7 @@ The JSON forms and the HTTP codes are those of Hadoop's "WebHDFS REST API", sect
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Optional
 
 import attrs
@@ -25,6 +26,7 @@ _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
     "InvalidToken": errors.StorageAuthError,
     "SecurityException": errors.StorageAuthError,
     "AuthenticationException": errors.StorageAuthError,
+    "BlockMissingException": errors.StorageUnreachable,
     "DSQuotaExceededException": errors.StorageNoSpace,
     "NSQuotaExceededException": errors.StorageNoSpace,
     "QuotaExceededException": errors.StorageNoSpace,
@@ -41,6 +43,7 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("could only be written to 0 of", errors.StorageNoSpace),
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
     ("Failed to find datanode", errors.StorageUnreachable),
+    ("No active nodes contain this block", errors.StorageUnreachable),
     # By class an AccessControlException, when the one who asks is not the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
     ("rename destination directory is not empty", errors.StorageNotEmpty),
@@ -87,15 +90,16 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
             return kind
     if exception in _BY_EXCEPTION:
         return _BY_EXCEPTION[exception]
-    return errors.StorageAuthError if code == 401 else errors.StorageError
+    # Hadoop's authentication filter answers before WebHDFS does, with a page of HTML.
+    return errors.StorageAuthError if not exception and code in (401, 403) else errors.StorageError
 
 
 def _problem(exception: str, message: str, code: int) -> str:
     if exception:
         return f"HDFS says {exception}: {_first_line(message)}"
-    if code == 401:
-        return "the server wants Kerberos or a delegation token (401)"
-    return f"the server answered {code} without WebHDFS's words; is this address a NameNode's? It said: {message!r}"
+    if code in (401, 403):
+        return f"the server wants Kerberos or a delegation token, or does not accept ours ({code}: {message})"
+    return f"the server answered {code} without WebHDFS's words; is this address a NameNode's? It said: {message}"
 
 
 def _remote_exception(answer: Answer) -> tuple[str, str]:
@@ -106,7 +110,8 @@ def _remote_exception(answer: Answer) -> tuple[str, str]:
         name = str(remote.get("javaClassName") or remote["exception"])
         return name.rsplit(".", 1)[-1].rsplit("$", 1)[-1], str(remote.get("message", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return "", answer.body[:200].decode("utf-8", "replace")
+        title = re.search(rb"<title>(.*?)</title>", answer.body, re.DOTALL)
+        return "", (title.group(1) if title else answer.body)[:200].decode("utf-8", "replace")
 
 
 def _first_line(message: str) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import logging
 import socket
+from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
 from typing import Optional
 from urllib.parse import urlsplit
 
+import attrs
+
 from tony_provider.runtime.storage import errors
+from tony_provider.runtime.storage.base import CHUNK
 from tony_provider.runtime.storage.streams import Body
 from tony_provider.runtime.storage.webhdfs.answers import NotNow, check
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
@@ -24,7 +29,11 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     target,
 )
 
+log = logging.getLogger(__name__)
+
 _TRIES = 4  # of one transfer without progress, over as many DataNodes
+_HANG_UP_TIMEOUT = 5.0  # seconds
+_PAUSE = 1.0  # seconds at most before the same DataNodes are tried again
 
 
 class DataNodes:
@@ -33,37 +42,44 @@ class DataNodes:
         self._config = transport.config
         self._namenodes = namenodes
 
-    def send(self, call: Call, body: Body) -> None:
-        """Do a CREATE. A source that can be read once only is sent once only."""
-        failures = _Failures(call)
+    def send(self, create: Callable[[], Call], body: Body) -> None:
+        """Do the CREATE that ``create`` makes, a new one for each try, since a former one may still be under way.
+
+        A source that can be read once only is sent once only.
+        """
+        failures = _Failures()
         while True:
+            call = create()
             location = self._locate(call, failures)
             try:
                 return self._send_to(location, call, body)
             except (NotNow, *BROKEN) as error:
-                failures.add(location, error)
+                failures.add(call, location, error)
                 if not body.available:
-                    raise failures.give_up() from error
+                    raise _failed(call, error, urlsplit(location).netloc) from error
 
     def open(self, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
         """Do an OPEN; the connection is the caller's to close."""
-        failures = _Failures(call)
+        failures = _Failures()
         while True:
             location = self._locate(call, failures)
             try:
                 return self._open_at(location, call)
             except (NotNow, *BROKEN) as error:
-                failures.add(location, error)
+                failures.add(call, location, error)
 
     def _locate(self, call: Call, failures: _Failures) -> str:
-        call.params.update(failures.excluded)
+        """The address of a DataNode: of another one than those that failed, while there is one."""
         try:
-            location = self._namenodes.ask(call).location
-        except errors.StorageUnreachable as error:
-            if failures.last is None:
+            location = self._namenodes.ask(attrs.evolve(call, params={**call.params, **failures.excluded})).location
+        except errors.StorageUnreachable:
+            if not failures.excluded:
                 raise
-            raise failures.give_up() from error  # none is left: the first one's trouble says more
-        if location is None:
+            failures.excluded.clear()
+            if not self._namenodes.wait(_PAUSE):
+                raise
+            return self._locate(call, failures)
+        if location is None or not _is_url(location):
             raise errors.StorageError(
                 str(call.uri), call.what, "the server names no DataNode", "give the NameNodes' addresses, not HttpFS's"
             )
@@ -72,7 +88,11 @@ class DataNodes:
     def _send_to(self, location: str, call: Call, body: Body) -> None:
         with closing(self._transport.connect(location, Deadline(self._config.connect_timeout))) as connection:
             set_timeout(connection, self._config.stream_timeout)
-            broken = _send_body(connection, location, call, body)
+            try:
+                broken = _send_body(connection, location, call, body)
+            except BaseException:
+                _hang_up(connection)
+                raise
             try:
                 answer = read_answer(connection.getresponse(), Deadline(self._config.stream_timeout))
             except BROKEN as error:
@@ -151,30 +171,19 @@ class RemoteFile(io.RawIOBase):
 class _Failures:
     """What went wrong with one transfer so far."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._addresses: list[str] = []
+    def __init__(self) -> None:
         self._count = 0
-        self.last: Optional[errors.StorageError] = None
+        self.excluded: dict[str, str] = {}  # parameters for the NameNode
 
-    def add(self, location: str, error: BaseException) -> None:
+    def add(self, call: Call, location: str, error: BaseException) -> None:
         """Raises the error for the user when it was one too many."""
-        host = urlsplit(location).hostname or ""
-        self.last = _failed(self._call, error, urlsplit(location).netloc)
         self._count += 1
         if self._count >= _TRIES:
-            raise self.last from error
+            raise _failed(call, error, urlsplit(location).netloc) from error
         if not isinstance(error, NotNow):
-            self._addresses.append(_ip_address(host))
-
-    def give_up(self) -> errors.StorageError:
-        if self.last is None:
-            raise ValueError("nothing has failed")
-        return self.last
-
-    @property
-    def excluded(self) -> dict[str, str]:
-        return {"excludedatanodes": ",".join(self._addresses)} if self._addresses else {}
+            known = self.excluded.get("excludedatanodes")
+            address = _ip_address(urlsplit(location).hostname or "")
+            self.excluded["excludedatanodes"] = f"{known},{address}" if known else address
 
 
 def _failed(call: Call, error: BaseException, server: str = "") -> errors.StorageUnreachable:
@@ -185,6 +194,14 @@ def _failed(call: Call, error: BaseException, server: str = "") -> errors.Storag
         f"DataNode {server}: {describe(error)}" if server else describe(error),
         "the NameNode sends us there: this machine must resolve and reach the DataNodes' names and HTTP ports",
     )
+
+
+def _is_url(location: str) -> bool:
+    try:
+        parts = urlsplit(location)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _ip_address(host: str) -> str:
@@ -218,6 +235,17 @@ def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body
     if sent != body.size:
         raise errors.StorageError(str(call.uri), call.what, "its source became shorter while it was read")
     return None
+
+
+def _hang_up(connection: HTTPConnection) -> None:
+    """Wait until the DataNode has noticed, so that the file is there and can be removed: it may only now create it."""
+    try:
+        set_timeout(connection, _HANG_UP_TIMEOUT)
+        connection.sock.shutdown(socket.SHUT_WR)
+        while connection.sock.recv(CHUNK):
+            pass
+    except OSError as error:
+        log.debug("A DataNode did not take note of a broken transfer: %s", error)
 
 
 def _send_chunk(connection: HTTPConnection, chunk: bytes, *, framed: bool) -> Optional[Exception]:

@@ -45,6 +45,10 @@ class NameNodes:
     def close(self) -> None:
         self._closed.set()
 
+    def wait(self, seconds: float) -> bool:
+        """Pause between two tries; False when the storage was closed."""
+        return not self._closed.wait(random.uniform(seconds / 2, seconds))  # noqa: S311 (jitter)
+
     def ask(self, call: Call, deadline: Optional[Deadline] = None) -> Answer:
         """The active NameNode's answer: success or a redirection.
 
@@ -89,8 +93,7 @@ class NameNodes:
         if within:
             return not self._closed.is_set()
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (rounds - 1))
-        self._closed.wait(deadline.left(random.uniform(longest / 2, longest)))  # noqa: S311 (jitter)
-        return not self._closed.is_set() and not deadline.over
+        return self.wait(deadline.left(longest)) and not deadline.over
 
     def _url(self, address: str, call: Call) -> str:
         params = {"op": call.op, **call.params}

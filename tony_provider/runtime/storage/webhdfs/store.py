@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
-from typing import Any, BinaryIO, Optional
+from collections.abc import Callable
+from typing import Any, BinaryIO, Optional, TypeVar
 
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
@@ -23,6 +24,7 @@ from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFil
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
 from tony_provider.runtime.storage.webhdfs.transport import Deadline, Transport
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
@@ -55,18 +57,22 @@ class WebHdfsStorage(Storage):
     def status(self, uri: str) -> FileStatus:
         parsed = self._parse(uri)
         try:
-            answer = self._json(Call("GET", "GETFILESTATUS", parsed, "look at"), "FileStatus")
+            return self._ask(
+                Call("GET", "GETFILESTATUS", parsed, "look at"), lambda json: _file_status(parsed, json["FileStatus"])
+            )
         except errors.StorageNotADirectory as error:  # it would be below a file
             raise errors.StorageNotFound(uri, "look at", error.problem) from error
-        return _file_status(parsed, answer)
 
     def list(self, uri: str) -> list[FileStatus]:
         parsed = self._parse(uri)
-        answer = self._json(Call("GET", "LISTSTATUS", parsed, "list"), "FileStatuses")
-        entries = answer["FileStatus"]
-        if len(entries) == 1 and not entries[0]["pathSuffix"]:  # how WebHDFS lists a file
+        found = self._ask(
+            Call("GET", "LISTSTATUS", parsed, "list"),
+            lambda json: [
+                _file_status(parsed.child(entry["pathSuffix"]), entry) for entry in json["FileStatuses"]["FileStatus"]
+            ],
+        )
+        if len(found) == 1 and not found[0].name:  # how WebHDFS lists a file
             raise errors.StorageNotADirectory(uri, "list", "it is a file")
-        found = [_file_status(parsed.child(entry["pathSuffix"]), entry) for entry in entries]
         return sorted(found, key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
@@ -83,15 +89,20 @@ class WebHdfsStorage(Storage):
         target = self._parse(uri)
         self._check_writable(target, overwrite)
         self.make_directories(str(target.parent))
-        temporary = target.parent.child(temporary_name())
-        # Only this call knows the name: overwriting can hit nothing but its own earlier try.
-        params = {"overwrite": "true", "permission": f"{permission:o}"}
+        tried: list[Uri] = []
+
+        def create() -> Call:
+            tried.append(target.parent.child(temporary_name()))
+            params = {"overwrite": "false", "permission": f"{permission:o}"}
+            return Call("PUT", "CREATE", tried[-1], f"write {uri} by way of", params)
+
         try:
-            self._datanodes.send(Call("PUT", "CREATE", temporary, f"write {uri} by way of", params), Body(source))
-            self._rename(temporary, target, overwrite=overwrite, what=f"write {uri} by renaming")
-        except BaseException:
-            self._clean_up(temporary)
-            raise
+            self._datanodes.send(create, Body(source))
+            self._rename(tried[-1], target, overwrite=overwrite, what=f"write {uri} by renaming")
+            del tried[-1]
+        finally:
+            for temporary in tried:
+                self._clean_up(temporary)
         return self.status(uri)
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
@@ -100,9 +111,11 @@ class WebHdfsStorage(Storage):
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         call = Call("PUT", "MKDIRS", self._parse(uri), "make directory", {"permission": f"{permission:o}"})
         try:
-            self._true(call)
+            made = self._ask(call, _boolean)
         except errors.StorageExists as error:
             raise errors.StorageNotADirectory(uri, call.what, error.problem) from error
+        if not made:
+            raise errors.StorageError(uri, call.what, "HDFS did not do it and says no reason")
 
     def remove(self, uri: str, *, recursive: bool = False) -> bool:
         parsed = self._parse(uri)
@@ -126,13 +139,12 @@ class WebHdfsStorage(Storage):
         """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are; None on a cluster without
         Kerberos, which gives none. ``renewer`` is who may renew it, such as the ResourceManager's short user name."""
         call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
-        answer = self._namenodes.ask(call).json.get("Token")
-        return None if answer is None else str(answer["urlString"])
+        return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
 
     def renew_delegation_token(self, token: str) -> int:
         """When it then expires: epoch milliseconds. Raises StorageAuthError, StoragePermissionDenied."""
         call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
-        return int(self._json(call, "long"))
+        return self._ask(call, lambda json: int(json["long"]))
 
     def cancel_delegation_token(self, token: str) -> None:
         call = Call("PUT", "CANCELDELEGATIONTOKEN", Uri("hdfs", "", "/"), "cancel a token of", {"token": token})
@@ -149,18 +161,14 @@ class WebHdfsStorage(Storage):
             )
         return parsed
 
-    def _json(self, call: Call, key: str) -> Any:
-        answer = self._namenodes.ask(call)
+    def _ask(self, call: Call, read: Callable[[dict[str, Any]], T], deadline: Optional[Deadline] = None) -> T:
+        answer = self._namenodes.ask(call, deadline)
         try:
-            return answer.json[key]
-        except (ValueError, KeyError) as error:
+            return read(answer.json)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise errors.StorageError(
-                str(call.uri), call.what, f"the server's answer has no {key}", "check that the address is a NameNode's"
+                str(call.uri), call.what, "the server's answer is not WebHDFS's", "is its address a NameNode's?"
             ) from error
-
-    def _true(self, call: Call) -> None:
-        if self._json(call, "boolean") is not True:
-            raise errors.StorageError(str(call.uri), call.what, "HDFS did not do it and says no reason")
 
     def _check_writable(self, target: Uri, overwrite: bool) -> None:
         """Before bytes are sent for nothing; the rename has the last word."""
@@ -185,7 +193,7 @@ class WebHdfsStorage(Storage):
             if call.perhaps_done and self.exists(str(target)):
                 return
             raise
-        if answer.body and answer.json.get("boolean") is False:  # a server that does not know renameoptions
+        if answer.body:  # a server that does not know renameoptions answers as to a plain rename
             raise self._why_not_renamed(source, target, what)
 
     def _why_not_renamed(self, source: Uri, target: Uri, what: str) -> errors.StorageError:
@@ -199,7 +207,7 @@ class WebHdfsStorage(Storage):
     def _remove(self, uri: Uri, *, recursive: bool, deadline: Optional[Deadline] = None) -> bool:
         call = Call("DELETE", "DELETE", uri, "remove", {"recursive": "true" if recursive else "false"})
         try:
-            removed: bool = self._namenodes.ask(call, deadline).json.get("boolean") is True
+            removed = self._ask(call, _boolean, deadline)
         except errors.StorageNotADirectory:  # it would be below a file
             return False
         return removed or call.perhaps_done
@@ -209,6 +217,10 @@ class WebHdfsStorage(Storage):
             self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
         except errors.StorageError as error:
             log.warning("A failed write may have left a temporary file: %s", error)
+
+
+def _boolean(json: dict[str, Any]) -> bool:
+    return bool(json["boolean"])
 
 
 def _file_status(uri: Uri, entry: dict[str, Any]) -> FileStatus:

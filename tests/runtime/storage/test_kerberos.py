@@ -1,0 +1,134 @@
+"""A real secure HDFS: SPNEGO as a user with a keytab, then the delegation token alone, as the nodes do."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import attrs
+import gssapi
+import pytest
+
+from tests.hadoop.cluster import HadoopCluster
+from tony_provider.runtime.storage import (
+    Negotiate,
+    StorageAuthError,
+    StorageError,
+    StoragePermissionDenied,
+    WebHdfsConfig,
+    WebHdfsStorage,
+    read_bytes,
+)
+
+MIB = 1 << 20
+
+
+@attrs.frozen
+class Kerberos:
+    """Makes the callable that a storage takes, for users with keytabs."""
+
+    cluster: HadoopCluster
+
+    def negotiate_as(self, user: str) -> Negotiate:
+        keytab = str(self.cluster.layout.keytab(user))
+        lock = threading.Lock()
+
+        def negotiate(host: str) -> str:
+            with lock:
+                name = gssapi.Name(user, gssapi.NameType.user)
+                store: dict[bytes | str, bytes | str] = {"client_keytab": keytab, "ccache": f"MEMORY:{user}"}
+                credentials = gssapi.Credentials(name=name, usage="initiate", store=store)
+                service = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
+                token = gssapi.SecurityContext(name=service, creds=credentials, usage="initiate").step()
+            return "Negotiate " + base64.b64encode(token or b"").decode()
+
+        return negotiate
+
+
+@pytest.fixture
+def kerberos(secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> Kerberos:
+    for name, value in secure_hadoop.layout.kerberos_environment("alice").items():
+        if name.startswith("KRB5"):
+            monkeypatch.setenv(name, value)
+    return Kerberos(secure_hadoop)
+
+
+@pytest.fixture
+def config(secure_hadoop: HadoopCluster) -> WebHdfsConfig:
+    return WebHdfsConfig(list(secure_hadoop.webhdfs), timeout=20)
+
+
+@pytest.fixture
+def alice(config: WebHdfsConfig, kerberos: Kerberos) -> WebHdfsStorage:
+    return WebHdfsStorage(config, negotiate=kerberos.negotiate_as("alice"))
+
+
+@pytest.fixture
+def directory(alice: WebHdfsStorage) -> Iterator[str]:
+    uri = f"hdfs:///tmp/{uuid.uuid4().hex}"
+    alice.make_directories(uri)
+    yield uri
+    alice.remove(uri, recursive=True)
+
+
+def test_files_by_spnego(alice: WebHdfsStorage, directory: str) -> None:
+    data = bytes(3 * MIB)
+    assert alice.write(f"{directory}/a", data).owner == "alice"
+    assert read_bytes(alice, f"{directory}/a") == data
+    assert [status.name for status in alice.list(directory)] == ["a"]
+
+
+def test_a_token_does_without_kerberos(alice: WebHdfsStorage, config: WebHdfsConfig, directory: str) -> None:
+    token = alice.get_delegation_token("yarn")
+    assert token
+    node = WebHdfsStorage(config, delegation_token=token)
+    assert node.write(f"{directory}/a/b", b"hello").owner == "alice"
+    assert read_bytes(node, f"{directory}/a/b") == b"hello"
+    node.rename(f"{directory}/a/b", f"{directory}/c")
+    assert [status.name for status in node.list(directory)] == ["a", "c"]
+
+
+def test_a_new_token_replaces_a_cancelled_one(alice: WebHdfsStorage, config: WebHdfsConfig, directory: str) -> None:
+    first, second = alice.get_delegation_token("alice"), alice.get_delegation_token("alice")
+    assert first
+    assert second
+    assert alice.renew_delegation_token(first) > time.time() * 1000
+    node = WebHdfsStorage(config, delegation_token=first)
+    assert node.status(directory).is_directory
+    alice.cancel_delegation_token(first)
+    with pytest.raises(StorageAuthError) as error:
+        node.status(directory)
+    assert first not in str(error.value)
+    node.use_delegation_token(second)
+    assert node.status(directory).is_directory
+
+
+def test_only_the_renewer_renews(alice: WebHdfsStorage) -> None:
+    token = alice.get_delegation_token("yarn")
+    assert token
+    with pytest.raises(StoragePermissionDenied):
+        alice.renew_delegation_token(token)
+
+
+def test_without_credentials(config: WebHdfsConfig) -> None:
+    with pytest.raises(StorageAuthError, match="Kerberos"):
+        WebHdfsStorage(attrs.evolve(config, user="alice")).status("hdfs:///tmp")
+    with pytest.raises(StorageError):  # Hadoop's decoder stumbles over it
+        WebHdfsStorage(config, delegation_token="nonsense").status("hdfs:///tmp")
+    with pytest.raises(StorageAuthError):
+        WebHdfsStorage(config, negotiate=lambda host: f"Negotiate {urlsplit(host).path}").status("hdfs:///tmp")
+
+
+def test_acting_for_another_user(config: WebHdfsConfig, kerberos: Kerberos, directory: str) -> None:
+    as_alice = attrs.evolve(config, proxy_user="alice")
+    service = WebHdfsStorage(as_alice, negotiate=kerberos.negotiate_as("airflow"))
+    assert service.write(f"{directory}/a", b"x").owner == "alice"
+    token = service.get_delegation_token("yarn")
+    assert token
+    assert read_bytes(WebHdfsStorage(config, delegation_token=token), f"{directory}/a") == b"x"
+    with pytest.raises(StoragePermissionDenied):
+        WebHdfsStorage(as_alice, negotiate=kerberos.negotiate_as("bob")).status(directory)

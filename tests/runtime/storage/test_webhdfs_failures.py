@@ -1,0 +1,335 @@
+"""WebHDFS when servers are away, silent, standby or broken. Behind most of them stands a real NameNode."""
+
+from __future__ import annotations
+
+import getpass
+import io
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qs, urlsplit
+
+import attrs
+import pytest
+
+from tests.hadoop.cluster import HadoopCluster
+from tests.runtime.storage.conftest import Place
+from tests.runtime.storage.servers import STANDBY, Reply, Request, forward, refusing, scripted, silent
+from tony_provider.runtime.storage import (
+    StorageError,
+    StorageInvalidPath,
+    StorageNoSpace,
+    StorageNotFound,
+    StoragePermissionDenied,
+    StorageTimeout,
+    StorageUnreachable,
+    WebHdfsConfig,
+    WebHdfsStorage,
+    open_storage,
+    read_bytes,
+)
+
+MIB = 1 << 20
+
+
+def patient(config: WebHdfsConfig, addresses: list[str]) -> WebHdfsStorage:
+    """Fails over quickly and gives up late."""
+    return WebHdfsStorage(attrs.evolve(config, addresses=addresses, response_timeout=0.5, timeout=60))
+
+
+def hasty(*addresses: str) -> WebHdfsStorage:
+    return WebHdfsStorage(
+        WebHdfsConfig(
+            list(addresses), user="alice", connect_timeout=0.3, response_timeout=0.3, stream_timeout=0.3, timeout=1
+        )
+    )
+
+
+@pytest.fixture
+def uri(hdfs: Place) -> str:
+    return hdfs.write("a", b"hello")
+
+
+def test_a_refusing_namenode_is_passed_over(webhdfs_config: WebHdfsConfig, uri: str) -> None:
+    storage = patient(webhdfs_config, [refusing(), *webhdfs_config.addresses])
+    assert read_bytes(storage, uri) == b"hello"
+
+
+def test_a_silent_namenode_is_passed_over_and_then_left_alone(webhdfs_config: WebHdfsConfig, uri: str) -> None:
+    asked = []
+
+    def never(request: Request) -> None:
+        asked.append(request.op)
+        released.wait(60)
+
+    released = threading.Event()
+    with scripted(never) as address:
+        storage = patient(webhdfs_config, [address, *webhdfs_config.addresses])
+        assert storage.status(uri).size == 5
+        storage.write(f"{uri}2", b"x")
+        released.set()
+    assert asked == ["GETFILESTATUS"]  # the other one answered, and is asked first from then on
+
+
+def test_a_standby_is_passed_over_with_scripted_words(webhdfs_config: WebHdfsConfig, uri: str) -> None:
+    with scripted(lambda _: STANDBY) as address:
+        storage = patient(webhdfs_config, [address, *webhdfs_config.addresses])
+        assert read_bytes(storage, uri) == b"hello"
+
+
+def test_a_namenode_that_becomes_active_later_is_waited_for(webhdfs_config: WebHdfsConfig, uri: str) -> None:
+    answers = [STANDBY, None, Reply(503), STANDBY]
+
+    def later(request: Request) -> Reply | None:
+        return answers.pop() if answers else forward(webhdfs_config.addresses[0], request)
+
+    with scripted(later) as address:
+        assert patient(webhdfs_config, [address]).status(uri).size == 5
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_silence_of_all_ends_at_the_deadline(count: int) -> None:
+    with silent() as first, silent() as second:
+        addresses = [first, second][:count]
+        with pytest.raises(StorageTimeout) as error:
+            hasty(*addresses).status("hdfs:///a")
+    assert all(address in str(error.value) for address in addresses)
+
+
+def test_refusal_by_all_names_each_and_why() -> None:
+    first, second = refusing(), refusing()
+    with pytest.raises(StorageUnreachable, match="Connection refused") as error:
+        hasty(first, second).write("hdfs:///a", b"x")
+    assert first in str(error.value)
+    assert second in str(error.value)
+
+
+def test_close_ends_a_wait() -> None:
+    storage = WebHdfsStorage(WebHdfsConfig([refusing()], timeout=600))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(storage.status, "hdfs:///a")
+        storage.close()
+        with pytest.raises(StorageUnreachable, match="closed"):
+            waiting.result(60)
+
+
+def test_a_server_that_is_no_namenode() -> None:
+    with (
+        scripted(lambda _: Reply(404, b"<html>Not here</html>")) as html,
+        pytest.raises(StorageError, match="is this address a NameNode's"),
+    ):
+        hasty(html).status("hdfs:///a")
+    with scripted(lambda _: Reply(200, b"<html>Hi</html>")) as html, pytest.raises(StorageError, match="NameNode's"):
+        hasty(html).status("hdfs:///a")
+
+
+def test_proxy_variables_are_ignored(monkeypatch: pytest.MonkeyPatch, webhdfs_config: WebHdfsConfig, uri: str) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, refusing())
+    assert read_bytes(WebHdfsStorage(webhdfs_config), uri) == b"hello"
+
+
+@pytest.fixture
+def loses_answers(webhdfs_config: WebHdfsConfig) -> Iterator[tuple[WebHdfsStorage, set[str]]]:
+    """A storage whose NameNode carries out the operations in the set once without an answer, and the set."""
+    to_lose: set[str] = set()
+
+    def answer(request: Request) -> Reply | None:
+        reply = forward(webhdfs_config.addresses[0], request)
+        if request.op in to_lose:
+            to_lose.remove(request.op)
+            return None
+        return reply
+
+    with scripted(answer) as address:
+        yield patient(webhdfs_config, [address]), to_lose
+
+
+def test_a_rename_whose_answer_is_lost_has_happened(
+    loses_answers: tuple[WebHdfsStorage, set[str]], hdfs: Place, uri: str
+) -> None:
+    storage, to_lose = loses_answers
+    to_lose.add("RENAME")
+    storage.rename(uri, hdfs.uri("b"))
+    assert not to_lose
+    assert hdfs.names() == ["b"]
+    to_lose.add("RENAME")
+    with pytest.raises(StorageNotFound):
+        storage.rename(uri, hdfs.uri("c"))
+    to_lose.update({"CREATE", "RENAME", "MKDIRS", "GETFILESTATUS"})
+    assert storage.write(hdfs.uri("d/e"), b"once").size == 4
+    to_lose.add("DELETE")
+    assert storage.remove(hdfs.uri("d"), recursive=True)
+    assert hdfs.names() == ["b"]
+
+
+def test_unreachable_datanodes_are_explained(webhdfs_config: WebHdfsConfig, uri: str, hdfs: Place) -> None:
+    nowhere = refusing()
+    excluded = []
+
+    def answer(request: Request) -> Reply:
+        reply = forward(webhdfs_config.addresses[0], request)
+        excluded.append(request.params.get("excludedatanodes"))
+        location = reply.location and urlsplit(reply.location)._replace(netloc=urlsplit(nowhere).netloc).geturl()
+        return attrs.evolve(reply, location=location)
+
+    with scripted(answer) as address:
+        storage = patient(webhdfs_config, [address])
+        for transfer in (lambda: read_bytes(storage, uri), lambda: storage.write(hdfs.uri("b"), b"x")):
+            with pytest.raises(StorageUnreachable, match="must resolve and reach the DataNodes") as error:
+                transfer()
+            assert urlsplit(nowhere).netloc in str(error.value)
+    assert "127.0.0.1" in excluded  # another DataNode was asked for
+    assert hdfs.names() == ["a"]
+
+
+def test_a_silent_datanode_ends_at_the_deadline() -> None:
+    status = b'{"FileStatus":{"length":3,"modificationTime":1,"type":"FILE","owner":"alice","permission":"600"}}'
+    with silent() as datanode:
+
+        def answer(request: Request) -> Reply:
+            return Reply(200, status) if request.op == "GETFILESTATUS" else Reply(307, location=f"{datanode}/x?op=OPEN")
+
+        with scripted(answer) as namenode, pytest.raises(StorageTimeout, match=urlsplit(datanode).netloc):
+            hasty(namenode).open_read("hdfs:///a")
+
+
+def test_a_read_goes_on_where_a_scripted_datanode_broke_off() -> None:
+    data = bytes(range(256)) * 4096
+    status = b'{"FileStatus":{"length":%d,"modificationTime":1,"type":"FILE","owner":"a","permission":"600"}}' % len(
+        data
+    )
+    asked = []
+
+    def answer(request: Request) -> Reply:
+        if request.op == "GETFILESTATUS":
+            return Reply(200, status)
+        if "from" not in request.params:
+            start = int(request.params["offset"])
+            asked.append(start)
+            return Reply(307, location=f"{addresses[0]}/d?op=OPEN&from={start}&length={request.params['length']}")
+        start = int(request.params["from"])
+        wanted = data[start : start + int(request.params["length"])]
+        return Reply(200, wanted[: 1 + len(wanted) // 2], length=len(wanted))  # half of it, then the end
+
+    addresses: list[str] = []
+    with scripted(answer) as address:
+        addresses.append(address)
+        storage = WebHdfsStorage(WebHdfsConfig([address]))
+        assert read_bytes(storage, "hdfs:///a", offset=7, length=100_000) == data[7:100_007]
+    assert len(asked) > 5
+    assert asked == sorted(asked)
+
+
+def test_a_source_that_can_be_read_once_is_not_sent_twice(webhdfs_config: WebHdfsConfig, hdfs: Place) -> None:
+    creates = []
+
+    def breaking(request: Request) -> Reply | None:
+        if "datanode" in request.params:
+            return None
+        if request.op == "CREATE":
+            creates.append(request.params)
+            return Reply(307, location=f"{addresses[0]}/x?op=CREATE&datanode=1")
+        return forward(webhdfs_config.addresses[0], request)
+
+    addresses: list[str] = []
+    with scripted(breaking) as address:
+        addresses.append(address)
+        storage = patient(webhdfs_config, [address])
+        with pytest.raises(StorageUnreachable):
+            storage.write(hdfs.uri("once"), iter([b"x"]))
+        assert len(creates) == 1
+        with pytest.raises(StorageUnreachable):
+            storage.write(hdfs.uri("again"), b"x")
+        assert len(creates) > 2
+    assert all(params["overwrite"] == "false" and params["permission"] == "600" for params in creates)
+    assert hdfs.names() == []
+
+
+def test_a_file_that_shrinks_while_it_is_sent(hdfs: Place) -> None:
+    class Shrinking(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(size)[:-1]
+
+    with pytest.raises(StorageError, match="shorter"):
+        hdfs.storage.write(hdfs.uri("a"), Shrinking(b"0123456789"))
+    assert hdfs.names() == []
+
+
+def test_quotas(hdfs: Place, hadoop: HadoopCluster) -> None:
+    set_quota(hadoop, hdfs.root, storagespacequota=MIB)
+    with pytest.raises(StorageNoSpace, match="quota"):
+        hdfs.storage.write(hdfs.uri("big"), bytes(4 * MIB))
+    with pytest.raises(StorageNoSpace, match="quota"):
+        hdfs.storage.write(hdfs.uri("big"), iter([bytes(MIB)] * 300))
+    set_quota(hadoop, hdfs.root, namespacequota=2)
+    hdfs.storage.make_directories(hdfs.uri("one"))
+    with pytest.raises(StorageNoSpace, match="quota"):
+        hdfs.storage.make_directories(hdfs.uri("two"))
+    assert hdfs.names() == ["one"]
+
+
+def set_quota(hadoop: HadoopCluster, uri: str, **quota: int) -> None:
+    path = urlsplit(uri).path
+    query = {"op": "SETQUOTA", **{name: str(value) for name, value in quota.items()}}
+    hadoop.client(getpass.getuser()).request("PUT", f"{hadoop.webhdfs[0]}/webhdfs/v1{path}", query=query)
+
+
+def test_other_users_files(hdfs: Place, webhdfs_config: WebHdfsConfig, uri: str) -> None:
+    bob = WebHdfsStorage(attrs.evolve(webhdfs_config, user="bob"))
+    hdfs.storage.set_permission(hdfs.root, 0o711)
+    for attempt in (
+        lambda: read_bytes(bob, uri),
+        lambda: bob.write(hdfs.uri("b"), b"x"),
+        lambda: bob.set_permission(uri, 0o777),
+        lambda: bob.remove(uri),
+        lambda: bob.rename(uri, f"{uri}2"),
+        lambda: bob.list(hdfs.root),
+    ):
+        with pytest.raises(StoragePermissionDenied):
+            attempt()
+    assert hdfs.names() == ["a"]
+
+
+def test_acting_for_another_user(webhdfs_config: WebHdfsConfig, hdfs: Place, uri: str) -> None:
+    service = WebHdfsStorage(attrs.evolve(webhdfs_config, user="airflow", proxy_user="alice"))
+    assert service.write(hdfs.uri("b"), b"x").owner == "alice"
+    assert read_bytes(service, uri) == b"hello"
+    impostor = WebHdfsStorage(attrs.evolve(webhdfs_config, user="bob", proxy_user="alice"))
+    with pytest.raises(StoragePermissionDenied):
+        impostor.status(uri)
+
+
+@pytest.mark.parametrize("name", ["a:b", "x" * 300])
+def test_names_that_hdfs_refuses(hdfs: Place, name: str) -> None:
+    with pytest.raises(StorageInvalidPath):
+        hdfs.storage.write(hdfs.uri(name), b"x")
+    with pytest.raises(StorageInvalidPath):
+        hdfs.storage.make_directories(hdfs.uri(name))
+    assert hdfs.names() == []
+
+
+def test_the_authority_is_kept_and_checked(hadoop: HadoopCluster, webhdfs_config: WebHdfsConfig, uri: str) -> None:
+    authority = urlsplit(hadoop.fs_default).netloc
+    config = attrs.evolve(webhdfs_config, authorities=[authority])
+    full = hadoop.fs_default + urlsplit(uri).path
+    with open_storage(full, webhdfs=config) as storage:
+        assert storage.status(full).path == full
+        assert storage.status(uri).path == uri
+        with pytest.raises(StorageInvalidPath, match=authority):
+            storage.status("hdfs://other/tmp")
+
+
+def test_errors_never_show_the_token() -> None:
+    seen = []
+
+    def answer(request: Request) -> Reply:
+        seen.append(parse_qs(urlsplit(request.path).query)["delegation"])
+        return Reply(401, b"<html>no</html>")
+
+    with scripted(answer) as address:
+        storage = WebHdfsStorage(WebHdfsConfig([address], user="alice"), delegation_token="s3cr3t")
+        with pytest.raises(StorageError, match="401") as error:
+            storage.status("hdfs:///a")
+    assert seen == [["s3cr3t"]]
+    assert "s3cr3t" not in str(error.value) + repr(error.value.__cause__)
