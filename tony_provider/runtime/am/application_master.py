@@ -113,7 +113,6 @@ async def _verdict(running: Awaitable[Verdict]) -> Verdict:
 
 
 async def _end(verdict: Verdict, master: Master, records: Records, resource_manager: ResourceManager) -> FinalStatus:
-    log.info("%s: %s", verdict.status.value, verdict.message)
     await records.stop()
     diagnostics = verdict.message[-_MOST_DIAGNOSTICS:]
     if not await records.write_result(final_status(master.status(), verdict)):

@@ -1,0 +1,127 @@
+"""Starting containers on YARN's NodeManagers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Optional
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.resource_manager import Launch
+from tony_provider.runtime.application import ResourceKind
+from tony_provider.runtime.hadoop import messages
+from tony_provider.runtime.hadoop.errors import (
+    HadoopError,
+    NodeManagerNotYetReady,
+    RpcConnectionError,
+    RpcTimeout,
+    serialized_error,
+)
+from tony_provider.runtime.hadoop.ids import Address, ContainerId
+from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.tokens import Credentials, Token
+from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = 30.0  # seconds for one call, connecting included
+_AT_ONCE = 32  # calls
+_TRIES = 5  # of a node that is not ready yet
+_RETRY_DELAY = 1.0  # seconds
+_LOG_DIR = "<LOG_DIR>"  # the NodeManager puts the container's log directory in its place (ApplicationConstants)
+
+
+class Nodes:
+    """One client per node, made when it is first needed; YARN hands each node's token out once."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Address, Token] = {}
+        self._clients: dict[Address, ContainerManagementProtocol] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self.acls: Sequence[yarn.ApplicationACLMapProto] = ()
+        """Who may see the containers' logs: those of the answer to the registration."""
+
+    def learn(self, tokens: Iterable[yarn.NMTokenProto]) -> None:
+        for entry in tokens:
+            address, token = Address.from_proto(entry.nodeId), Token.from_proto(entry.token)
+            self._tokens[address] = token
+            if address in self._clients:
+                self._clients[address].use_token(token)
+
+    async def start(self, container: yarn.ContainerProto, launch: Launch) -> Optional[str]:
+        """Start a container's program; None when its node has accepted it, else why not."""
+        address = Address.from_proto(container.nodeId)
+        try:
+            request = messages.start_request(launch_context(launch, self.acls), container)
+        except ValueError as error:
+            return str(error)
+        async with self._slots:
+            for _ in range(_TRIES - 1):
+                try:
+                    return await self._start(address, ContainerId.from_proto(container.id), request)
+                except NodeManagerNotYetReady:
+                    await asyncio.sleep(_RETRY_DELAY)
+                except HadoopError as error:
+                    return f"{address}: {error}"
+        return f"{address} is not ready"
+
+    async def close(self) -> None:
+        await asyncio.gather(*(client.close() for client in self._clients.values()))
+
+    async def _start(
+        self, address: Address, container: ContainerId, request: service.StartContainerRequestProto
+    ) -> Optional[str]:
+        client = self._client(address)
+        try:
+            answer = await client.start([request], timeout=_TIMEOUT)
+        except (RpcConnectionError, RpcTimeout) as error:
+            return await self._became_of(client, container, error)
+        for failure in answer.failed_requests:
+            problem = serialized_error(failure.exception)
+            if isinstance(problem, NodeManagerNotYetReady):
+                raise problem
+            return str(problem)
+        return None
+
+    async def _became_of(
+        self, client: ContainerManagementProtocol, container: ContainerId, error: HadoopError
+    ) -> Optional[str]:
+        """The answer was lost: the container may have been started all the same."""
+        try:
+            answer = await client.statuses([container], timeout=_TIMEOUT)
+        except HadoopError:
+            return f"{client.address}: {error}"
+        return None if answer.status else f"{client.address}: {error}"
+
+    def _client(self, address: Address) -> ContainerManagementProtocol:
+        client = self._clients.get(address)
+        if client is None:
+            token = self._tokens.get(address)
+            if token is None:
+                raise HadoopError("YARN gave no token for this node")
+            client = self._clients[address] = ContainerManagementProtocol(address, token)
+        return client
+
+
+def launch_context(launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto]) -> yarn.ContainerLaunchContextProto:
+    """Raises ValueError for a resource that nodes cannot resolve."""
+    # exec: else the shell would lead the process group, and its death on SIGTERM end the container at once.
+    command = ["exec", *map(shlex.quote, launch.command), f"1>{_LOG_DIR}/stdout", f"2>{_LOG_DIR}/stderr"]
+    return messages.launch_context(
+        commands=[" ".join(command)],
+        environment={**launch.env, contract.ENV_LOG_DIR: _LOG_DIR},
+        local_resources={
+            resource.name: messages.local_resource(
+                resource.uri,
+                size=resource.size,
+                modified_ms=resource.modified_ms,
+                archive=resource.kind is ResourceKind.ARCHIVE,
+            )
+            for resource in launch.resources
+        },
+        credentials=Credentials.from_bytes(launch.credentials),
+        acls=acls,
+    )
