@@ -50,12 +50,13 @@ async def launch(tmp_path: Path, secrets: dict[str, bytes]) -> AsyncIterator[Lau
     """``await launch("command")`` gives a running executor, and takes away what is left of it."""
     async with AsyncExitStack() as stack:
 
-        async def start(command: str | JobSpec, *, lost_after: float | None = None, **container: object) -> Running:
+        async def start(command: str | JobSpec, *, below: Path = tmp_path, **container: object) -> Running:
             spec = job(command) if isinstance(command, str) else command
-            directory = ContainerDirectory(tmp_path, secrets, spec, **container)  # type: ignore[arg-type]
+            directory = ContainerDirectory(below, secrets, spec, **container)  # type: ignore[arg-type]
+            directory.prepare()
             master = Master(APPLICATION, KEY)
             port = await stack.enter_async_context(serving(master, secrets))
-            executor = await ExecutorProcess.start(directory, port, lost_after=lost_after)
+            executor = await ExecutorProcess.start(directory, port)
             stack.push_async_callback(executor.clean_up)
             return Running(master, executor, directory, port)
 

@@ -108,8 +108,7 @@ class ExecutorProcess:
     async def start(
         cls, container: ContainerDirectory, port: int, *, lost_after: float | None = None, python: str = sys.executable
     ) -> ExecutorProcess:
-        """In a process group of its own, as a container has one."""
-        container.prepare()
+        """In a prepared container, and a process group of its own, as a container has one."""
         program = ["-m", "tony_provider.runtime.executor"]
         if lost_after is not None:
             program = ["-c", f"from tony_provider.runtime.executor.main import main; main(lost_after={lost_after})"]

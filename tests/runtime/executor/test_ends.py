@@ -175,7 +175,7 @@ async def test_a_later_generation_in_the_same_container(launch: Launch) -> None:
     assert (await running.master.first("exited")).exit_code == 1
     await running.begin(generation=1)  # said again
     await running.begin(generation=2)
-    first, second = await running.master.all_of("exited", 2)
+    _, second = await running.master.all_of("exited", 2)
     assert (second.generation, second.exit_code) == (2, 0)
     assert await running.end() == 0
     assert "generation 1\n" in running.container.stored("logs/worker-0.log")

@@ -71,8 +71,8 @@ class CappedFile:
         data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
         dropped = self.dropped
         if len(data) > limit:
-            kept = data[-limit:]
-            kept = kept[kept.find(b"\n") + 1 :]
+            start = data.find(b"\n", -limit - 1) + 1
+            kept = data[start or -limit :]
             dropped += data.count(b"\n") - kept.count(b"\n")
             data = kept
         return _dropped_note(dropped) + data

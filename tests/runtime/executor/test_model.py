@@ -1,0 +1,71 @@
+"""What the chief leaves as the job's model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.runtime.executor.conftest import Launch
+from tests.runtime.executor.containers import job
+from tests.runtime.executor.master import address
+from tony_provider.runtime.spec.model import TaskSpec
+
+_SAVE = 'cd "$TONY_MODEL_DIR" && mkdir -p variables assets && echo weights > variables/data && echo graph > saved.pb'
+
+
+def stored(directory: Path) -> list[str]:
+    return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*"))
+
+
+async def test_the_model_is_committed_before_the_end_is_told(launch: Launch) -> None:
+    running = await launch(_SAVE)
+    await running.begin()
+    ended = await running.master.first("exited")
+    model = running.container.application_dir / "model"
+    assert stored(running.container.application_dir) == [
+        "model",
+        "model/assets",
+        "model/saved.pb",
+        "model/variables",
+        "model/variables/data",
+    ]
+    assert ended.model_dir == f"file://{model}"
+    assert (model.stat().st_mode & 0o777, (model / "saved.pb").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert await running.end() == 0
+
+
+async def test_a_later_generation_replaces_it(launch: Launch) -> None:
+    running = await launch('echo $TONY_GENERATION > "$TONY_MODEL_DIR/only-$TONY_GENERATION"')
+    await running.begin()
+    await running.master.first("exited")
+    await running.begin(generation=2)
+    ends = await running.master.all_of("exited", 2)
+    assert [end.error for end in ends] == ["", ""]
+    assert stored(running.container.application_dir) == ["model", "model/only-2"]
+
+
+async def test_no_model_without_success_or_without_files(launch: Launch) -> None:
+    running = await launch(f'[ "$TONY_GENERATION" = 2 ] || {{ {_SAVE}; exit 1; }}')
+    await running.begin()
+    assert (await running.master.first("exited")).model_dir == ""
+    await running.begin(generation=2)
+    assert [end.model_dir for end in await running.master.all_of("exited", 2)] == ["", ""]
+    assert stored(running.container.application_dir) == []
+
+
+async def test_only_the_leading_task_keeps_its_model(launch: Launch) -> None:
+    tasks = {"worker": TaskSpec(command=_SAVE), "chief": TaskSpec(command=_SAVE)}
+    running = await launch(job("", tasks=tasks))
+    await running.master.first("registration")
+    running.master.rendezvous(address("worker", 0, 20000), address("chief", 0, 20001, role="chief"))
+    ended = await running.master.first("exited")
+    assert (ended.exit_code, ended.model_dir) == (0, "")
+    assert stored(running.container.application_dir) == []
+
+
+async def test_a_model_that_cannot_be_uploaded_fails_the_task(launch: Launch) -> None:
+    running = await launch(_SAVE + ' && ln -s / "$TONY_MODEL_DIR/assets/around"')
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert ended.exit_code == 0
+    assert ended.error.startswith("its model could not be uploaded: ")
+    assert stored(running.container.application_dir) == []

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runtime.executor.conftest import Launch
+from tony_provider.runtime.executor import output
+from tony_provider.runtime.executor.output import TAIL_LIMIT, TAIL_LINES, CappedFile, Tail
+
+
+def lines(count: int, start: int = 0) -> bytes:
+    return b"".join(b"line %06d\n" % i for i in range(start, start + count))
+
+
+def test_a_file_that_fits_is_kept_whole(tmp_path: Path) -> None:
+    file = CappedFile(tmp_path / "out", 1000)
+    file.write(lines(50))
+    file.write(lines(50, 50))
+    file.close()
+    assert file.last(10_000) == lines(100)
+    assert file.last(120) == b"[tony] 90 earlier lines were dropped\n" + lines(10, 90)
+
+
+def test_what_is_dropped_is_said(tmp_path: Path) -> None:
+    file = CappedFile(tmp_path / "out", 1200)
+    for start in range(0, 1000, 10):
+        file.write(lines(10, start))
+    file.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.1"]
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) < 1300
+    before, now = (tmp_path / "out.1").read_bytes(), (tmp_path / "out").read_bytes()
+    note, _, rest = now.partition(b"\n")
+    assert note == b"[tony] %d earlier lines were dropped" % file.dropped
+    kept = before.partition(b"\n")[2] + rest
+    assert kept == lines(1000 - file.dropped, file.dropped)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=60), st.integers(1, 200))
+def test_the_last_bytes_are_those_written_last(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[bytes], limit: int
+) -> None:
+    file = CappedFile(tmp_path_factory.mktemp("capped") / "out", 100, announce=False)
+    for data in writes:
+        file.write(data)
+    file.close()
+    last = file.last(limit)
+    if last.startswith(b"[tony] "):
+        last = last.partition(b"\n")[2]
+    assert len(last) <= limit
+    assert b"".join(writes).endswith(last)
+
+
+def test_a_full_disk_costs_lines_only(tmp_path: Path) -> None:
+    """On a file that may not grow, which is as near as a test comes to a full disk without mounting one."""
+    program = (
+        "import resource, signal, sys; from pathlib import Path;"
+        "from tony_provider.runtime.executor.output import CappedFile;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "file = CappedFile(Path(sys.argv[1]), 10_000);"
+        "[file.write(b'x' * 99 + b'\\n') for _ in range(30)];"
+        "print(file.dropped)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "out"], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 20
+    assert done.stderr.count(os.strerror(errno.EFBIG)) == 1
+
+
+@given(st.lists(st.binary(max_size=300), max_size=100))
+def test_the_tail_is_bounded_whatever_comes(pieces: list[bytes]) -> None:
+    tail = Tail()
+    for piece in pieces:
+        tail.add(piece)
+    text = tail.text()
+    assert len(text.encode()) <= TAIL_LIMIT
+    assert text.count("\n") < TAIL_LINES
+
+
+@given(
+    st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=20), max_size=60),
+    st.integers(1, 7),
+)
+def test_the_tail_holds_the_last_lines(texts: list[str], size: int) -> None:
+    data = "\n".join(texts).encode()
+    tail = Tail()
+    for start in range(0, len(data), size):
+        tail.add(data[start : start + size])
+    assert tail.text() == "\n".join("\n".join(texts).split("\n")[-TAIL_LINES:])
+
+
+def test_of_a_progress_bar_the_last_state_shows() -> None:
+    tail = Tail()
+    for step in range(1000):
+        tail.add(b"\r%3d%% of the epoch" % (step // 10))
+    tail.add(b"\nTraceback\n")
+    assert tail.text() == " 99% of the epoch\nTraceback"
+
+
+async def test_files_of_a_real_process_are_capped(launch: Launch) -> None:
+    count = 2 * output.FILE_LIMIT // 100 + 250_000
+    program = f"line = 'x' * 99; [print(line) for _ in range({count})]"
+    running = await launch(f'env -u PYTHONUNBUFFERED python -c "{program}"')
+    await running.begin()
+    assert (await running.master.first("exited")).exit_code == 0
+    assert await running.end() == 0
+    files = [running.container.log_dir / name for name in ("task.out", "task.out.1")]
+    assert all(file.stat().st_size <= output.FILE_LIMIT + 100 for file in files)
+    whole = files[1].read_text().count("x\n") + files[0].read_text().count("x\n")
+    assert files[0].read_text().splitlines()[0] == f"[tony] {count - whole} earlier lines were dropped"
+    kept = running.container.stored("logs/worker-0.log")
+    assert output.KEPT_LIMIT - 200 < len(kept) < output.KEPT_LIMIT + 200
+    assert kept.startswith("[tony] ")
