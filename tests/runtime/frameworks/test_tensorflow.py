@@ -10,13 +10,19 @@ import attrs
 import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
+from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.generic import task_environment
-from tony_provider.runtime.frameworks.tensorflow import TensorFlow
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import JobSpec, Role
 from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 
-PS_JOB: dict[str, dict[str, Any]] = {"chief": {}, "worker": {"instances": 2}, "ps": {}, "evaluator": {}, "tensorboard": {}}
+PS_JOB: dict[str, dict[str, Any]] = {
+    "chief": {},
+    "worker": {"instances": 2},
+    "ps": {},
+    "evaluator": {},
+    "tensorboard": {},
+}
 PS_CLUSTER = {
     "chief": ["10.0.0.1:20000"],
     "worker": ["10.0.0.1:20001", "10.0.0.1:20002"],
@@ -89,9 +95,18 @@ def test_gpus_are_hidden_from_tasks_that_asked_for_none() -> None:
 
 
 def test_held_ports_stay_usable() -> None:
-    job = job_of(worker={})
-    assert TensorFlow.can_share_ports
-    assert task_environment(job, cluster_of(job), "worker", 0).env["TF_GRPC_REUSE_PORT"] == "true"
+    """Where TensorFlow's own server listens; others, such as TensorBoard's, bind without SO_REUSEPORT."""
+    job = job_of(**PS_JOB)
+    cluster = cluster_of(job)
+    for task in cluster.tasks:
+        told = task_environment(job, cluster, task.type, task.index).env.get("TF_GRPC_REUSE_PORT") == "true"
+        assert told is get_framework("tensorflow").shares_ports(task.role)
+    assert {role for role in Role if get_framework("tensorflow").shares_ports(role)} == {
+        Role.CHIEF,
+        Role.WORKER,
+        Role.PS,
+    }
+    assert not any(get_framework("standalone").shares_ports(role) for role in Role)
 
 
 def test_tf_config_of_4000_tasks_is_in_a_file() -> None:
@@ -124,3 +139,5 @@ def test_a_tf_config_of_the_users_is_refused() -> None:
             }
         )
     assert [problem.path for problem in caught.value.problems] == ["env.TF_CONFIG", "tasks.worker.env.TF_CONFIG"]
+    with pytest.raises(SpecError, match=r"secrets\[0\]: is made from the cluster"):
+        parse_job({"framework": "tensorflow", "secrets": ["TF_CONFIG"], "tasks": {"worker": {"command": "true"}}})

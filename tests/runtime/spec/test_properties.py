@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony_provider.runtime.codec import dump_json, load_json, to_plain
@@ -76,19 +76,19 @@ def parse_or_refuse(source: Any, overrides: Any = None) -> None:
     assert str(refusal)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.one_of(ANYTHING, NEARLY))
 def test_a_mapping_is_a_job_or_a_spec_error(source: Any) -> None:
     parse_or_refuse(source)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(NEARLY, ANYTHING)
 def test_whatever_is_laid_over_it(source: Any, overrides: Any) -> None:
     parse_or_refuse(source, overrides)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.one_of(ANYTHING, NEARLY))
 def test_json_and_yaml_text_is_a_job_or_a_spec_error(source: Any) -> None:
     parse_or_refuse(json.dumps(source))
@@ -152,7 +152,7 @@ JOBS = st.builds(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(JOBS)
 def test_a_job_survives_every_way_of_writing_it(job: JobSpec) -> None:
     plain = to_plain(job)

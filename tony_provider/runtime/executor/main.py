@@ -68,7 +68,7 @@ def _surroundings(container: Container) -> Surroundings:
         ports=HeldPorts(
             framework.ports(container.task_type, container.role),
             container.job.port_range,
-            share=framework.can_share_ports,
+            share=framework.shares_ports(container.role),
         ),
         output=Output.of(container.log_dir, workspace.root),
         storage=open_application_store(container.description, container.secrets),

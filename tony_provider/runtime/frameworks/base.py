@@ -79,7 +79,6 @@ def fits(variable: str, text: str) -> bool:
 
 class Framework(ABC):
     name: str
-    can_share_ports = False  # True: held ports stay bound (SO_REUSEPORT) past exec; else released just before it
 
     @abstractmethod
     def problems(self, job: JobSpec) -> list[Problem]:
@@ -88,6 +87,13 @@ class Framework(ABC):
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         """Names of the ports that a task of this type listens on, the main one first."""
         return (MAIN_PORT,)
+
+    def shares_ports(self, role: Role) -> bool:
+        """Whether held ports stay bound past exec, since such a task's server binds them with SO_REUSEPORT as well.
+
+        Otherwise they are released just before it.
+        """
+        return False
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
         """The task types that must all succeed for the job to succeed; when they have, the others are stopped.

@@ -11,9 +11,10 @@ import json
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress, TaskEnvironment, fits, with_file
+from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import JobSpec, Role
-from tony_provider.runtime.spec.problems import Problem, child
+from tony_provider.runtime.spec.problems import Problem, child, item
 
 TF_CONFIG = "TF_CONFIG"
 REUSE_PORT = "TF_GRPC_REUSE_PORT"
@@ -29,14 +30,15 @@ _HOSTS = {
 
 class TensorFlow(Framework):
     name = "tensorflow"
-    can_share_ports = True  # with TF_GRPC_REUSE_PORT its server binds with SO_REUSEPORT; without, it fails to start
+
+    def shares_ports(self, role: Role) -> bool:
+        """With TF_GRPC_REUSE_PORT TensorFlow's server binds so; evaluators and side-cars start others, or none."""
+        return in_cluster(role)
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        return [
-            Problem(child(path, TF_CONFIG), env[TF_CONFIG], "is made from the cluster; leave it out")
-            for path, env in environments(job).items()
-            if TF_CONFIG in env
-        ]
+        given = {child(path, TF_CONFIG): env[TF_CONFIG] for path, env in environments(job).items() if TF_CONFIG in env}
+        given.update({item("secrets", index): name for index, name in enumerate(job.secrets) if name == TF_CONFIG})
+        return [Problem(path, value, "is made from the cluster; leave it out") for path, value in given.items()]
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
         task = cluster.task(task_type, index)
@@ -50,7 +52,8 @@ class TensorFlow(Framework):
         # to the next; with ordinary type names both are the task's own.
         tf_type = task.role.value
         tf_index = _of_role(cluster, task.role).index(task)
-        env[REUSE_PORT] = "true"
+        if self.shares_ports(task.role):
+            env[REUSE_PORT] = "true"
         env[contract.ENV_TF_TASK_TYPE] = tf_type
         env[contract.ENV_TF_TASK_INDEX] = str(tf_index)
         for role, variable in _HOSTS.items():
