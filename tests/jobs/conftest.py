@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hadoop.cluster import HadoopCluster
+from tests.jobs.places import LocalPlace, Place, YarnPlace
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalPlace]:
+    """The embedded local cluster, empty."""
+    place = LocalPlace(root=tmp_path / "tony")
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def yarn(hadoop: HadoopCluster) -> Iterator[YarnPlace]:
+    """The cluster that all tests share, as an ordinary user."""
+    place = YarnPlace(cluster=hadoop)
+    yield place
+    place.close()
+
+
+@pytest.fixture(params=["local", "yarn"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each backend in turn."""
+    found: Place = request.getfixturevalue(request.param)
+    return found
