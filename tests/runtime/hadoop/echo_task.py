@@ -1,6 +1,8 @@
-"""What the test application masters launch: says which secrets and kinds of token it was given."""
+"""What the test application masters launch: says which secrets, kinds of token and files it was given."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from tony_provider.runtime.hadoop.tokens import Credentials
 
@@ -8,3 +10,4 @@ if __name__ == "__main__":
     credentials = Credentials.from_environment()
     print("secrets", {name: value.decode() for name, value in credentials.secrets.items()})
     print("kinds", sorted({token.kind for token in credentials.tokens.values()}))
+    print("files", {path.name: path.read_text() for path in Path().glob("input-*")})

@@ -36,6 +36,7 @@ class Master:
     protocol: ApplicationMasterProtocol
     credentials: Credentials
     settings: ConnectionSettings
+    files: dict[str, yarn.LocalResourceProto]
     report: dict[str, Any]
     response_id: int = 0
     node_tokens: dict[Address, Token] = attrs.field(factory=dict)
@@ -81,7 +82,7 @@ class Master:
         context = messages.launch_context(
             commands=[*command, "1><LOG_DIR>/stdout", "2><LOG_DIR>/stderr"],
             environment={"PYTHONPATH": os.environ["PYTHONPATH"], "GREETING": "hello"},
-            local_resources={},
+            local_resources=self.files,
             credentials=Credentials(
                 self.credentials.without_kind(AM_RM_TOKEN).tokens, {**self.credentials.secrets, "task": b"of this task"}
             ),
@@ -215,7 +216,29 @@ async def outlive(master: Master) -> None:
     await master.finish()
 
 
-SCENARIOS: dict[str, Callable[[Master], Awaitable[None]]] = {"echo": echo, "mistakes": mistakes, "outlive": outlive}
+async def roll(master: Master) -> None:
+    """Stays until YARN rolls the master's token, and goes on with the new one over a new connection."""
+    await master.register()
+    answer = await master.allocate()
+    while not answer.HasField("am_rm_token"):
+        await asyncio.sleep(1.0)
+        answer = await master.allocate()
+    token = Token.from_proto(answer.am_rm_token)
+    master.report["kind"] = token.kind
+    master.report["rolled"] = token.identifier != master.credentials.application_master_token().identifier
+    await master.protocol.close()
+    master.protocol = ApplicationMasterProtocol([master.protocol.address], token, settings=master.settings)
+    await master.allocate()
+    await master.finish()
+    await master.protocol.close()
+
+
+SCENARIOS: dict[str, Callable[[Master], Awaitable[None]]] = {
+    "echo": echo,
+    "mistakes": mistakes,
+    "outlive": outlive,
+    "roll": roll,
+}
 
 
 def _write(report: dict[str, Any], path: Path) -> None:
@@ -224,11 +247,20 @@ def _write(report: dict[str, Any], path: Path) -> None:
     draft.rename(path)
 
 
-async def run(scenario: str, report: Path, scheduler: list[Address], protection: tuple[str, ...]) -> None:
+def _file(text: str) -> yarn.LocalResourceProto:
+    """From ``URI,size,modification time``."""
+    uri, size, modified_ms = text.rsplit(",", 2)
+    return messages.local_resource(uri, size=int(size), modified_ms=int(modified_ms))
+
+
+async def run(
+    scenario: str, report: Path, scheduler: list[Address], protection: tuple[str, ...], files: list[str]
+) -> None:
     credentials = Credentials.from_environment()
     settings = ConnectionSettings(protection=protection)
     protocol = ApplicationMasterProtocol(scheduler, credentials.application_master_token(), settings=settings)
-    master = Master(protocol, credentials, settings, {"path": str(report)})
+    inputs = {f"input-{n}": _file(text) for n, text in enumerate(files)}
+    master = Master(protocol, credentials, settings, inputs, {"path": str(report)})
     try:
         await SCENARIOS[scenario](master)
     finally:
@@ -241,6 +273,8 @@ if __name__ == "__main__":
     parser.add_argument("--report", type=Path, required=True)
     parser.add_argument("--scheduler", required=True)
     parser.add_argument("--protection", required=True)
+    parser.add_argument("--file", action="append", default=[])
     arguments = parser.parse_args()
     addresses = [Address.parse(text) for text in arguments.scheduler.split(",")]
-    asyncio.run(run(arguments.scenario, arguments.report, addresses, tuple(arguments.protection.split(","))))
+    quality = tuple(arguments.protection.split(","))
+    asyncio.run(run(arguments.scenario, arguments.report, addresses, quality, arguments.file))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -104,6 +105,19 @@ class Session:
         return message
 
 
+def _listening_socket() -> socket.socket:
+    """On a free port, even when others take ports at the same time."""
+    for port in free_ports(10):
+        held = socket.socket()
+        try:
+            held.bind(("127.0.0.1", port))
+        except OSError:
+            held.close()
+        else:
+            return held
+    raise OSError("ten free ports were gone before they could be used")
+
+
 Script = Callable[[Session], Awaitable[None]]
 
 
@@ -130,8 +144,9 @@ async def serve(script: Script, servers: int = 1) -> AsyncIterator[list[Address]
             running.discard(task)
             writer.close()
 
-    addresses = [Address("127.0.0.1", port) for port in free_ports(servers)]
-    listening = [await asyncio.start_server(connected, address.host, address.port) for address in addresses]
+    sockets = [_listening_socket() for _ in range(servers)]
+    addresses = [Address(*held.getsockname()) for held in sockets]
+    listening = [await asyncio.start_server(connected, sock=held) for held in sockets]
     try:
         yield addresses
     finally:

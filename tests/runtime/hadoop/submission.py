@@ -74,8 +74,14 @@ class Submitted:
 
 
 async def submit(
-    cluster: HadoopCluster, scenario: str, folder: Path, *, protection: tuple[str, ...] = PROTECTIONS
+    cluster: HadoopCluster,
+    scenario: str,
+    folder: Path,
+    *,
+    protection: tuple[str, ...] = PROTECTIONS,
+    files: tuple[str, ...] = (),
 ) -> Submitted:
+    """``files`` go to the containers; each as ``URI,size,modification time``."""
     client = cluster.client(USER)
     base = await asyncio.to_thread(cluster.services.active_resourcemanager)
     made = json.loads(
@@ -91,6 +97,7 @@ async def submit(
         f"--report={report}",
         f"--scheduler={','.join(cluster.state.scheduler)}",
         f"--protection={','.join(protection)}",
+        *(f"--file={file}" for file in files),
         "1><LOG_DIR>/stdout",
         "2><LOG_DIR>/stderr",
     ]

@@ -30,15 +30,22 @@ from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, Contain
 
 @pytest.fixture(scope="module")
 def pair(start_hadoop: StartHadoop) -> Iterator[HadoopCluster]:
-    """Two ResourceManagers, and servers that offer every quality of protection; stopped with this file."""
-    protections = {"core-site": {"hadoop.rpc.protection": "authentication,integrity,privacy"}}
-    cluster = start_hadoop(Settings(resourcemanagers=2, nodemanagers=1, properties=protections))
+    """Two ResourceManagers that roll tokens soon, and every quality of protection on offer; stopped with this file."""
+    properties = {
+        "core-site": {"hadoop.rpc.protection": "authentication,integrity,privacy"},
+        "yarn-site": {
+            # The ResourceManager accepts no shorter interval than three times its expiry of masters.
+            "yarn.am.liveness-monitor.expiry-interval-ms": "8000",
+            "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs": "25",
+        },
+    }
+    cluster = start_hadoop(Settings(resourcemanagers=2, nodemanagers=1, properties=properties))
     yield cluster
     cluster.stop()
 
 
 async def test_a_container_runs_from_asking_to_its_end(hadoop: HadoopCluster, tmp_path: Path) -> None:
-    submitted = await submit(hadoop, "echo", tmp_path)
+    submitted = await submit(hadoop, "echo", tmp_path, files=(_upload(hadoop, b"from HDFS"),))
     seen = await submitted.seen()
     app = await submitted.state()
     assert (app["user"], app["applicationType"], app["diagnostics"]) == ("alice", "TONY", "said what it had to say")
@@ -51,6 +58,16 @@ async def test_a_container_runs_from_asking_to_its_end(hadoop: HadoopCluster, tm
     said = (folder / "stdout").read_text()
     assert "secrets {'task': 'of this task', 'job': 'of this job'}" in said
     assert "YARN_AM_RM_TOKEN" not in said
+    assert "files {'input-0': 'from HDFS'}" in said
+
+
+def _upload(hadoop: HadoopCluster, content: bytes) -> str:
+    """A file of alice's, as ``submit`` takes it. A name with a blank: URIs are not paths."""
+    client = hadoop.client("alice")
+    url = f"{hadoop.webhdfs[0]}/webhdfs/v1/user/alice/an%20input"
+    client.request("PUT", url, content, query={"op": "CREATE", "overwrite": "true"})
+    status = client.get_json(url, op="GETFILESTATUS")["FileStatus"]
+    return f"{hadoop.fs_default}/user/alice/an%20input,{status['length']},{status['modificationTime']}"
 
 
 async def test_what_the_daemons_refuse_has_its_type(hadoop: HadoopCluster, tmp_path: Path) -> None:
@@ -102,6 +119,12 @@ async def test_servers_of_another_kind_are_told(hadoop: HadoopCluster) -> None:
 async def test_every_quality_of_protection(pair: HadoopCluster, tmp_path: Path, protection: str) -> None:
     seen = await (await submit(pair, "echo", tmp_path, protection=(protection,))).seen()
     assert seen["exit status"] == 0
+
+
+async def test_a_rolled_token_replaces_the_first(pair: HadoopCluster, tmp_path: Path) -> None:
+    seen = await (await submit(pair, "roll", tmp_path)).seen()
+    assert seen["kind"] == "YARN_AM_RM_TOKEN"
+    assert seen["rolled"]
 
 
 async def test_a_container_outlives_its_resource_manager(pair: HadoopCluster, tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ class RemoteError(RpcError):
     java_classes: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
-        return f"{self.java_class.rpartition('.')[2]}: {self.message}"
+        name = self.java_class.rpartition(".")[2]
+        return f"{name}: {self.message}" if self.message else name
 
 
 _YARN = "org.apache.hadoop.yarn.exceptions."
@@ -105,13 +106,13 @@ class InvalidContainerRelease(RemoteError):
 
 
 class ContainerNotFound(RemoteError):
-    """The node does not know the container (any more)."""
+    """No such container. (NodeManagers say this of a container they do not have with a plain YarnException.)"""
 
     java_classes = (_YARN + "ContainerNotFoundException",)
 
 
 class InvalidContainer(RemoteError):
-    """The node refuses the container: its token is not valid here, is too old, or it was started before."""
+    """The node refuses the container, whose token was made before the ResourceManager was restarted."""
 
     java_classes = (_YARN + "InvalidContainerException",)
 
