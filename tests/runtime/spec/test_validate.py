@@ -61,7 +61,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"am": {"cores": 1}}, "am.cores", "did you mean vcores?"),
         ({"name": " "}, "name", "printable"),
         ({"name": "a\nb"}, "name", "printable"),
-        ({"name": "x" * 201}, "name", "1 to 200"),
+        ({"name": "x" * 513}, "name", "1 to 512"),
         ({"queue": "a b"}, "queue", "queue's name"),
         ({"queue": "a,b"}, "queue", "queue's name"),
         ({"priority": -1}, "priority", "at least 0"),

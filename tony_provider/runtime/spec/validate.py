@@ -13,7 +13,7 @@ from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec, role_of
 from tony_provider.runtime.spec.problems import Problem, child, item
 from tony_provider.runtime.spec.reader import suggestion
 
-MAX_NAME = 200  # characters
+MAX_NAME = 512  # characters; Airflow's longest dag.task has 501
 MAX_TASK_TYPE = 32
 MAX_TAGS = 8  # YARN takes 10, two are ours
 MAX_TAG = 100  # YARN's limit
