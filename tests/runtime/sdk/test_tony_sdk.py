@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.executor.progress import ProgressReader
+from tony_provider.runtime.sdk import tony_sdk
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in vars(contract).values():
+        if isinstance(name, str) and name.startswith("TONY_"):
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def metrics_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "metrics.jsonl"
+    monkeypatch.setenv(contract.ENV_METRICS_FILE, str(file))
+    return file
+
+
+@given(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.integers())))
+def test_outside_a_job_nothing_happens_and_nothing_is_raised(value: object) -> None:
+    assert tony_sdk.task() is None
+    assert tony_sdk.model_dir() is None
+    assert tony_sdk.checkpoint_dir() is None
+    assert tony_sdk.report(value, value, loss=value) is False  # type: ignore[arg-type]
+
+
+@given(
+    st.integers(0, 2**63),
+    st.none() | st.integers(0, 2**63),
+    st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda n: n not in ("step", "total_steps")), st.floats()),
+)
+def test_the_executor_reads_what_was_reported(
+    tmp_path_factory: pytest.TempPathFactory, step: int, total: int | None, metrics: dict[str, float]
+) -> None:
+    file = tmp_path_factory.mktemp("sdk") / "metrics"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(contract.ENV_METRICS_FILE, str(file))
+        assert tony_sdk.report(step, total, **metrics)
+    reader = ProgressReader(file)
+    progress = reader.look(0)
+    assert progress is not None
+    assert (progress.step, progress.total_steps) == (step, total or 0)
+    assert dict(progress.metrics) == pytest.approx(metrics, nan_ok=True)
+    assert reader.malformed == 0
+
+
+def test_numbers_of_other_libraries(metrics_file: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    assert tony_sdk.report(
+        numpy.int64(3), loss=numpy.float32(0.5), one=numpy.array([2.0]), many=numpy.zeros(3), text="x"
+    )
+    line = json.loads(metrics_file.read_text())
+    assert line.pop("step") == 3
+    assert {name: line[name] for name in ("loss",)} == {"loss": 0.5}
+    assert "many" not in line
+    assert "text" not in line
+
+
+def test_lines_of_several_threads_do_not_mix(metrics_file: Path) -> None:
+    def report() -> None:
+        for step in range(200):
+            tony_sdk.report(step, loss=1.0)
+
+    threads = [threading.Thread(target=report) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = metrics_file.read_text().splitlines()
+    assert len(lines) == 800
+    assert all(json.loads(line)["loss"] == 1.0 for line in lines)
+
+
+def test_a_file_that_cannot_be_written_does_not_stop_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(contract.ENV_METRICS_FILE, str(tmp_path / "no" / "such" / "directory"))
+    assert tony_sdk.report(1) is False
+
+
+def test_who_this_task_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(contract.ENV_TASK_TYPE, "worker")
+    monkeypatch.setenv(contract.ENV_TASK_INDEX, "1")
+    monkeypatch.setenv(contract.ENV_WORLD_SIZE, "3")
+    assert tony_sdk.task() == tony_sdk.Task("worker", 1, None, 3)
+    monkeypatch.setenv(contract.ENV_RANK, "2")
+    assert tony_sdk.task() == tony_sdk.Task("worker", 1, 2, 3)
+    monkeypatch.setenv(contract.ENV_MODEL_DIR, "/m")
+    monkeypatch.setenv(contract.ENV_CHECKPOINT_DIR, "/c")
+    assert (tony_sdk.model_dir(), tony_sdk.checkpoint_dir()) == ("/m", "/c")
+
+
+def test_it_needs_the_standard_library_only() -> None:
+    directory = Path(tony_sdk.__file__).parent
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import tony_sdk; print(tony_sdk.task())"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, directory], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None\n"
