@@ -17,7 +17,7 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
     if description.yarn:
         from tony_provider.runtime.am.yarn import YarnResourceManager
 
-        return YarnResourceManager(description.yarn, credentials)
+        return YarnResourceManager(description, description.yarn, credentials)
     if description.local is None:
         raise ResourceManagerError("the application's description names neither a YARN nor a local cluster")
     if description.job.docker:

@@ -26,7 +26,7 @@ from tony_provider.runtime.am.resource_manager import (
 from tony_provider.runtime.am.yarn_asks import Asks
 from tony_provider.runtime.am.yarn_nodes import Nodes
 from tony_provider.runtime.am.yarn_session import Scheduler
-from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.hadoop import messages
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
@@ -54,11 +54,11 @@ class YarnResourceManager(ResourceManager):
 
     notice = _NOTICE
 
-    def __init__(self, access: YarnAccess, credentials: Credentials) -> None:
+    def __init__(self, description: ApplicationDescription, access: YarnAccess, credentials: Credentials) -> None:
         """Within a running event loop. Raises CredentialsError, ResourceManagerError."""
         self._scheduler = Scheduler(_addresses(access), credentials.application_master_token())
         self._asks = Asks()
-        self._nodes = Nodes()
+        self._nodes = Nodes(description.application_dir)
         self._containers: dict[str, yarn.ContainerProto] = {}
         self._events: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
         self._background = Background(self._events.put_nowait)

@@ -10,7 +10,7 @@ from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.resource_manager import Launch
-from tony_provider.runtime.application import ResourceKind
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.hadoop import messages
 from tony_provider.runtime.hadoop.errors import (
     HadoopError,
@@ -37,7 +37,8 @@ _LOG_DIR = "<LOG_DIR>"  # the NodeManager puts the container's log directory in 
 class Nodes:
     """One client per node, made when it is first needed; YARN hands each node's token out once."""
 
-    def __init__(self) -> None:
+    def __init__(self, application_dir: str) -> None:
+        self._application_dir = application_dir
         self._tokens: dict[Address, Token] = {}
         self._clients: dict[Address, ContainerManagementProtocol] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -55,7 +56,7 @@ class Nodes:
         """Start a container's program; None when its node has accepted it, else why not."""
         address = Address.from_proto(container.nodeId)
         try:
-            request = messages.start_request(launch_context(launch, self.acls), container)
+            request = messages.start_request(launch_context(launch, self.acls, self._application_dir), container)
         except ValueError as error:
             return str(error)
         async with self._slots:
@@ -106,22 +107,28 @@ class Nodes:
         return client
 
 
-def launch_context(launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto]) -> yarn.ContainerLaunchContextProto:
+def launch_context(
+    launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto], application_dir: str
+) -> yarn.ContainerLaunchContextProto:
     """Raises ValueError for a resource that nodes cannot resolve."""
     # exec: else the shell would lead the process group, and its death on SIGTERM end the container at once.
     command = ["exec", *map(shlex.quote, launch.command), f"1>{_LOG_DIR}/stdout", f"2>{_LOG_DIR}/stderr"]
     return messages.launch_context(
         commands=[" ".join(command)],
         environment={**launch.env, contract.ENV_LOG_DIR: _LOG_DIR},
-        local_resources={
-            resource.name: messages.local_resource(
-                resource.uri,
-                size=resource.size,
-                modified_ms=resource.modified_ms,
-                archive=resource.kind is ResourceKind.ARCHIVE,
-            )
-            for resource in launch.resources
-        },
+        local_resources={each.name: _local_resource(each, application_dir) for each in launch.resources},
         credentials=Credentials.from_bytes(launch.credentials),
         acls=acls,
+    )
+
+
+def _local_resource(resource: LocalizedResource, application_dir: str) -> yarn.LocalResourceProto:
+    # What outlives the application, such as the runtime, stays on the node for the user's next one.
+    shared = not resource.uri.startswith(application_dir.rstrip("/") + "/")
+    return messages.local_resource(
+        resource.uri,
+        size=resource.size,
+        modified_ms=resource.modified_ms,
+        archive=resource.kind is ResourceKind.ARCHIVE,
+        visibility=yarn.PRIVATE if shared else yarn.APPLICATION,
     )
