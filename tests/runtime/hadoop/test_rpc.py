@@ -15,6 +15,7 @@ from tests.hadoop.ports import free_ports
 from tests.runtime.hadoop.scripted_server import TOKEN, Call, Session, serve
 from tony_provider.runtime.hadoop.connection import ConnectionSettings
 from tony_provider.runtime.hadoop.errors import (
+    AccessDenied,
     ApplicationAttemptNotFound,
     NodeManagerNotYetReady,
     RemoteError,
@@ -283,6 +284,18 @@ async def test_a_fatal_refusal_ends_all_calls_of_the_connection() -> None:
     async with serve(script) as addresses, client_of(addresses) as client:
         answers = await asyncio.gather(ask(client), ask(client), return_exceptions=True)
         assert [type(answer) for answer in answers] == [NodeManagerNotYetReady, NodeManagerNotYetReady]
+
+
+async def test_a_refusal_of_the_connection_is_raised_by_the_call_that_wanted_it() -> None:
+    async def script(session: Session) -> None:
+        await session.authenticate()
+        context = Call(call_id=2**32 - 3, retry_count=0, method="", body=b"")
+        session.refuse(context, "org.apache.hadoop.security.authorize.AuthorizationException", "no", fatal=True)
+        await session.until_closed()
+
+    async with serve(script) as addresses, client_of(addresses) as client:
+        with pytest.raises(AccessDenied, match="no"):
+            await ask(client)
 
 
 OVERSIZED = (2**31).to_bytes(4, "big")

@@ -161,8 +161,9 @@ class RpcConnection:
         return connection
 
     @property
-    def usable(self) -> bool:
-        return self._failure is None
+    def failure(self) -> Optional[RpcError]:
+        """Why the connection is no longer of use; None while it is."""
+        return self._failure
 
     async def call(
         self,
@@ -181,7 +182,7 @@ class RpcConnection:
         Raises RemoteError, RpcTimeout after ``timeout`` seconds, RpcConnectionError, RpcProtocolError.
         """
         if self._failure is not None:
-            raise RpcConnectionError(f"{self.address}: {self._failure}")
+            raise self._failure
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._pending[call_id] = answer
         self._rest_no_more()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Optional
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import StartContainerRequestProto
@@ -67,7 +67,8 @@ def local_resource(
 ) -> yarn.LocalResourceProto:
     """A file on the store for a container; size in bytes and modification time exactly as the store reports them.
 
-    Raises ValueError for a URI that the nodes cannot resolve (no scheme, no absolute path).
+    ``uri`` is percent-encoded, as URIs are. Raises ValueError for one that the nodes cannot resolve (no scheme, no
+    absolute path, a port that is none).
     """
     parts = urlsplit(uri)
     if not parts.scheme or not parts.path.startswith("/"):
@@ -75,7 +76,7 @@ def local_resource(
     return yarn.LocalResourceProto(
         resource=yarn.URLProto(
             scheme=parts.scheme,
-            host=parts.hostname,
+            host=_host(parts),
             port=parts.port or -1,  # Java's way to say that there is none
             file=unquote(parts.path),
             userInfo=parts.username,
@@ -85,6 +86,12 @@ def local_resource(
         type=yarn.ARCHIVE if archive else yarn.FILE,
         visibility=visibility,
     )
+
+
+def _host(parts: SplitResult) -> str:
+    # Not ``hostname``, which is in lower case: the name of an HDFS nameservice keeps its letters.
+    host_and_port = parts.netloc.rpartition("@")[2]
+    return host_and_port.rpartition(":")[0] if parts.port else host_and_port
 
 
 def launch_context(

@@ -134,8 +134,8 @@ class RpcClient:
             raise _TryAgain(error, cut_short=asyncio.get_running_loop().time() >= deadline) from error
         except Retriable as error:
             raise _TryAgain(error) from error
-        if not connection.usable:  # it was lost before it could be used
-            raise _TryAgain(RpcConnectionError(f"connection to {connection.address} lost"))
+        if isinstance(connection.failure, RpcConnectionError):  # lost before it could be used
+            raise _TryAgain(connection.failure)
         left = max(deadline - asyncio.get_running_loop().time(), 0.0)
         try:
             return await connection.call(
@@ -159,7 +159,7 @@ class RpcClient:
             raise
 
     async def _connected(self, deadline: float) -> RpcConnection:
-        if self._connection is not None and self._connection.usable:
+        if self._connection is not None and self._connection.failure is None:
             return self._connection
         left = deadline - asyncio.get_running_loop().time()
         limit = max(min(left, self._retry.connect_timeout), 0.0)
@@ -172,7 +172,7 @@ class RpcClient:
         async with self._connecting:
             if self._closed:
                 raise RpcConnectionError(f"the client of {self._protocol} is closed")
-            if self._connection is None or not self._connection.usable:
+            if self._connection is None or self._connection.failure is not None:
                 if self._connection is not None:
                     await self._connection.close()
                     self._connection = None
