@@ -29,9 +29,9 @@ from tony_provider.cluster.settings import LocalSettings
 from tony_provider.cluster.yarn_submission import am_environment
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.archives import ArchiveCache, ArchiveError, private_file
+from tony_provider.runtime.am.backends import shared_cache
 from tony_provider.runtime.am.container_dir import TOKEN_FILE, container_environment, materialise
 from tony_provider.runtime.am.final_report import read_report
-from tony_provider.runtime.am.backends import shared_cache
 from tony_provider.runtime.am.local_process import PID_FILE
 from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.application import LocalAccess
@@ -44,6 +44,7 @@ _KEPT = 100  # ended applications that are remembered
 _START_SECONDS = 20.0  # until the application master's process has said its number
 _UNSTARTED_SECONDS = 60.0  # after which an application without a process was abandoned by who submitted it
 _KILL_SLACK = 10.0  # seconds beyond the grace of user processes
+_EXIT_SECONDS = 30.0  # that an application master may take to exit once it has said how the job ended
 _POLL = 0.02
 
 # Who starts the master may be killed at any moment: so the process itself says, in one act, who it is, and stays that
@@ -254,6 +255,10 @@ class LocalCluster(Cluster):
         master = folder.master()
         if master is None:
             return time.time() - record.started_ms / 1000 < _UNSTARTED_SECONDS
+        report = read_report(folder.path)
+        if report is not None and time.time() - report.finished_ms / 1000 > _EXIT_SECONDS:
+            master.signal(signal.SIGKILL)  # as YARN does with one that lingers
+            master.wait_gone(_EXIT_SECONDS)
         return master.alive
 
     def _settle(self, folder: ApplicationFolder, record: Record) -> Ended:

@@ -117,7 +117,7 @@ class ApplicationFolder:
     def _read(self, name: str, cls: type[T]) -> T | None:
         try:
             return load_json((self.path / name).read_bytes(), cls)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def _write(self, name: str, content: object) -> None:

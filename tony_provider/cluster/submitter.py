@@ -24,7 +24,6 @@ from tony_provider.cluster.sources import (
     stored_resource,
 )
 from tony_provider.cluster.staging import Stager
-from tony_provider.cluster.yarn_submission import MAX_TAG_LENGTH, MAX_TAGS
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import (
     ApplicationDescription,
@@ -63,7 +62,7 @@ class Submitter:
     ) -> str:
         """See ``TonyHook.submit``."""
         job = with_defaults(job, self.opened.settings.queue)
-        if found := [*_secret_problems(job, secrets), *_tag_problems(job)]:
+        if found := _secret_problems(job, secrets):
             raise JobRejected(found)
         self.opened.cluster.check(job)
         sources = SourceFinder(self.opened.storage, self.opened.staging_dir, search_path).find(job)
@@ -219,14 +218,3 @@ def _am_environment(description: ApplicationDescription) -> list[LocalizedResour
 def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
     missing = [name for name in job.secrets if name not in secrets]
     return [f"secrets: no value was given for {name!r}" for name in missing]
-
-
-def _tag_problems(job: JobSpec) -> list[str]:
-    found = [
-        f"tags: {tag!r} is not a YARN tag; at most {MAX_TAG_LENGTH} ASCII characters, without commas"
-        for tag in job.tags
-        if not tag.isascii() or len(tag) > MAX_TAG_LENGTH or "," in tag or not tag.strip()
-    ]
-    if len(job.tags) >= MAX_TAGS:
-        found.append(f"tags: {len(job.tags)} are too many; YARN takes {MAX_TAGS}, one of which is the provider's own")
-    return found

@@ -157,7 +157,7 @@ class YarnCluster(Cluster):
                     log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
                     return ""
                 if response.ok:
-                    return response.text[-max_bytes:]
+                    return _log_contents(response.text)[-max_bytes:]
         return ""
 
     def forget(self, application_id: str) -> None:
@@ -196,6 +196,12 @@ class YarnCluster(Cluster):
 
     def close(self) -> None:
         self.rest.close()
+
+
+def _log_contents(page: str) -> str:
+    """Without the lines that a NodeManager puts around a log."""
+    _, _, after = page.partition("\nLogContents:\n")
+    return (after or page).rpartition("\nEnd of LogType:")[0] or after or page
 
 
 def _application(info: dict[str, Any]) -> Application:

@@ -90,7 +90,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
                 self.address + api_path,
                 params=params,
                 headers=headers,
-                timeout=self.config.response_timeout,
+                timeout=min(self.config.response_timeout, self.config.timeout),
                 allow_redirects=False,
                 **kwargs,
             )

@@ -16,8 +16,6 @@ APPLICATION_TYPE = "TONY"
 # `exec`, so that no shell leads the process group: its death on SIGTERM would end the container at once.
 # No `$` in it: it would expand in the shell that YARN's launch script runs it with.
 AM_COMMAND = f"exec /bin/sh {contract.RUNTIME_DIR}/launch.sh am 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
-MAX_TAGS = 10  # YARN's own limits: org.apache.hadoop.yarn.conf.YarnConfiguration
-MAX_TAG_LENGTH = 100
 
 
 def submission_context(submission: Submission, max_attempts: int) -> dict[str, Any]:

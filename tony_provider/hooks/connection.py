@@ -19,6 +19,7 @@ from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
+DEFAULT_TIMEOUT = 60.0  # seconds
 _DEFAULT_RM_PORT = 8088  # yarn-default.xml
 _DEFAULT_LOCAL_VCORES = 8  # as a NodeManager's default: they are shares of a processor, not processors
 _SCHEMES = ("http", "https")
@@ -95,6 +96,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         rm_principal=extra.text("rm_principal"),
         verify=extra.flag_or_text("verify", True),
         trust_env=extra.flag("trust_env", False),
+        timeout=extra.number("timeout") or DEFAULT_TIMEOUT,
         nodes_ca_file=extra.text("nodes_ca_file"),
     )
 

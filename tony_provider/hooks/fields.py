@@ -62,6 +62,7 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "nodes_ca_file": _text("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
     "trust_env": _flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
+    "timeout": _number("Timeout", "Seconds for one call to the ResourceManagers, with every retry. Default: 60."),
     "local_root": _text("Local: state directory", "Of the local cluster. Default: cluster, in the staging directory."),
     "local_memory": _number("Local: memory", "MiB that one job may use on this machine. Default: all of it."),
     "local_vcores": _number(

@@ -1,0 +1,254 @@
+"""The hook on this machine's own cluster, with the real application master and executors."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hooks.jobs import ended, identity, job, processes_with, running
+from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
+from tony_provider.cluster.local_state import ApplicationFolder
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.am.resource_manager import FinalStatus
+from tony_provider.runtime.protocol.status import JobState
+
+
+def staged(hook: TonyHook) -> Path:
+    return Path(hook.layout.root.removeprefix("file://"))
+
+
+def folder(hook: TonyHook, application_id: str) -> ApplicationFolder:
+    return ApplicationFolder(staged(hook) / "cluster" / "applications" / application_id)
+
+
+def files_below(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> None:
+    (tmp_path / "hello.sh").write_text("echo hello from $TONY_TASK_INDEX\n")
+    which = identity(local)
+    remembered: list[str] = []
+    application_id = local.submit(
+        job("sh hello.sh", {"instances": 2}, files=["hello.sh"], tags=["Nightly"]),
+        identity=which,
+        search_path=[tmp_path],
+        before_submit=remembered.append,
+    )
+    assert remembered == [application_id]
+    application = ended(local, application_id)
+    assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.SUCCEEDED)
+    assert application.tags == [which.tag, "nightly"]
+    assert application.finished_ms
+    assert application.finished_ms >= application.started_ms > 0
+    status = local.job_status(which, application_id)
+    assert status is not None
+    assert status.state is JobState.SUCCEEDED
+    log = Path(local.application_dir(which, application_id).removeprefix("file://")) / "logs" / "worker-1.log"
+    assert "hello from 1" in log.read_text()
+    local.cleanup(which, application_id)
+    assert local.find(which) == []
+    assert not processes_with(application_id)
+    assert not (folder(local, application_id).path / "containers").exists()
+    assert not (log.parent.parent / "staging").exists()
+
+
+def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook) -> None:
+    which = identity(local)
+    application_id = local.submit(job("sleep 600", timeouts={"grace": "2s"}), identity=which)
+    assert [application.id for application in local.find(which)] == [application_id]
+    assert local.find(identity(local, "another")) == []
+    running(local, which, application_id)
+    local.kill(application_id, "killed by a test")
+    application = local.application(application_id)
+    assert application is not None
+    assert (application.state, application.final_status) == (ApplicationState.KILLED, FinalStatus.KILLED)
+    assert application.diagnostics == "killed by a test"
+    assert not processes_with(application_id)
+    assert local.find(which) == []
+    local.kill(application_id, "again")
+    local.kill("application_1_1", "never there")
+
+
+def test_an_application_master_that_is_killed_leaves_nothing_running(local: TonyHook) -> None:
+    which = identity(local)
+    # The inner process leaves its process group, and must be found all the same.
+    application_id = local.submit(job("setsid sleep 600 & sleep 600", {"instances": 2}), identity=which)
+    running(local, which, application_id)
+    master = folder(local, application_id).master()
+    assert master is not None
+    assert len(processes_with(f"TONY_APPLICATION_ID={application_id}")) >= 4
+    master.signal(signal.SIGKILL)
+    application = ended(local, application_id)
+    assert (application.state, application.final_status) == (ApplicationState.FAILED, FinalStatus.FAILED)
+    assert "ended without saying how the job did" in application.diagnostics
+    assert "RUNNING" in application.diagnostics  # the last lines of its own log
+    assert not processes_with(application_id)
+    assert not (folder(local, application_id).path / "containers").exists()
+
+
+def test_a_master_that_does_not_react_is_killed_after_the_grace_period(
+    local: TonyHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tony_provider.cluster.local._KILL_SLACK", 2.0)
+    which = identity(local)
+    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s"}), identity=which)
+    running(local, which, application_id)
+    master = folder(local, application_id).master()
+    assert master is not None
+    master.signal(signal.SIGSTOP)
+    local.kill(application_id, "hung")
+    application = local.application(application_id)
+    assert application is not None
+    assert application.state is ApplicationState.KILLED
+    assert not processes_with(application_id)
+
+
+def test_the_application_outlives_the_process_group_that_submitted_it(local: TonyHook) -> None:
+    code = """
+import os, signal, sys
+from tests.hooks.jobs import identity, job
+from tony_provider.hooks.tony import TonyHook
+hook = TonyHook()
+print(hook.submit(job("sleep 600"), identity=identity(hook)), flush=True)
+os.killpg(0, signal.SIGKILL)  # as Airflow does it to a task
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, start_new_session=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    application_id = done.stdout.decode().split()[-1]
+    which = identity(local)
+    assert [application.id for application in local.find(which)] == [application_id]
+    running(local, which, application_id)
+    local.kill(application_id, "enough")
+    assert not processes_with(application_id)
+
+
+def test_a_number_that_was_given_to_another_process_is_never_killed(local: TonyHook) -> None:
+    which = identity(local)
+    application_id = local.submit(job("sleep 600"), identity=which)
+    running(local, which, application_id)
+    where = folder(local, application_id)
+    master = where.master()
+    assert master is not None
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        try:
+            master.signal(signal.SIGKILL)
+            assert master.wait_gone(10)
+            (where.am_directory / "container_pid").write_text(f"{stranger.pid} {master.start}\n")
+            assert ended(local, application_id).state is ApplicationState.FAILED
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+def test_an_application_of_another_machine_is_not_judged(local: TonyHook) -> None:
+    which = identity(local)
+    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s"}), identity=which)
+    record = folder(local, application_id).path / "application.json"
+    here = record.read_bytes()
+    record.write_text(json.dumps({**json.loads(here), "host": "elsewhere"}))
+    with pytest.raises(ConnectionProblem, match=r"runs on elsewhere, .* needs all of Airflow on one machine"):
+        local.application(application_id)
+    record.write_text(json.dumps({**json.loads(here), "boot_id": "before the machine was started again"}))
+    assert ended(local, application_id).state is ApplicationState.FAILED
+    assert not processes_with(application_id)
+
+
+def test_a_second_submission_uploads_nothing(local: TonyHook, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('train')\n")
+    cache = staged(local) / "cache"
+    spec = job("python train.py", files=["train.py"])
+    first = local.submit(spec, identity=identity(local), search_path=[tmp_path])
+    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
+    assert len(files_below(cache)) == 2  # the runtime and the script
+    second = local.submit(spec, identity=identity(local, "second"), search_path=[tmp_path])
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
+    for application_id in (first, second):
+        assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
+
+
+def test_user_secrets_are_in_nothing_that_is_written_but_the_token_file(local: TonyHook, tmp_path: Path) -> None:
+    which = identity(local)
+    spec = job('test "$API_KEY" = open-sesame && sleep 600', secrets=["API_KEY"], timeouts={"grace": "1s"})
+    application_id = local.submit(spec, identity=which, secrets={"API_KEY": "open-sesame"})
+    running(local, which, application_id)
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"open-sesame" in path.read_bytes()]
+    assert {path.name for path in holding} <= {"container_tokens", "tony-application.json"}
+    for path in holding:
+        if path.name == "tony-application.json":  # the command itself, which the test wrote so
+            assert path.read_bytes().count(b"open-sesame") == 1
+        else:
+            assert path.stat().st_mode & 0o777 == 0o600
+    local.kill(application_id, "seen enough")
+    assert not list(tmp_path.rglob("container_tokens"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "task", "expected"),
+    [
+        ({}, {"gpus": 1}, "gpus: all tasks together want 1, and this machine gives one job 0"),
+        ({}, {"memory": "99999GiB"}, "memory: all tasks together want .* set `local_memory` in the tony connection"),
+        ({}, {"instances": 999}, "vcores: all tasks together want 999"),
+        ({}, {"resources": {"fpga": 1}}, "tasks.worker.resources: this machine has no fpga"),
+        ({"docker": {"image": "training:1"}}, {}, "docker: "),
+        ({"secrets": ["API_KEY"]}, {}, "secrets: no value was given for 'API_KEY'"),
+    ],
+)
+def test_a_job_that_cannot_run_here(
+    local: TonyHook, fields: dict[str, object], task: dict[str, object], expected: str
+) -> None:
+    with pytest.raises(JobRejected, match=expected):
+        local.submit(job("true", task, **fields), identity=identity(local))
+    assert not staged(local).exists()
+
+
+def test_a_missing_file_leaves_nothing_behind(local: TonyHook, tmp_path: Path) -> None:
+    with pytest.raises(SourceMissing, match=r"files\[0\]: 'nowhere.py' is not there; looked for"):
+        local.submit(job(files=["nowhere.py"]), identity=identity(local), search_path=[tmp_path])
+    assert not staged(local).exists()
+
+
+def test_a_staging_directory_that_is_no_directory(local: TonyHook) -> None:
+    staged(local).write_text("a file")
+    with pytest.raises(StagingFailed, match="could not be staged"):
+        local.submit(job(), identity=identity(local))
+    assert not processes_with("tony/launch.sh")
+
+
+def test_what_remember_raises_stops_the_submission(local: TonyHook) -> None:
+    which = identity(local)
+
+    def fail(_: str) -> None:
+        raise RuntimeError("the state store is down")
+
+    with pytest.raises(RuntimeError, match="the state store is down"):
+        local.submit(job(), identity=which, before_submit=fail)
+    assert local.find(which) == []
+    assert not (staged(local) / "jobs" / which.name).exists()
+
+
+def test_an_interpreter_that_does_not_suit_says_so_in_the_diagnostics(
+    local: TonyHook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    empty = tmp_path / "tools"
+    empty.mkdir()
+    for name in ("sh", "sed", "cut", "cat", "mkdir", "mv", "uname"):
+        (empty / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(empty))
+    monkeypatch.setattr(sys, "executable", str(empty / "python"))
+    application_id = local.submit(job(), identity=identity(local))
+    application = ended(local, application_id)
+    assert application.state is ApplicationState.FAILED
+    assert "no Python on" in application.diagnostics
+
+
+def test_the_connection_can_be_tested(local: TonyHook) -> None:
+    user = local.get_conn().user
+    assert local.test_connection() == (True, f"local cluster as {user}, staging in {local.layout.root}")
+    assert not staged(local).exists()
