@@ -35,7 +35,7 @@ from tony_provider.runtime.storage import (
 
 MIB = 1 << 20
 MANY_EXAMPLES = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
@@ -176,8 +176,8 @@ def test_write_onto_a_directory_or_below_a_file(place: Place) -> None:
 
 @pytest.mark.parametrize("size", [10, 20 * MIB])
 def test_a_source_that_fails_leaves_what_was(place: Place, size: int) -> None:
-    if place.kind == "memory" and size > MIB:
-        pytest.skip("fsspec's memory store cannot throw a long write away")
+    # The memory store has a long write's file from the beginning on, and no longer what it held.
+    replaced = place.kind == "memory" and size > MIB
 
     def failing() -> Iterator[bytes]:
         yield bytes(size)
@@ -187,8 +187,8 @@ def test_a_source_that_fails_leaves_what_was(place: Place, size: int) -> None:
     for name in ("old", "new"):
         with pytest.raises(LookupError):
             place.storage.write(place.uri(name), failing(), overwrite=True)
-    assert place.names() == ["old"]
-    assert read_bytes(place.storage, place.uri("old")) == b"old"
+    assert place.names() == ([] if replaced else ["old"])
+    assert replaced or read_bytes(place.storage, place.uri("old")) == b"old"
 
 
 def test_of_several_writers_one_wins(place: Place) -> None:

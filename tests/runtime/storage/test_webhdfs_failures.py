@@ -14,7 +14,7 @@ import pytest
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.runtime.storage.conftest import Place
-from tests.runtime.storage.servers import STANDBY, Reply, Request, forward, refusing, scripted, silent
+from tests.runtime.storage.servers import STANDBY, Reply, Request, forward, refusing, remote_exception, scripted, silent
 from tony_provider.runtime.storage import (
     StorageError,
     StorageInvalidPath,
@@ -244,6 +244,24 @@ def test_a_source_that_can_be_read_once_is_not_sent_twice(webhdfs_config: WebHdf
         assert len(creates) > 2
     assert all(params["overwrite"] == "false" and params["permission"] == "600" for params in creates)
     assert hdfs.names() == []
+
+
+def test_a_cluster_that_becomes_ready_is_waited_for(webhdfs_config: WebHdfsConfig, hdfs: Place) -> None:
+    said = remote_exception("hdfs.server.namenode.SafeModeException", "Name node is in safe mode.")
+    not_ready = [said, said]
+
+    def answer(request: Request) -> Reply | None:
+        if "datanode" in request.params:
+            return not_ready.pop()
+        if request.op == "CREATE" and not_ready:
+            return Reply(307, location=f"{addresses[0]}/x?op=CREATE&datanode=1")
+        return forward(webhdfs_config.addresses[0], request)
+
+    addresses: list[str] = []
+    with scripted(answer) as address:
+        addresses.append(address)
+        assert patient(webhdfs_config, [address]).write(hdfs.uri("a"), b"hello").size == 5
+    assert hdfs.names() == ["a"]
 
 
 def test_a_file_that_shrinks_while_it_is_sent(hdfs: Place) -> None:

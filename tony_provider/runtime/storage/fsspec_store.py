@@ -204,8 +204,12 @@ class FsspecStorage(Storage):
             for chunk in chunks:
                 file.write(chunk)
         except BaseException:
-            file.discard()  # closing would commit what has come so far
-            file.closed = True
+            file.discard()
+            if isinstance(file, importlib.import_module("fsspec.spec").AbstractBufferedFile):
+                file.closed = True  # or its end would commit what has come so far
+            else:
+                file.close()
+                self._fs.rm_file(path)
             raise
         file.close()
 

@@ -44,6 +44,7 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
     ("Failed to find datanode", errors.StorageUnreachable),
     ("No active nodes contain this block", errors.StorageUnreachable),
+    ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
     # By class an AccessControlException, when the one who asks is not the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
     ("rename destination directory is not empty", errors.StorageNotEmpty),

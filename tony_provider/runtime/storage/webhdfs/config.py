@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 import attrs
 
 Negotiate = Callable[[str], str]
-"""From the host name of a server to the value of an ``Authorization`` header ("Negotiate …", service ``HTTP@host``)."""
+"""From the host name of a server to the value of an ``Authorization`` header ("Negotiate …", service ``HTTP@host``).
+
+Called for each request to a NameNode, from whatever threads use the storage."""
 
 
 def _is_address(_instance: object, _attribute: object, value: list[str]) -> None:

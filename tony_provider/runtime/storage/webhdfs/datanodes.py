@@ -47,7 +47,7 @@ class DataNodes:
 
         A source that can be read once only is sent once only.
         """
-        failures = _Failures()
+        failures = _Failures(self._namenodes, Deadline(self._config.timeout))
         while True:
             call = create()
             location = self._locate(call, failures)
@@ -60,7 +60,7 @@ class DataNodes:
 
     def open(self, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
         """Do an OPEN; the connection is the caller's to close."""
-        failures = _Failures()
+        failures = _Failures(self._namenodes, Deadline(self._config.timeout))
         while True:
             location = self._locate(call, failures)
             try:
@@ -171,22 +171,29 @@ class RemoteFile(io.RawIOBase):
 class _Failures:
     """What went wrong with one transfer so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, namenodes: NameNodes, deadline: Deadline) -> None:
+        self._namenodes = namenodes
+        self._deadline = deadline  # for a cluster that is not ready; what is broken is tried a few times only
         self._count = 0
         self.excluded: dict[str, str] = {}  # parameters for the NameNode
 
     def add(self, call: Call, location: str, error: BaseException) -> None:
         """Raises the error for the user when it was one too many."""
+        if isinstance(error, NotNow):
+            if self._deadline.over or not self._namenodes.wait(self._deadline.left(_PAUSE)):
+                raise _failed(call, error, urlsplit(location).netloc) from error
+            return
         self._count += 1
         if self._count >= _TRIES:
             raise _failed(call, error, urlsplit(location).netloc) from error
-        if not isinstance(error, NotNow):
-            known = self.excluded.get("excludedatanodes")
-            address = _ip_address(urlsplit(location).hostname or "")
-            self.excluded["excludedatanodes"] = f"{known},{address}" if known else address
+        known = self.excluded.get("excludedatanodes")
+        address = _ip_address(urlsplit(location).hostname or "")
+        self.excluded["excludedatanodes"] = f"{known},{address}" if known else address
 
 
 def _failed(call: Call, error: BaseException, server: str = "") -> errors.StorageUnreachable:
+    if isinstance(error, NotNow):
+        return errors.StorageUnreachable(str(call.uri), call.what, str(error), "try again when HDFS is ready")
     kind = errors.StorageTimeout if isinstance(error, TIMEOUTS) else errors.StorageUnreachable
     return kind(
         str(call.uri),
