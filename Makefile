@@ -51,7 +51,7 @@ format: $(VENV)/.test  ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 proto:  ## generate the protobuf code again, with a pinned generator
-	PYTHON=$(PYTHON) sh tony_provider/runtime/generate-proto.sh
+	PYTHON=$(PYTHON) sh tony_provider/runtime/hadoop/proto/generate.sh
 
 wheel: $(VENV)/.test  ## dist/*.whl and dist/*.tar.gz
 	$(BIN)/uv build --out-dir dist
