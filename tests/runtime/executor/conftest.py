@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -50,13 +50,15 @@ async def launch(tmp_path: Path, secrets: dict[str, bytes]) -> AsyncIterator[Lau
     """``await launch("command")`` gives a running executor, and takes away what is left of it."""
     async with AsyncExitStack() as stack:
 
-        async def start(command: str | JobSpec, *, below: Path = tmp_path, **container: object) -> Running:
+        async def start(
+            command: str | JobSpec, *, below: Path = tmp_path, launcher: Sequence[str] = (), **container: object
+        ) -> Running:
             spec = job(command) if isinstance(command, str) else command
             directory = ContainerDirectory(below, secrets, spec, **container)  # type: ignore[arg-type]
             directory.prepare()
             master = Master(APPLICATION, KEY)
             port = await stack.enter_async_context(serving(master, secrets))
-            executor = await ExecutorProcess.start(directory, port)
+            executor = await ExecutorProcess.start(directory, port, launcher=launcher)
             stack.push_async_callback(executor.clean_up)
             return Running(master, executor, directory, port)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -106,7 +107,13 @@ class ExecutorProcess:
 
     @classmethod
     async def start(
-        cls, container: ContainerDirectory, port: int, *, lost_after: float | None = None, python: str = sys.executable
+        cls,
+        container: ContainerDirectory,
+        port: int,
+        *,
+        lost_after: float | None = None,
+        python: str = sys.executable,
+        launcher: Sequence[str] = (),
     ) -> ExecutorProcess:
         """In a prepared container, and a process group of its own, as a container has one."""
         program = ["-m", "tony_provider.runtime.executor"]
@@ -114,8 +121,7 @@ class ExecutorProcess:
             program = ["-c", f"from tony_provider.runtime.executor.main import main; main(lost_after={lost_after})"]
         with (container.log_dir / "stdout").open("wb") as stdout, (container.log_dir / "stderr").open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
-                python,
-                *program,
+                *(launcher or (python, *program)),
                 cwd=container.directory,
                 env=container.environ(port),
                 stdin=asyncio.subprocess.DEVNULL,

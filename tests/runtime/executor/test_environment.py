@@ -120,6 +120,14 @@ async def test_python_env_comes_first_on_the_path(launch: Launch, tmp_path: Path
     assert (running.container.log_dir / "task.out").read_text() == "its own python\n"
 
 
+async def test_no_open_file_of_ours_is_inherited(launch: Launch) -> None:
+    running = await launch("ls -l /proc/$$/fd")
+    await running.begin()
+    assert (await running.master.first("exited")).exit_code == 0
+    listed = (running.container.log_dir / "task.out").read_text().splitlines()[1:]
+    assert [line.split()[8] for line in listed] == ["0", "1", "2"]
+
+
 async def test_secrets_reach_the_user_process_only(launch: Launch) -> None:
     running = await launch("touch ready; exec sleep 1000")
     await running.begin()

@@ -59,14 +59,8 @@ def test_the_executor_reads_what_was_reported(
 
 def test_numbers_of_other_libraries(metrics_file: Path) -> None:
     numpy = pytest.importorskip("numpy")
-    assert tony_sdk.report(
-        numpy.int64(3), loss=numpy.float32(0.5), one=numpy.array([2.0]), many=numpy.zeros(3), text="x"
-    )
-    line = json.loads(metrics_file.read_text())
-    assert line.pop("step") == 3
-    assert {name: line[name] for name in ("loss",)} == {"loss": 0.5}
-    assert "many" not in line
-    assert "text" not in line
+    assert tony_sdk.report(numpy.int64(3), loss=numpy.float32(0.5), many=numpy.zeros(3), text="x")
+    assert json.loads(metrics_file.read_text()) == {"step": 3, "loss": 0.5}
 
 
 def test_lines_of_several_threads_do_not_mix(metrics_file: Path) -> None:

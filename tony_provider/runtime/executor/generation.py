@@ -146,14 +146,16 @@ class Generation:
 
     async def _start(self, environ: dict[str, str], capture: Capture) -> asyncio.subprocess.Process:
         self._its.ports.make_way()
-        # No session and no group of its own: YARN's kill goes to the container's process group.
+        # No session and no group of its own: YARN's kill goes to the container's process group. And nothing that would
+        # keep Python 3.9 from posix_spawn (cwd, close_fds): its fork would run gRPC's handlers, which break the child.
+        # All our files are close-on-exec, and the working directory is the container's.
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             *("-c", _START, "sh", self._its.container.spec.command),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=capture.stdout,
             stderr=capture.stderr,
-            cwd=self._its.container.directory,
+            close_fds=False,
             env=environ,
         )
         capture.started()
