@@ -174,6 +174,18 @@ async def test_sigterm_ends_everything_at_once(launch: Launch) -> None:
     assert not is_alive(pid)
 
 
+async def test_a_process_that_bows_to_yarns_sigterm_has_not_succeeded(launch: Launch) -> None:
+    command = 'trap "exit 0" TERM; touch "$TONY_MODEL_DIR/half" ready; while true; do sleep 0.01; done'
+    running = await launch(command)
+    await running.begin()
+    await until((running.container.directory / "ready").exists, "the user process is ready")
+    os.killpg(running.executor.process.pid, signal.SIGTERM)
+    assert await running.executor.wait() == exit_codes.TERMINATED
+    ends = [message.exited for message in running.master.received if message.WhichOneof("kind") == "exited"]
+    assert all(end.stopped and not end.model_dir for end in ends)
+    assert not (running.container.application_dir / "model").exists()
+
+
 async def test_yarns_kill_of_the_process_group_leaves_nothing(launch: Launch) -> None:
     running = await launch("sleep 1000 & echo $! > child; exec sleep 1000")
     await running.begin()

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-from tony_provider.runtime.executor.memory import OutOfMemoryWatch
 from tony_provider.runtime.executor.processes import Process, UsageMeter, descendants
 
 
@@ -44,9 +43,3 @@ def test_cpu_of_processes_that_come_and_go() -> None:
     assert usage.cpu_percent == 100
     assert usage.rss_bytes == 7
     assert meter.measure({}, 13).cpu_percent == 0
-
-
-def test_nothing_was_killed_for_memory() -> None:
-    watch = OutOfMemoryWatch()
-    watch.look()
-    assert not watch.killed_recently()

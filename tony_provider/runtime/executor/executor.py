@@ -46,13 +46,13 @@ class Executor:
         self._waiting: asyncio.Queue[ClusterSpec] = asyncio.Queue()
         self._current: Optional[Generation] = None
         self._shutdown = asyncio.Event()
+        self._terminated = asyncio.Event()
         self._activity = "waiting"
 
     async def run(self) -> int:
-        terminated = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_sigterm)
         working = asyncio.ensure_future(self._work())
-        killing = asyncio.ensure_future(terminated.wait())
+        killing = asyncio.ensure_future(self._terminated.wait())
         try:
             await asyncio.wait({working, killing}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -63,6 +63,11 @@ class Executor:
         finally:
             await _cancel(working, killing)
             await processes.kill_all(os.getpid(), self._pid, _TERM_PATIENCE)
+
+    def _on_sigterm(self) -> None:
+        if self._current is not None:
+            self._current.doom(_TERM_GRACE)
+        self._terminated.set()
 
     @property
     def _pid(self) -> Optional[int]:

@@ -70,6 +70,7 @@ class Generation:
         self.over = asyncio.Event()  # run has ended
         self._stop = asyncio.Event()
         self._stop_at = 0.0  # of time.monotonic, once _stop is set
+        self._doomed = False
         self._upload_cancelled = threading.Event()
 
     def stop(self, grace: float) -> None:
@@ -78,6 +79,11 @@ class Generation:
         self._stop_at = min(self._stop_at, deadline) if self._stop.is_set() else deadline
         self._stop.set()
         self._upload_cancelled.set()
+
+    def doom(self, grace: float) -> None:
+        """Like ``stop``, and whatever the process does about it counts as stopped: YARN takes the container away."""
+        self._doomed = True
+        self.stop(grace)
 
     async def progress(self) -> Optional[tony_pb2.Progress]:
         """What the user process reported last."""
@@ -103,6 +109,7 @@ class Generation:
         progress = await self.progress()
         if progress is not None:
             exited.progress.CopyFrom(progress)
+        exited.stopped = exited.stopped or self._doomed
         if self._succeeded(exited):
             await self._keep_model(exited)
         self.pid = None
