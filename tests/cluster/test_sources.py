@@ -11,6 +11,7 @@ from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.application import ResourceKind
 from tony_provider.runtime.spec.model import JobSpec, Resource, TaskSpec
+from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.local import LocalStorage
 
 
@@ -111,3 +112,13 @@ def test_a_file_that_may_not_be_read_is_reported(dag_folder: Path) -> None:
     (dag_folder / "train.py").chmod(0)
     with pytest.raises(SourceMissing, match="cannot be read by this user"):
         find(job(files=[Resource("train.py")]), dag_folder)
+
+
+def test_a_stored_file_has_one_name() -> None:
+    class Store(LocalStorage):
+        def status(self, uri: str) -> FileStatus:
+            return FileStatus(uri, 1, 1, False, "alice", 0o600)
+
+    spec = job(files=[Resource("hdfs://nn/data.txt"), Resource("hdfs://nn/data.txt", "other.txt")])
+    with pytest.raises(SourceMissing, match=r"data.txt is named more than once, and YARN gives a file one name only"):
+        SourceFinder(Store(), "hdfs://nn/staging", []).find(spec)

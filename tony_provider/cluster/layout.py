@@ -17,9 +17,13 @@ class Layout:
 
     root: str  # URI of the staging directory
 
-    def cached(self, sha256: str, name: str) -> str:
-        """The URI of a file of this content. Its name matters for its ending only: YARN unpacks by it."""
-        return uris.join(self.root, "cache", sha256, re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:])
+    def cached(self, sha256: str, name: str, copy: int = 1) -> str:
+        """The URI of a file of this content. Its name matters for its ending only: YARN unpacks by it.
+
+        Copies are for a job that has the content under several names: YARN gives a file in a container one name only.
+        """
+        legal = re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:]
+        return uris.join(self.root, "cache", sha256, legal if copy == 1 else f"{copy}-{legal}")
 
     def job_dir(self, identity: Identity) -> str:
         return uris.join(self.root, "jobs", identity.name)

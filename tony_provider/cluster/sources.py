@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -141,7 +142,10 @@ class SourceFinder:
         return None
 
     def _check_names(self) -> None:
-        """Two things cannot have one place in the working directory, nor one lie inside another."""
+        """Two things cannot have one place in the working directory; nor, on YARN, one thing two places."""
+        uses = Counter(stored.uri for stored in self._stored)
+        for uri in (uri for uri, count in uses.items() if count > 1):
+            self._problems.append(f"{uri} is named more than once, and YARN gives a file one name only; copy it")
         reserved = {contract.RUNTIME_DIR, contract.APPLICATION_FILE}
         names: set[str] = set()
         for name in [source.name for source in self._local] + [stored.name for stored in self._stored]:

@@ -7,7 +7,8 @@ the winner's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
@@ -51,7 +52,7 @@ class Stager:
     def stage(self, sources: Iterable[LocalSource]) -> list[LocalizedResource]:
         """All of them, in their order. Raises StagingFailed; what was complete by then stays for the next job."""
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="tony-staging") as pool:
-            futures = [pool.submit(self._stage_one, source) for source in sources]
+            futures = [pool.submit(self._stage_one, source, uri) for source, uri in self._places(sources)]
             try:
                 staged = [future.result() for future in futures]
             except (StorageError, OSError) as error:
@@ -67,8 +68,15 @@ class Stager:
                 self.counts.uploaded_bytes += size
         return [resource for resource, _, _ in staged]
 
-    def _stage_one(self, source: LocalSource) -> tuple[LocalizedResource, bool, int]:
-        uri = self._layout.cached(source.sha256, source.path.name)
+    def _places(self, sources: Iterable[LocalSource]) -> Iterator[tuple[LocalSource, str]]:
+        """Each with a URI of its own, such as the many empty ``__init__.py`` of a package."""
+        seen: Counter[tuple[str, str]] = Counter()
+        for source in sources:
+            content = source.sha256, source.path.name
+            seen[content] += 1
+            yield source, self._layout.cached(*content, copy=seen[content])
+
+    def _stage_one(self, source: LocalSource, uri: str) -> tuple[LocalizedResource, bool, int]:
         status = self._usable(uri, source)
         was_there = status is not None
         if status is None:

@@ -114,9 +114,10 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         """Asked before the first call only: a standby answers the later ones with a redirect."""
         if self._seen_active:
             return True
-        info = self.cluster_information().data.get("clusterInfo")
-        if not isinstance(info, dict):
-            raise UnexpectedAnswer(f"{self.address} is not a ResourceManager's web address")
+        try:
+            info = self.cluster_information().data["clusterInfo"]
+        except (RestError, KeyError, TypeError) as error:
+            raise UnexpectedAnswer(f"{self.address} is not a ResourceManager's web address ({error})") from error
         self._seen_active = str(info.get("haState", "ACTIVE")) == "ACTIVE"
         return self._seen_active
 
