@@ -231,6 +231,8 @@ class Configuration:
             "yarn.node-attribute.fs-store.root-dir": f"file://{self.layout.data}/node-attributes",
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "true",
+            # Hadoop 3 leaves memory to cgroups by default, also where it has none, and then looks away itself.
+            "yarn.nodemanager.resource.memory.enforced": "false",
             "yarn.nodemanager.container-monitor.interval-ms": "1000",
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.5",
             "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH,LANG,TZ",
