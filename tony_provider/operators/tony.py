@@ -304,7 +304,9 @@ class TonyTrainOperator(BaseOperator):
         )
         for warning in result.warnings:
             self.log.warning("%s", warning)
-        self.log.info("%s", result)
+        for key, value in result.to_dict().items():
+            if value not in (None, [], {}):
+                self.log.info("%s: %s", key, value)
         return result.to_dict()
 
     def _log_failure(self, context: Context, error: TonyJobFailed) -> None:
