@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.runtime.executor.conftest import Launch
-from tests.runtime.executor.containers import APPLICATION, SECRET, SECRET_NAME, job, until
+from tests.runtime.executor.containers import APPLICATION, CONTAINER, SECRET, SECRET_NAME, job, until
 from tony_provider.runtime import contract
 from tony_provider.runtime.spec.model import TaskSpec
 
@@ -108,13 +110,18 @@ async def test_the_jobs_own_path_comes_before_ours(launch: Launch) -> None:
     assert re.fullmatch(r".*/tony-work/bin:/opt/mine:/usr/bin:/bin", env["PATH"])
 
 
-async def test_python_env_comes_first_on_the_path(launch: Launch, tmp_path: Path) -> None:
-    environment = tmp_path / "env"
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [("env", "{place}"), ("env", "file://{place}"), (f"{CONTAINER}/python_env", "hdfs:///envs/tf.tar.gz")],
+    ids=["directory", "URI of a directory", "unpacked archive"],
+)
+async def test_python_env_comes_first_on_the_path(launch: Launch, tmp_path: Path, place: str, given: str) -> None:
+    environment = tmp_path / place
     (environment / "bin").mkdir(parents=True)
     python = environment / "bin" / "python"
     python.write_text("#!/bin/sh\necho its own python\n")
     python.chmod(0o755)
-    running = await launch(job("python train.py", python_env=str(environment)))
+    running = await launch(job("python train.py", python_env=given.format(place=environment)))
     await running.begin()
     assert (await running.master.first("exited")).exit_code == 0
     assert (running.container.log_dir / "task.out").read_text() == "its own python\n"

@@ -85,9 +85,10 @@ class Workspace:
         """
         if python_env is None:
             return self._shims()
-        unpacked = self.container / contract.PYTHON_ENV_DIR
-        directory = unpacked if unpacked.is_dir() else Path(python_env)
-        if not directory.is_absolute() or not directory.is_dir():
+        on_node = Path(python_env.removeprefix("file://"))
+        unpacked = self.container / contract.PYTHON_ENV_DIR  # when it is an archive
+        directory = on_node if on_node.is_absolute() and on_node.is_dir() else unpacked
+        if not directory.is_dir():
             raise PythonEnvError(f"python_env: there is no directory {python_env} on this node")
         if not os.access(directory / "bin" / "python", os.X_OK):
             raise PythonEnvError(f"python_env {python_env}: its bin/python is missing or cannot be run on this node")
