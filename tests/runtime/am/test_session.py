@@ -6,8 +6,9 @@ import pytest
 
 from tests.runtime.am.world import World, job
 from tony_provider.runtime.am.actions import ShutdownTask
+from tony_provider.runtime.am.course import MOST_REPLACEMENTS
+from tony_provider.runtime.am.deadlines import LOST_AFTER
 from tony_provider.runtime.am.resource_manager import FinalStatus
-from tony_provider.runtime.am.session import LOST_AFTER, MOST_REPLACEMENTS
 from tony_provider.runtime.protocol.status import FailureKind, JobState, TaskState
 
 WORKERS = {"worker": 2}
@@ -294,7 +295,7 @@ def test_failing_side_car_is_only_a_warning() -> None:
         world.end(name)
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
-    assert "sidecar:0" in world.session.warnings[0]
+    assert "sidecar:0" in world.session.course.warnings[0]
     assert world.states["sidecar:0"] is TaskState.FAILED
 
 

@@ -48,7 +48,7 @@ class SessionMachine(RuleBasedStateMachine):
         return self.world
 
     def _tasks(self) -> list[Task]:
-        return self.w.session.tasks
+        return list(self.w.session.tasks)
 
     def _live(self) -> list[Task]:
         """Tasks whose executor could say something."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.am import words
 from tony_provider.runtime.am.actions import Verdict
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.launches import Launches, application_file
@@ -130,7 +131,7 @@ def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
     return attrs.evolve(
         status,
         state=JobState(verdict.status.value),
-        message=verdict.message.partition("\n")[0],
+        message=words.first_line(verdict.message),
         failure=verdict.failure,
         finished_ms=status.finished_ms or _epoch_ms(),
     )

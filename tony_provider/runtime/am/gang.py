@@ -80,6 +80,13 @@ class Gang:
         self._waiting.clear()
         return [Cancel(keys)] if keys else []
 
+    def withdraw(self, task: Task) -> list[Action]:
+        """Do without a container for this task."""
+        key, task.key = task.key, None
+        if key is None or self._waiting.pop(key, None) is None:
+            return []
+        return [Cancel((key,))]
+
     def tick(self, now: float) -> list[Action]:
         """Give back and ask again, as time goes by. Only before the gang is complete."""
         if self._ask_at is not None:

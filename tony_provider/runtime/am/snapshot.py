@@ -20,7 +20,7 @@ def job_status(
     verdict = session.verdict
     return JobStatus(
         application_id=application_id,
-        name=session.job.name,
+        name=session.course.job.name,
         state=session.phase,
         message=message(session, now),
         am_attempt=am_attempt,
@@ -36,7 +36,7 @@ def job_status(
         steps_per_second=progress.steps_per_second,
         model_dir=_model_dir(session, leader),
         failure=verdict.failure if verdict else None,
-        warnings=list(session.warnings),
+        warnings=list(session.course.warnings),
     )
 
 
@@ -54,9 +54,9 @@ def fraction_done(session: Session) -> float:
 def message(session: Session, now: float) -> str:
     """One line about what the job does or waits for."""
     if session.verdict:
-        return session.verdict.message.partition("\n")[0]
+        return words.first_line(session.verdict.message)
     if session.phase is JobState.WAITING:
-        return session.gang.describe(now)
+        return session.course.gang.describe(now)
     if session.phase is JobState.STARTING:
         return _starting(session)
     if session.phase is JobState.FINISHING:
@@ -77,7 +77,7 @@ def _starting(session: Session) -> str:
 
 def _leader(session: Session) -> Optional[Task]:
     """The task that speaks for the job: rank 0."""
-    name = leading_type({name: session.job.role(name) for name in session.job.tasks})
+    name = leading_type({name: session.course.job.role(name) for name in session.course.job.tasks})
     return session.task(f"{name}:0") if name else None
 
 

@@ -90,6 +90,10 @@ def some(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
 def last_lines(text: str, *, lines: int = 30, size: int = 4096) -> str:
     """The end of a text, whole lines where they fit; ``size`` in characters."""
     kept = text.rstrip().splitlines()[-lines:]

@@ -1,0 +1,97 @@
+"""Files that are kept up to date: the newest wins, and a store that fails is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tony_provider.runtime.am.publisher import Publisher
+from tony_provider.runtime.storage import FileStatus, LocalStorage
+from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
+
+DEADLINE = 30
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - another thread makes it true
+            await asyncio.sleep(0.01)
+
+
+async def stopped(publisher: Publisher, running: Awaitable[None]) -> None:
+    publisher.stop()
+    await asyncio.wait_for(running, DEADLINE)
+
+
+class SlowStorage(LocalStorage):
+    """Holds writes up until it is let go; counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.writes = 0
+
+    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+        self.writes += 1
+        assert self.go.wait(DEADLINE)
+        return super().write(uri, source, overwrite=overwrite, permission=permission)
+
+
+async def test_newest_content_is_written(tmp_path: Path) -> None:
+    content = [b"1"]
+    target = tmp_path / "status.json"
+    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: content[0])
+    running = asyncio.ensure_future(publisher.run())
+    publisher.changed()
+    await eventually(lambda: target.exists() and target.read_bytes() == b"1")
+    content[0] = b"2"
+    publisher.changed(soon=False)
+    content[0] = b"3"
+    publisher.changed()
+    await eventually(lambda: target.read_bytes() == b"3")
+    await stopped(publisher, running)
+
+
+async def test_many_changes_during_a_slow_write_become_one(tmp_path: Path) -> None:
+    content = [b"0"]
+    storage = SlowStorage()
+    target = tmp_path / "status.json"
+    publisher = Publisher(storage, target.as_uri(), lambda: content[0])
+    running = asyncio.ensure_future(publisher.run())
+    publisher.changed()
+    await eventually(lambda: storage.writes == 1)
+    for number in range(100):
+        content[0] = str(number).encode()
+        publisher.changed()
+    storage.go.set()
+    await eventually(lambda: target.exists() and target.read_bytes() == b"99")
+    assert storage.writes == 2
+    await stopped(publisher, running)
+
+
+async def test_stop_waits_for_the_write_under_way(tmp_path: Path) -> None:
+    """So that an old status can never overwrite the last one."""
+    storage = SlowStorage()
+    target = tmp_path / "status.json"
+    publisher = Publisher(storage, target.as_uri(), lambda: b"content")
+    running = asyncio.ensure_future(publisher.run())
+    publisher.changed()
+    await eventually(lambda: storage.writes == 1)
+    publisher.stop()
+    assert not running.done()
+    storage.go.set()
+    await asyncio.wait_for(running, DEADLINE)
+    assert target.read_bytes() == b"content"
+
+
+async def test_failing_store_is_tried_again(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.write_text("a file is in the way")
+    target = folder / "status.json"
+    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: b"content")
+    assert not await publisher.write()
+    folder.unlink()
+    assert await publisher.write()
+    assert target.read_bytes() == b"content"
