@@ -56,6 +56,7 @@ RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
+CHECKPOINTS_DIR = "checkpoints"
 STAGING_DIR = "staging"  # removed when the application ends
 
 # Secrets in the credentials' secret keys.

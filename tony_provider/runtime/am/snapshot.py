@@ -17,6 +17,7 @@ def job_status(
     """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
     leader = _leader(session)
     progress = (leader.progress if leader else None) or TaskProgress()
+    model_dir, checkpoint_dir = _results(leader)
     verdict = session.verdict
     return JobStatus(
         application_id=application_id,
@@ -34,7 +35,8 @@ def job_status(
         step=progress.step if leader and leader.progress else None,
         total_steps=progress.total_steps,
         steps_per_second=progress.steps_per_second,
-        model_dir=_model_dir(session, leader),
+        model_dir=model_dir,
+        checkpoint_dir=checkpoint_dir,
         failure=verdict.failure if verdict else None,
         warnings=list(session.course.warnings),
     )
@@ -81,10 +83,10 @@ def _leader(session: Session) -> Optional[Task]:
     return session.task(f"{name}:0") if name else None
 
 
-def _model_dir(session: Session, leader: Optional[Task]) -> Optional[str]:
-    """The leader's, else any task's."""
-    tasks = [leader, *session.tasks] if leader else session.tasks
-    return next((task.end.model_dir for task in tasks if task.end and task.end.model_dir), None)
+def _results(leader: Optional[Task]) -> tuple[Optional[str], Optional[str]]:
+    """The directories of the model and of the checkpoints, once they are on the store."""
+    end = leader.end if leader else None
+    return (end.model_dir or None, end.checkpoint_dir or None) if end else (None, None)
 
 
 def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:

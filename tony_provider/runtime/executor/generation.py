@@ -13,20 +13,21 @@ from typing import Any, Callable, Optional
 
 import attrs
 
+from tony_provider.runtime import contract
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.ends import NOT_STARTED, SHELL_BASE, command_problem
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.memory import OutOfMemoryWatch
-from tony_provider.runtime.executor.model import UploadCancelledError, commit_model, is_empty
 from tony_provider.runtime.executor.output import Capture, Output
 from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.executor.progress import ProgressReader
+from tony_provider.runtime.executor.results import UploadCancelledError, commit_directory, is_empty
 from tony_provider.runtime.executor.workspace import PythonEnvError, Workspace
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.frameworks.generic import task_environment
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.storage import Storage, StorageError
+from tony_provider.runtime.storage import Storage, StorageError, uris
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Generation:
             exited.progress.CopyFrom(progress)
         exited.stopped = exited.stopped or self._doomed
         if self._succeeded(exited):
-            await self._keep_model(exited)
+            await self._keep_results(exited)
         self.pid = None
         self.activity = "ended"
         self.exited = exited
@@ -202,26 +203,30 @@ class Generation:
     def _deadline(self, latest: float) -> float:
         return min(latest, self._stop_at) if self._stop.is_set() else latest
 
-    async def _keep_model(self, exited: tony_pb2.ProcessExited) -> None:
-        container, workspace = self._its.container, self._its.workspace
-        if not container.leads or await asyncio.to_thread(is_empty, workspace.model):
+    async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
+        if not self._its.container.leads:
             return
+        workspace = self._its.workspace
         self.activity = "uploading"
-        uploading = asyncio.ensure_future(
-            asyncio.to_thread(
-                commit_model,
-                self._its.storage,
-                workspace.model,
-                container.description.application_dir,
-                self._upload_cancelled,
-            )
-        )
-        stopping = asyncio.ensure_future(self._stop.wait())
-        await asyncio.wait({uploading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
         try:
-            exited.model_dir = await asyncio.wait_for(uploading, _CANCEL_PATIENCE)
+            exited.checkpoint_dir = await self._keep(workspace.checkpoints, contract.CHECKPOINTS_DIR)
+            exited.model_dir = await self._keep(workspace.model, contract.MODEL_DIR)
         except (UploadCancelledError, asyncio.TimeoutError):
             exited.stopped = True
         except (StorageError, OSError) as error:
-            exited.error = f"its model could not be uploaded: {error}"
+            exited.error = f"its results could not be uploaded: {error}"
+
+    async def _keep(self, directory: Path, name: str) -> str:
+        """Commit a directory to the store; returns its URI there, empty when there is nothing in it."""
+        if await asyncio.to_thread(is_empty, directory):
+            return ""
+        target = uris.join(self._its.container.description.application_dir, name)
+        uploading = asyncio.ensure_future(
+            asyncio.to_thread(commit_directory, self._its.storage, directory, target, self._upload_cancelled)
+        )
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({uploading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        return await asyncio.wait_for(uploading, _CANCEL_PATIENCE)

@@ -1,4 +1,4 @@
-"""The model that a user process leaves, on its way to the store: uploaded aside, then there by one rename."""
+"""What a user process leaves, on its way to the store: uploaded aside, then there by one rename."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from tony_provider.runtime import contract
 from tony_provider.runtime.storage import Storage, StorageExists, upload, uris
 
 _AT_ONCE = 4  # files in transfer; each holds a buffer of storage.base.CHUNK or so
@@ -23,13 +22,12 @@ def is_empty(directory: Path) -> bool:
     return not directory.is_dir() or next(directory.iterdir(), None) is None
 
 
-def commit_model(storage: Storage, directory: Path, application_dir: str, cancelled: threading.Event) -> str:
-    """Make everything in ``directory`` the application's model; returns its URI. Blocks.
+def commit_directory(storage: Storage, directory: Path, target: str, cancelled: threading.Event) -> str:
+    """Make everything in ``directory`` the content of ``target``, a URI, which is returned. Blocks.
 
-    A model that is there already (of a former generation) is replaced; between two renames there is none.
+    What is there already (of a former generation) is replaced; between two renames there is nothing.
     Raises StorageError, OSError, UploadCancelledError.
     """
-    target = uris.join(application_dir, contract.MODEL_DIR)
     mark = secrets.token_hex(4)
     temporary = f"{target}.tmp-{mark}"
     try:

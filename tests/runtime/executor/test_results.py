@@ -1,4 +1,4 @@
-"""What the chief leaves as the job's model."""
+"""What the chief leaves as the job's model, and as its checkpoints."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ async def test_the_model_is_committed_before_the_end_is_told(launch: Launch) -> 
     assert ended.model_dir == f"file://{model}"
     assert (model.stat().st_mode & 0o777, (model / "saved.pb").stat().st_mode & 0o777) == (0o700, 0o600)
     assert await running.end() == 0
+
+
+async def test_checkpoints_are_kept_beside_the_model(launch: Launch) -> None:
+    running = await launch('echo 7 > "$TONY_CHECKPOINT_DIR/step" && echo weights > "$TONY_MODEL_DIR/data"')
+    await running.begin()
+    ended = await running.master.first("exited")
+    directory = running.container.application_dir
+    assert (ended.checkpoint_dir, ended.model_dir) == (f"file://{directory}/checkpoints", f"file://{directory}/model")
+    assert stored(directory) == ["checkpoints", "checkpoints/step", "model", "model/data"]
 
 
 async def test_a_later_generation_replaces_it(launch: Launch) -> None:
@@ -67,5 +76,5 @@ async def test_a_model_that_cannot_be_uploaded_fails_the_task(launch: Launch) ->
     await running.begin()
     ended = await running.master.first("exited")
     assert ended.exit_code == 0
-    assert ended.error.startswith("its model could not be uploaded: ")
+    assert ended.error.startswith("its results could not be uploaded: ")
     assert stored(running.container.application_dir) == []
