@@ -26,6 +26,10 @@ class ClusterAuthError(ClusterError):
     """The cluster does not accept who we say we are, or does not let that user do this."""
 
 
+class ConfigurationHidden(ClusterAuthError):
+    """The ResourceManager shows its configuration to administrators only; the connection has to say what is needed."""
+
+
 class ConnectionProblem(ClusterError):
     """The Airflow connection is missing, or what it says cannot be used."""
 

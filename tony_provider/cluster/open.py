@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tony_provider.cluster.base import Cluster
-from tony_provider.cluster.errors import ClusterAuthError, ConnectionProblem
+from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.kerberos import negotiate, spnego_auth, ticket_user
 from tony_provider.cluster.local import LocalCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
@@ -96,10 +96,9 @@ def _staging_uri(directory: str, rest: YarnRest) -> str:
         return str(uris.parse(directory))
     try:
         default = rest.setting("fs.defaultFS")
-    except ClusterAuthError as error:
+    except ConfigurationHidden as error:
         raise ConnectionProblem(
-            f"the ResourceManager does not show its configuration ({error}); write the tony connection's staging_dir "
-            "in full, such as hdfs://nameservice/user/me/.tony"
+            f"{error}; write the tony connection's staging_dir in full, such as hdfs://nameservice/user/me/.tony"
         ) from error
     if default is None or uris.scheme(default) == "file":
         raise ConnectionProblem(

@@ -69,7 +69,7 @@ def worker_archive(cache_dir: Path | None = None) -> Path:
                 entries = dict(runtime)
                 for distribution in distributions:
                     entries.update(_installed_entries(distribution, f"lib/cp{python}"))
-                _write(archive, entries)
+                _write(archive, entries, replace=False)
                 log.info("Packed the runtime: %s, %d bytes", archive, archive.stat().st_size)
                 _prune(directory)
             return archive
@@ -89,7 +89,7 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
             _download(python, platforms, wheels)
             for wheel in sorted(wheels.glob("*.whl")):
                 entries.update(_wheel_entries(wheel, f"lib/cp{python.replace('.', '')}"))
-        _write(output, entries)
+        _write(output, entries, replace=True)
 
 
 def _runtime_entries() -> Iterator[tuple[str, _Entry]]:
@@ -182,7 +182,8 @@ def _cache_dir(wanted: Path | None) -> Path:
     return directory
 
 
-def _write(archive: Path, entries: Mapping[str, _Entry]) -> None:
+def _write(archive: Path, entries: Mapping[str, _Entry], *, replace: bool) -> None:
+    """The archive appears whole. Without ``replace`` one that another process has made meanwhile stays untouched."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{archive.name}.", dir=archive.parent)
     try:
@@ -199,10 +200,22 @@ def _write(archive: Path, entries: Mapping[str, _Entry]) -> None:
             packed.close()
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(archive)
-    except BaseException:
-        Path(temporary).unlink()
-        raise
+        if replace:
+            Path(temporary).replace(archive)
+        else:
+            _link_once(Path(temporary), archive)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _link_once(source: Path, target: Path) -> None:
+    """A rename that leaves what is there."""
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links: then the last one wins, with the same content
+        source.replace(target)
 
 
 def _prune(directory: Path) -> None:

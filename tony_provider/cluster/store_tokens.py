@@ -6,7 +6,7 @@ import logging
 import socket
 
 from tony_provider.cluster.credentials import add_store_token
-from tony_provider.cluster.errors import ClusterAuthError, StagingFailed
+from tony_provider.cluster.errors import ConfigurationHidden, StagingFailed
 from tony_provider.cluster.yarn_rest import YarnRest
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.storage.errors import StorageError
@@ -55,8 +55,8 @@ class StoreTokens:
         if principal is None:
             try:
                 principal = self._rest.setting("yarn.resourcemanager.principal")
-            except ClusterAuthError as error:
-                log.info("The ResourceManager does not show its principal (%s); taking `yarn`", error)
+            except ConfigurationHidden as error:
+                log.info("Taking `yarn` for the ResourceManager's principal: %s", error)
         # HDFS maps it to a short name by its auth_to_local rules, which must give the ResourceManager's user.
         return (principal or _DEFAULT_RM_PRINCIPAL).replace("_HOST", self._rest.active_host())
 
@@ -74,6 +74,6 @@ class StoreTokens:
     def _is_nameservice(self, name: str) -> bool:
         try:
             known = self._rest.setting("dfs.nameservices") or ""
-        except ClusterAuthError:
+        except ConfigurationHidden:
             return True  # a host without a port is the rarer case
         return name in known.replace(",", " ").split()

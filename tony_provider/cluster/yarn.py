@@ -14,6 +14,8 @@ from tony_provider.cluster.base import Application, ApplicationState, Cluster, S
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterError,
+    ConfigurationHidden,
+    ConnectionProblem,
     JobRejected,
     SubmissionRefused,
     UnexpectedAnswer,
@@ -172,10 +174,9 @@ class YarnCluster(Cluster):
             if ids and (self.rest.setting("yarn.resourcemanager.ha.enabled") or "").lower() == "true":
                 return [self._scheduler_of(rm_id) for rm_id in ids]
             address = self.rest.setting("yarn.resourcemanager.scheduler.address")
-        except ClusterAuthError as error:
-            raise ClusterAuthError(
-                f"the ResourceManager does not show its configuration ({error}); set `scheduler_address` in the tony "
-                "connection to its scheduler's host:port"
+        except ConfigurationHidden as error:
+            raise ConnectionProblem(
+                f"{error}; set `scheduler_address` in the tony connection to its scheduler's host:port"
             ) from error
         return [self._reachable(address or f"{self.rest.active_host()}:{_DEFAULT_SCHEDULER_PORT}")]
 

@@ -8,6 +8,7 @@ Calls: https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/Resour
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from yarn_api_client.resource_manager import ResourceManager as YarnApi
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterUnreachable,
+    ConfigurationHidden,
     RestSubmissionDisabled,
     UnexpectedAnswer,
 )
@@ -161,15 +163,20 @@ class YarnRest:
     def setting(self, name: str) -> str | None:
         """A property of the ResourceManager's own configuration; None when it is not set.
 
-        Raises ClusterAuthError on clusters that show their configuration to administrators only.
+        Raises ConfigurationHidden on clusters that show their configuration to administrators only.
         """
-        try:
-            answer = self.request("/conf", params={"name": name, "format": "json"})
-        except RestError as error:
-            if error.status == requests.codes.not_found:
-                return None
-            raise
-        value = answer.get("property", {}).get("value")
+
+        def read(endpoint: _Endpoint) -> Any:
+            try:
+                return endpoint.request("/conf", params={"name": name, "format": "json"}).data
+            except ClusterAuthError as error:  # though it answers other calls
+                raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
+            except RestError as error:
+                if error.status == requests.codes.not_found:
+                    return {}
+                raise
+
+        value = self._with_active(read).get("property", {}).get("value")
         return None if value is None else str(value)
 
     def active_host(self) -> str:
@@ -254,10 +261,12 @@ def _who(config: RestConfig) -> str:
 def _remote_exception(response: requests.Response) -> tuple[str, str]:
     """Hadoop's ``RemoteException`` object, or what else the body says; the class name and the message."""
     try:
-        remote = response.json()["RemoteException"]
-        return str(remote.get("exception", "")), str(remote.get("message", ""))
-    except (ValueError, KeyError, TypeError):
-        text = " ".join(response.text.split())
+        answer = response.json()
+        remote = answer.get("RemoteException", answer)  # or that of its web server
+        return str(remote.get("exception", "")), str(remote["message"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        title = re.search(r"<title>(.*?)</title>", response.text, re.DOTALL | re.IGNORECASE)
+        text = " ".join((title.group(1) if title else response.text).split())
         return "", text[:1000] or response.reason
 
 
