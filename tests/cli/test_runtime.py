@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tony_provider.cluster.runtime_archive import build, worker_archive
+
+
+def airflow(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "airflow", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def names(archive: Path) -> set[str]:
+    with zipfile.ZipFile(archive) as opened:
+        assert opened.testzip() is None
+        return set(opened.namelist())
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, airflow_db: None) -> Path:
+    """For two Pythons, by the command line; it downloads."""
+    output = tmp_path_factory.mktemp("runtime") / "deep" / "runtime.zip"
+    done = airflow("tony", "runtime", "build", "--python", "3.9,3.12", "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    assert f"{output}: " in done.stdout
+    assert "for Python 3.9, 3.12" in done.stdout
+    return output
+
+
+def test_the_command_builds_for_other_pythons(built: Path) -> None:
+    inside = names(built)
+    assert {"launch.sh", "main.py", "lib/common/tony_provider/runtime/am/__main__.py"} <= inside
+    for python in ("cp39", "cp312"):
+        here = {name for name in inside if name.startswith(f"lib/{python}/")}
+        assert any(name.endswith(".so") and "cygrpc" in name for name in here)
+        assert any(name.endswith(".so") and "/_upb/" in name for name in here)
+        packages = ("attr", "cattrs", "yaml", "grpc", "google/protobuf")
+        assert {f"lib/{python}/{package}/__init__.py" for package in packages} <= here
+    assert "lib/cp39/exceptiongroup/__init__.py" in inside  # needed below 3.11
+    assert built.stat().st_size < 30 << 20
+
+
+def test_the_archive_runs_on_an_older_python(built: Path, tmp_path: Path) -> None:
+    found = [path for path in ("python3.9", "python3.12") if _version(path)]
+    if not found:
+        pytest.skip("neither Python 3.9 nor 3.12 is on this machine")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(tmp_path / "tony")
+    for python in found:
+        done = subprocess.run(
+            ["/bin/sh", "tony/launch.sh", "am"],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin", "TONY_PYTHON_CANDIDATES": _version(python)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        # All libraries are loaded by the time it misses its description.
+        assert "tony-application.json" in done.stderr
+        assert done.returncode == 1
+
+
+def _version(command: str) -> str:
+    """The interpreter's own path; empty when there is none of that name that runs."""
+    try:
+        done = subprocess.run(
+            [command, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("version", ["2.7", "3", "3.8", "three"])
+def test_a_version_that_cannot_be(version: str) -> None:
+    done = airflow("tony", "runtime", "build", "--python", version)
+    assert done.returncode != 0
+    assert "is not a version of Python; write 3.9 or newer" in done.stderr
+
+
+def test_a_python_that_no_packages_are_made_for(tmp_path: Path) -> None:
+    output = tmp_path / "runtime.zip"
+    done = airflow(
+        "tony", "runtime", "build", "--python", "3.12", "--platform", "no_such_platform", "--output", str(output)
+    )
+    assert done.returncode != 0
+    assert "no packages for Python 3.12 on no_such_platform" in done.stderr
+    assert not output.exists()
+
+
+def test_the_workers_own_packages_are_packed_once(tmp_path: Path) -> None:
+    archive = worker_archive(tmp_path)
+    made = archive.stat()
+    assert worker_archive(tmp_path) == archive
+    assert archive.stat().st_mtime_ns == made.st_mtime_ns
+    assert [path.name for path in tmp_path.iterdir()] == [archive.name]  # no temporary file
+    inside = names(archive)
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"lib/{python}/grpc/__init__.py" in inside
+    assert not [name for name in inside if name.endswith((".pyc", ".pyi", ".proto")) or "/tests/" in name]
+    assert not [name for name in inside if "airflow" in name]
+    assert made.st_size < 12 << 20
+
+
+def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
+    one, other = worker_archive(tmp_path / "one"), worker_archive(tmp_path / "other")
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_worker_archive_is_made_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("submission never downloads")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    assert worker_archive(tmp_path).exists()
+    with pytest.raises(AssertionError, match="never downloads"):
+        build(["3.12"], tmp_path / "built.zip")

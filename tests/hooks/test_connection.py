@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import getpass
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hooks.conftest import AddConnection
+from tony_provider.cluster.errors import ConnectionProblem
+from tony_provider.cluster.settings import Backend, Settings
+from tony_provider.hooks.connection import read_connection
+from tony_provider.hooks.tony import TonyHook
+
+
+def yarn_settings(add_connection: AddConnection, proxy_user: str | None = None, **fields: Any) -> Settings:
+    extra = {"webhdfs": "http://nn:9870", **fields.pop("extra", {})}
+    add_connection("tony_default", **{"host": "rm", "login": "alice", **fields}, extra=extra)
+    return read_connection("tony_default", proxy_user)
+
+
+def test_a_missing_connection_prints_the_commands_that_add_it(airflow_db: None) -> None:
+    with pytest.raises(ConnectionProblem) as raised, TonyHook("tony_missing") as hook:
+        hook.get_conn()
+    text = str(raised.value)
+    assert text.count("airflow connections add tony_missing --conn-type tony") == 2
+    assert "--conn-host http://resourcemanager.example.com:8088" in text
+    assert '{"backend": "local"' in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"host": "http://rm1:8088,https://rm2:8090/"}, ["http://rm1:8088", "https://rm2:8090"]),
+        ({"host": "rm1, rm2"}, ["http://rm1:8088", "http://rm2:8088"]),
+        ({"host": "rm", "port": 8090, "schema": "https"}, ["https://rm:8090"]),
+        ({"host": "https://gateway:8443/gateway/yarn/"}, ["https://gateway:8443/gateway/yarn"]),
+        ({"host": "[::1]:8088"}, ["http://[::1]:8088"]),
+    ],
+)
+def test_addresses_of_resource_managers(
+    add_connection: AddConnection, fields: dict[str, Any], expected: list[str]
+) -> None:
+    settings = yarn_settings(add_connection, **fields)
+    assert settings.yarn is not None
+    assert settings.yarn.resource_managers == expected
+
+
+def test_defaults(add_connection: AddConnection) -> None:
+    settings = yarn_settings(add_connection)
+    assert settings.backend is Backend.YARN
+    assert (settings.user, settings.proxy_user) == ("alice", None)
+    assert (settings.namespace, settings.queue, settings.staging_dir, settings.python) == ("airflow", None, None, [])
+    assert settings.yarn is not None
+    assert not settings.yarn.kerberos
+    assert not settings.yarn.trust_env
+    assert settings.yarn.verify is True
+
+
+def test_every_setting(add_connection: AddConnection) -> None:
+    settings = yarn_settings(
+        add_connection,
+        proxy_user="bob",
+        extra={
+            "queue": "ml",
+            "namespace": "prod",
+            "staging_dir": "hdfs://nn:8020/tony",
+            "scheduler_address": "rm1:8030, rm2:8030",
+            "runtime_archive": "hdfs:///tony/runtime.zip",
+            "python": "/opt/python3.11,/usr/bin/python3.9",
+            "kerberos": "true",
+            "rm_principal": "rm/_HOST@REALM",
+            "verify": "/etc/ca.pem",
+            "nodes_ca_file": "/etc/pki/ca.pem",
+            "trust_env": True,
+            "timeout": "30",
+        },
+    )
+    assert (settings.proxy_user, settings.queue, settings.namespace) == ("bob", "ml", "prod")
+    assert settings.python == ["/opt/python3.11", "/usr/bin/python3.9"]
+    assert settings.yarn is not None
+    assert settings.yarn.kerberos
+    assert settings.yarn.scheduler == ["rm1:8030", "rm2:8030"]
+    assert (settings.yarn.verify, settings.yarn.webhdfs.ca_file) == ("/etc/ca.pem", "/etc/ca.pem")
+    assert settings.yarn.timeout == 30
+
+
+def test_webhdfs_as_the_hdfs_provider_has_it(add_connection: AddConnection) -> None:
+    add_connection(
+        "nn", "webhdfs", host="nn1,nn2", port=9871, login="carol", schema="gateway", extra={"use_ssl": "True"}
+    )
+    add_connection("tony_default", host="rm", extra={"webhdfs_conn_id": "nn", "kerberos": False})
+    settings = read_connection("tony_default")
+    assert settings.user == "carol"
+    assert settings.yarn is not None
+    webhdfs = settings.yarn.webhdfs
+    assert webhdfs.addresses == ["https://nn1:9871/gateway", "https://nn2:9871/gateway"]
+    assert webhdfs.verify
+
+
+def test_whom_jobs_run_as(add_connection: AddConnection) -> None:
+    assert yarn_settings(add_connection, login=None).user == getpass.getuser()
+    assert yarn_settings(add_connection, login=None, extra={"kerberos": True}).user is None  # the ticket says
+    assert yarn_settings(add_connection, login="dora", extra={"kerberos": True}).user == "dora"
+
+
+def test_empty_fields_of_a_form_are_as_good_as_none(add_connection: AddConnection) -> None:
+    settings = yarn_settings(
+        add_connection, extra={"queue": "", "kerberos": None, "python": "", "local_memory": None, "webhdfs_conn_id": ""}
+    )
+    assert settings.queue is None
+    assert settings.yarn is not None
+    assert not settings.yarn.kerberos
+
+
+def test_the_local_backend(add_connection: AddConnection) -> None:
+    add_connection("tony_default", extra={"backend": "local", "staging_dir": "/data/tony"})
+    settings = read_connection("tony_default")
+    assert settings.backend is Backend.LOCAL
+    assert settings.local is not None
+    assert settings.local.root == Path("/data/tony/cluster")
+    assert settings.local.memory > 100
+    assert settings.local.vcores >= 8
+    assert settings.local.gpus == 0
+    assert settings.python == [sys.executable]
+    extra = {"backend": "LOCAL", "staging_dir": "file:///data/tony", "local_root": "/run/t", "local_memory": "4096"}
+    add_connection("tony_default", extra={**extra, "local_vcores": 2, "local_gpus": 1})
+    local = read_connection("tony_default").local
+    assert local is not None
+    assert (local.root, local.memory, local.vcores, local.gpus) == (Path("/run/t"), 4096, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"host": ""}, "has no host: write the ResourceManager's web address"),
+        ({"host": "ftp://rm"}, "is no web address; write http://host:8088"),
+        ({"extra": {"webhdfs": "nn:9870"}}, "`webhdfs` cannot be used: .* write http://host:9870"),
+        ({"extra": {"webhdfs_conn_id": "nn"}}, "`webhdfs` and `webhdfs_conn_id` are both given"),
+        ({"extra": {"backend": "slurm"}}, "`backend` is 'slurm' and should be one of yarn, local"),
+        ({"extra": {"quue": "ml"}}, "`quue` is not known; its extra may hold backend, "),
+        ({"extra": {"kerberos": "maybe"}}, "`kerberos` is 'maybe' and should be true or false"),
+        ({"extra": {"queue": 3}}, "`queue` is 3 and should be text"),
+        ({"extra": {"python": [3]}}, r"`python` is \[3\] and should be text with commas between, or a list"),
+        ({"extra": {"timeout": "soon"}}, "`timeout` is 'soon' and should be a whole number"),
+        ({"extra": {"timeout": -1}}, "`timeout` is -1 and should not be negative"),
+        ({"extra": {"backend": "local"}}, "`staging_dir` is needed for the local backend"),
+    ],
+)
+def test_a_connection_that_cannot_be_used(add_connection: AddConnection, fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConnectionProblem, match=expected):
+        yarn_settings(add_connection, **fields)
+
+
+def test_a_webhdfs_connection_that_is_missing_or_has_a_password(add_connection: AddConnection) -> None:
+    add_connection("tony_default", host="rm", extra={"webhdfs_conn_id": "gone"})
+    with pytest.raises(ConnectionProblem, match="airflow connections add gone --conn-type webhdfs"):
+        read_connection("tony_default")
+    add_connection("nn", "webhdfs", host="nn", login="alice", password="secret")
+    add_connection("tony_default", host="rm", extra={"webhdfs_conn_id": "nn"})
+    with pytest.raises(ConnectionProblem, match="has a password"):
+        read_connection("tony_default")
+
+
+def test_identities_hold_the_namespace(add_connection: AddConnection) -> None:
+    where = {"dag_id": "d", "run_id": "r", "task_id": "t"}
+    one = {"backend": "local", "staging_dir": "/data/tony"}
+    add_connection("tony_default", extra=one)
+    add_connection("other", extra={**one, "namespace": "other"})
+    assert TonyHook().identity(**where) == TonyHook().identity(**where)  # type: ignore[arg-type]
+    assert TonyHook().identity(**where) != TonyHook("other").identity(**where)  # type: ignore[arg-type]
