@@ -235,7 +235,9 @@ class Configuration:
             "yarn.nodemanager.resource.memory.enforced": "false",
             "yarn.nodemanager.container-monitor.interval-ms": "1000",
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.5",
-            "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH,LANG,TZ",
+            "yarn.nodemanager.env-whitelist": "JAVA_HOME,LANG,TZ",
+            # Containers' shells begin without the NodeManager's PATH and make one up: whitelisting comes too late.
+            "yarn.nodemanager.admin-env": f"MALLOC_ARENA_MAX=$MALLOC_ARENA_MAX,PATH={self.settings.node_path}",
             "yarn.nodemanager.delete.debug-delay-sec": "0",
             "yarn.nodemanager.log.retain-seconds": "3600",
             "yarn.nodemanager.resource.memory-mb": str(self.settings.node_memory_mb),

@@ -63,7 +63,7 @@ class Java:
         program = java_program()
         home = Path(program).resolve().parent.parent if program else Path("/")
         return {
-            # Containers inherit it from their NodeManager.
+            # Containers get the same, see config.py.
             "PATH": self.settings.node_path,
             "LANG": "C.UTF-8",
             "JAVA_HOME": str(home),
