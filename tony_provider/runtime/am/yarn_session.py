@@ -31,7 +31,8 @@ _REGISTER_FOR = 600.0  # seconds: YARN gives an application master that does not
 _FINISH_FOR = 300.0
 _FINISH_DELAY = 0.1
 _RETRY_DELAY = 1.0
-_REFUSALS = 5  # in a row, of a token that was good before
+_REFUSED_FOR = 20.0  # seconds: a ResourceManager that is starting may not know its applications yet
+_NOT_FOUND_FOR = 3.0
 
 _FINAL = {
     FinalStatus.SUCCEEDED: yarn.APP_SUCCEEDED,
@@ -50,7 +51,7 @@ class Scheduler:
         self._addresses = addresses
         self._registration: Optional[service.RegisterApplicationMasterRequestProto] = None
         self._response_id = 0
-        self._refusals = 0
+        self._refused_since: Optional[float] = None
 
     async def register(self, host: str, port: int, tracking_url: str) -> service.RegisterApplicationMasterResponseProto:
         """Raises ResourceManagerError when no ResourceManager takes it within ten minutes."""
@@ -77,8 +78,10 @@ class Scheduler:
             await self._register_again()
             return None
         except (InvalidToken, SaslRefused) as error:
-            raise self._refused(error) from error
-        self._refusals = 0
+            raise self._refused(error, _REFUSED_FOR) from error
+        except ApplicationAttemptNotFound as error:
+            raise self._refused(error, _NOT_FOUND_FOR) from error
+        self._refused_since = None
         if answer.HasField("a_m_command") and answer.a_m_command == yarn.AM_RESYNC:
             await self._register_again()
             return None
@@ -123,6 +126,7 @@ class Scheduler:
         return answer
 
     async def _register_again(self) -> None:
+        self._refused_since = None
         log.info("registering again: the ResourceManager was restarted, or another one took over")
         try:
             await self._register()
@@ -130,12 +134,15 @@ class Scheduler:
             log.info("registered already: %s", error)  # the answer to an earlier try was lost
             self._response_id = 0
 
-    def _refused(self, error: RpcError) -> RpcError:
-        """A ResourceManager that starts may not know its tokens yet; one that goes on refusing has ended us."""
-        self._refusals += 1
-        if self._refusals < _REFUSALS:
+    def _refused(self, error: RpcError, seconds: float) -> RpcError:
+        """Only a ResourceManager that goes on refusing what was good before has ended this attempt."""
+        now = asyncio.get_running_loop().time()
+        if self._refused_since is None:
+            log.info("the ResourceManager does not know this application attempt: %s", error)
+            self._refused_since = now
+        if now - self._refused_since < seconds:
             return RpcConnectionError(str(error))
-        return ApplicationAttemptNotFound("", str(error))
+        return ApplicationAttemptNotFound("ApplicationAttemptNotFoundException", str(error))
 
     @staticmethod
     async def _patiently(call: Callable[[], Awaitable[T]], seconds: float) -> T:
