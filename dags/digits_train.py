@@ -5,8 +5,9 @@ Every week: take the digits that scikit-learn ships, train a small network on th
 it on digits that it has not seen, and publish it, if it is good enough, as the current version.
 
 The training code is `digits/train.py`, ordinary TensorFlow. The containers need TensorFlow, tf_keras and NumPy in the
-environment that the parameter *Python environment* names; Airflow's workers need scikit-learn. The rest comes from the
-connection `tony_default`: on which cluster, and where data and models are kept.
+environment that the parameter *Python environment* names (its default can be set by the variable `DIGITS_PYTHON_ENV` of
+Airflow's processes); Airflow's workers need scikit-learn. The rest comes from the connection `tony_default`: on which
+cluster, and where data and models are kept.
 """
 
 from __future__ import annotations
@@ -158,7 +159,6 @@ with DAG(
             "framework": "tensorflow",
             "files": ["digits/train.py", "{{ ti.xcom_pull('prepare')['train'] }}::data"],
             "python_env": "{{ params.python_env }}",
-            "am": {"memory": "512MiB"},
             "tasks": {
                 "worker": {
                     "instances": "{{ params.workers }}",
@@ -182,7 +182,6 @@ with DAG(
                 "{{ ti.xcom_pull('train')['model_dir'] }}::model",
             ],
             "python_env": "{{ params.python_env }}",
-            "am": {"memory": "512MiB"},
             "tasks": {
                 "worker": {
                     "memory": "2304MiB",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tests.demo.airflow import DemoFailed
 from tests.demo.yarn import Finding, cluster, run
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.resolve import ResolveError
 
+_CELL = 36  # letters of a cell in the table of all versions
 _WIDTH = 110  # of a table's last column
 
 
@@ -24,7 +25,23 @@ def run_all(versions: Sequence[str]) -> int:
             raise DemoFailed(f"Hadoop {version}: {error}") from error
     for version, findings in found.items():
         print(f"\nHadoop {version}\n" + table(findings))
+    if len(found) > 1:
+        print("\n" + summary(found))
     return 0 if all(finding.good for findings in found.values() for finding in findings) else 1
+
+
+def summary(found: Mapping[str, Sequence[Finding]]) -> str:
+    """One column per version, one row per thing looked at."""
+    rows = [["", *(f"Hadoop {version}" for version in found)]]
+    for of_one_thing in zip(*found.values(), strict=True):
+        rows.append([of_one_thing[0].what, *(_cell(finding) for finding in of_one_thing)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def _cell(finding: Finding) -> str:
+    seen = finding.seen if len(finding.seen) <= _CELL else finding.seen[: _CELL - 1] + "…"
+    return f"{'ok ' if finding.good else 'BAD'} {seen}"
 
 
 def table(findings: Sequence[Finding]) -> str:

@@ -1,16 +1,51 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from tests.hadoop.cluster import HadoopCluster
+from tests.operators.jobs import Marker
 from tony_provider.hooks.tony import TonyHook
 
 
 @pytest.fixture
 def local(airflow_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TonyHook:
     """The embedded local cluster, as the connection ``tony_default``; a hook to look at it from outside."""
-    connection = {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(tmp_path / "tony")}}
+    extra = {"backend": "local", "staging_dir": str(tmp_path / "tony"), "local_memory": 1024}
+    connection = {"conn_type": "tony", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
     return TonyHook()
+
+
+@pytest.fixture
+def yarn(airflow_db: None, hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[TonyHook]:
+    """The same of a real YARN, with a staging directory of the test's own."""
+    staging_dir = f"{hadoop.fs_default}/user/alice/{uuid4().hex}"
+    connection = {
+        "conn_type": "tony",
+        "login": "alice",
+        "host": ",".join(hadoop.rm_webapp),
+        "extra": {"webhdfs": ",".join(hadoop.webhdfs), "staging_dir": staging_dir},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    with TonyHook() as hook:
+        yield hook
+        hook.storage().remove(staging_dir, recursive=True)
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Marker:
+    return Marker(tmp_path / "running")
+
+
+@pytest.fixture(autouse=True)
+def _sigterm() -> Iterator[None]:
+    """Airflow's task runner leaves its own handler behind."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.serialization.serialized_objects import DagSerialization
 
-from tests.airflow_dags import Run, run
+from tests.airflow_dags import run
+from tests.operators.jobs import Marker, applications, dag_of, ended, job, train, wait_until
 from tony_provider.exceptions import (
     TonyJobFailed,
     TonyJobRejected,
@@ -30,85 +27,9 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.killing import KILLED_BY_AIRFLOW
 from tony_provider.operators.result import JobResult
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.storage.helpers import read_text, walk
+from tony_provider.runtime.storage.helpers import read_text
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
-DEADLINE = 60.0  # seconds that anything here may take
-
-
-def job(command: str, **more: Any) -> dict[str, Any]:
-    return {
-        "framework": "standalone",
-        "am": {"memory": "256MiB"},
-        "tasks": {"worker": {"memory": "256MiB", "command": command}},
-        **more,
-    }
-
-
-def train(spec: Mapping[str, Any] | str, *, conf: dict[str, Any] | None = None, **arguments: Any) -> Run:
-    """Run a DAG of one task."""
-    with dag_of(spec, **arguments) as dag:
-        return run(dag, run_conf=conf)
-
-
-@contextmanager
-def dag_of(
-    spec: Mapping[str, Any] | str, operator: type[TonyTrainOperator] = TonyTrainOperator, **arguments: Any
-) -> Iterator[DAG]:
-    with DAG("operator_test", schedule=None, params={"code": 0}) as dag:
-        operator(task_id="train", job=spec, poll_interval=0.5, **arguments)
-    yield dag
-
-
-def applications(hook: TonyHook) -> list[str]:
-    """Ids of all that were ever started."""
-    jobs = Path(hook.layout.root.removeprefix("file://"), "jobs")
-    return sorted(path.name for path in jobs.glob("*/applications/*"))
-
-
-class Marker:
-    """A file in which user processes say that they run, and of which application."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.forever = f"echo $TONY_APPLICATION_ID > {path}.new && mv {path}.new {path}; exec sleep 60"
-
-    @contextmanager
-    def then(self, act: Callable[[str], None]) -> Iterator[None]:
-        """Meanwhile, from a thread: wait for the file, then call ``act`` with the application's id."""
-        over = threading.Event()
-        problems: list[BaseException] = []
-
-        def watch() -> None:
-            while not over.wait(0.1):
-                if self.path.exists():
-                    try:
-                        act(self.path.read_text().strip())
-                    except BaseException as error:  # noqa: BLE001 - told by the assertion below
-                        problems.append(error)
-                    return
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-        assert not problems
-
-
-@pytest.fixture
-def marker(tmp_path: Path) -> Marker:
-    return Marker(tmp_path / "running")
-
-
-@pytest.fixture(autouse=True)
-def _sigterm() -> Iterator[None]:
-    """Airflow's task runner leaves its own handler behind."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 class ActsOnceAttached(TonyTrainOperator):
@@ -161,6 +82,13 @@ def test_templates_and_their_text(local: TonyHook) -> None:
     done = train(spec, env_vars={"GREETING": "hello {{ dag.dag_id }}"}, overrides='{"name": "{{ task.task_id }}-1"}')
     assert done.state == "success"
     assert read_text(local.storage(), f"{done.results['train']['model_dir']}/greeting") == "hello operator_test\n"
+
+
+def test_job_in_a_file_beside_the_dag(local: TonyHook) -> None:
+    done = train("greeting.tony.yaml")
+    assert done.state == "success"
+    result = done.results["train"]
+    assert read_text(local.storage(), f"{result['model_dir']}/greeting") == f"hello from {done.run_id}\n"
 
 
 @pytest.mark.parametrize("spec", ["{{ 'framework: [' }}", job("true", framwork="typo"), "no mapping"])
@@ -276,18 +204,3 @@ def test_an_application_killed_on_behalf_of_its_own_try_is_replaced(local: TonyH
     assert done.state == "success"
     assert applications(local) == sorted({first, done.results["train"]["application_id"]})
     assert len(applications(local)) == 2
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def ended(hook: TonyHook) -> bool:
-    """Whether every application has ended and left no staging."""
-    names = applications(hook)
-    states = [hook.application(name) for name in names]
-    staging = [file.path for file in walk(hook.storage(), hook.layout.root) if file.path.endswith("/staging")]
-    return bool(names) and all(state is None or state.is_final for state in states) and not staging

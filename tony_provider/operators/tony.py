@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 FIRST_POLL = 0.5  # seconds; the pauses grow from there by POLL_GROWTH, up to poll_interval
 POLL_GROWTH = 1.3
+KILL_REASON = "the task was ended by a user, or with its worker"
 DEFER_SLACK = 300.0  # seconds after the deadline, until which a triggerer that is down may come back
 
 
@@ -148,12 +149,12 @@ class TonyTrainOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Called by Airflow from a signal handler, in the midst of whatever the task is doing."""
-        reason = "the task was ended by a user, or with its worker" if self.on_kill_action == "kill" else None
-        self._switch.pull(self.hook, reason)
+        self._switch.pull(self.hook, KILL_REASON if self.on_kill_action == "kill" else None)
 
     def _train(self, context: Context) -> dict[str, Any]:
         secrets = self._render_secrets(context)
         job = self._parse_job(secrets)
+        self._heed_kill(context)
         application_id, attached = self._start(context, job, secrets)
         self._heed_kill(context)
         if not self.wait_for_completion:
@@ -263,12 +264,13 @@ class TonyTrainOperator(BaseOperator):
         """Airflow lets execute() go on after on_kill(), and would call its return a success."""
         if not self._switch.pulled:
             return
+        application_id = self._switch.application_id
+        if application_id is None:
+            raise TonyTaskKilled("this try was ended before it had started anything")
         if self.on_kill_action == "keep":
-            raise TonyTaskKilled(
-                f"this try was ended; {self._switch.application_id} goes on, a next try attaches to it"
-            )
-        self._end(context, "the task was ended by a user, or with its worker")
-        raise TonyTaskKilled(f"this try was ended, and {self._switch.application_id} with it")
+            raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
+        self._end(context, KILL_REASON)
+        raise TonyTaskKilled(f"this try was ended, and {application_id} with it")
 
     # -- when it has ended -------------------------------------------------------------------------------------------
 

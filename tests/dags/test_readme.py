@@ -1,0 +1,33 @@
+"""The README's DAG, as written."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from airflow.dag_processing.dagbag import DagBag
+
+from tests.demo.airflow import REPOSITORY
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.spec.parse import parse_job
+
+
+def test_the_dag_parses_and_its_job_is_valid(airflow_db: None, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    (source,) = [block for block in blocks if "retrain_clicks" in block]
+    (tmp_path / "retrain_clicks.py").write_text(source)
+    bag = DagBag(dag_folder=str(tmp_path))
+    assert not bag.import_errors
+    task = bag.dags["retrain_clicks"].get_task("train")
+    assert isinstance(task, TonyTrainOperator)
+    # As Airflow renders it, for a run without a logical date too: everything is text then.
+    context = {"params": {"workers": 4}, "dag_run": SimpleNamespace(run_after=datetime(2026, 1, 2, tzinfo=UTC))}
+    task.render_template_fields(cast(Any, context))
+    job = parse_job(task.job)
+    worker = job.tasks["worker"]
+    assert (worker.instances, worker.memory, worker.gpus) == (4, 8192, 1)
+    assert worker.command == "python train_clicks.py --day 2026-01-02"
+    assert (job.python_env, [file.source for file in job.files]) == ("hdfs:///envs/tf.tar.gz", ["train_clicks.py"])

@@ -1,0 +1,105 @@
+"""JobWatch against a scripted cluster: outages and forgotten applications cannot be had on the real one in no time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from tests.operators.statuses import ID, application, status
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.errors import ClusterAuthError, ClusterError, ClusterUnreachable, ConnectionProblem
+from tony_provider.cluster.identity import Identity
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators import watch
+from tony_provider.operators.watch import Deadlines, Ending, JobWatch, Reason
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage.errors import StorageUnreachable
+
+Answer = Application | None | Exception
+PAST, FUTURE = time.time() - 1, time.time() + 600
+
+
+class ScriptedHook:
+    def __init__(self, *answers: Answer, job: JobStatus | None = None) -> None:
+        self._answers: Iterator[Answer] = iter(answers)
+        self._job = job
+
+    def application(self, application_id: str) -> Application | None:
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def job_status(self, *_: Any) -> JobStatus | None:
+        return self._job
+
+
+def watch_of(hook: ScriptedHook, log: list[str] | None = None, **deadlines: float) -> JobWatch:
+    said = [] if log is None else log
+    return JobWatch(cast(TonyHook, hook), Identity("x", "0"), ID, Deadlines(**deadlines), said.append)
+
+
+def test_short_outages_are_borne_and_told_once() -> None:
+    log: list[str] = []
+    gone = ClusterUnreachable("nobody answers")
+    watched = watch_of(ScriptedHook(gone, StorageUnreachable("hdfs://x", "read", "no"), application(), gone), log)
+    assert [watched.look() for _ in range(4)] == [None] * 4
+    assert [line.split(" ", 2)[0:2] for line in log] == [
+        ["No", "answer"],
+        ["The", "cluster"],
+        [ID, "is"],
+        ["No", "answer"],
+    ]
+
+
+@pytest.mark.parametrize("error", [ClusterUnreachable("gone"), ClusterAuthError("who?")])
+def test_a_long_outage_is_an_error(error: ClusterError, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = watch_of(ScriptedHook(error, error))
+    assert watched.look() is None
+    monkeypatch.setattr(watch, "OUTAGE_SECONDS", 0.0)
+    with pytest.raises(type(error)):
+        watched.look()
+
+
+def test_what_no_waiting_mends_is_an_error_at_once() -> None:
+    with pytest.raises(ConnectionProblem):
+        watch_of(ScriptedHook(ConnectionProblem("removed"))).look()
+
+
+def test_the_deadline_holds_during_an_outage() -> None:
+    assert watch_of(ScriptedHook(ClusterUnreachable("gone")), end=PAST).look() == Ending(Reason.DEADLINE)
+
+
+def test_a_job_that_ended_just_before_its_deadline_has_ended() -> None:
+    assert watch_of(ScriptedHook(application("FINISHED")), end=PAST).look() == Ending(Reason.FINISHED)
+
+
+def test_forgotten_with_a_result_is_finished() -> None:
+    assert watch_of(ScriptedHook(None, job=status("SUCCEEDED"))).look() == Ending(Reason.FINISHED)
+
+
+def test_forgotten_without_a_result_is_believed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = watch_of(ScriptedHook(None, application(), None, None, job=status("RUNNING", message="2 of 2 run")))
+    assert [watched.look() for _ in range(3)] == [None] * 3
+    monkeypatch.setattr(watch, "FORGOTTEN_SECONDS", -1.0)
+    assert watched.look() == Ending(Reason.FORGOTTEN, "2 of 2 run")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "job", "late", "reason"),
+    [
+        (application("ACCEPTED"), None, True, Reason.QUEUE_TIMEOUT),
+        (application("RUNNING"), status("WAITING"), True, Reason.QUEUE_TIMEOUT),
+        (application("RUNNING"), status("WAITING"), False, None),
+        (application("RUNNING"), status("STARTING"), True, None),
+        (application("RUNNING"), status("RUNNING"), True, None),
+        (application("RUNNING"), None, True, None),  # its first status is on its way
+        (application("FINISHED"), status("FAILED"), True, Reason.FINISHED),
+    ],
+)
+def test_queue_deadline(cluster: Application, job: JobStatus | None, late: bool, reason: Reason | None) -> None:
+    ending = watch_of(ScriptedHook(cluster, job=job), queue=PAST if late else FUTURE).look()
+    assert (ending.reason if ending else None) == reason
