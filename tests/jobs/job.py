@@ -106,7 +106,7 @@ class Job:
 
     def said(self, task: str) -> Any:
         """The one JSON value among the lines of a task's kept output."""
-        values = [line for line in self.log(task).splitlines() if line.startswith(("{", "["))]
+        values = [line for line in self.log(task).splitlines() if line.startswith(("{", "[{"))]
         assert len(values) == 1, self.log(task)
         return json.loads(values[0])
 

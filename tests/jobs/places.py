@@ -25,11 +25,17 @@ class Place(ABC):
 
     extra: dict[str, Any] = field(default_factory=dict)
     _hooks: list[TonyHook] = field(default_factory=list)
+    _jobs: list[Job] = field(default_factory=list)
 
     @property
     @abstractmethod
     def connection(self) -> dict[str, Any]:
         """As Airflow's JSON form of connections has it."""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> int:
+        """How many."""
 
     @abstractmethod
     def work_folders(self, application_id: str) -> list[Path]:
@@ -55,7 +61,9 @@ class Place(ABC):
         # The application master needs no more, and clusters here are small.
         job = parse_job({"framework": "standalone", "am": {"memory": "256MiB"}, **spec})
         application_id = hook.submit(job, identity=identity, **arguments)
-        return Job(hook, identity, application_id, self.log_folders)
+        submitted = Job(hook, identity, application_id, self.log_folders)
+        self._jobs.append(submitted)
+        return submitted
 
     def run(self, spec: dict[str, Any], **arguments: Any) -> Job:
         """``submit``, and wait for its end."""
@@ -64,6 +72,11 @@ class Place(ABC):
         return job
 
     def close(self) -> None:
+        """End what a failed test has left running, and all hooks."""
+        for job in self._jobs:
+            if not job.application().is_final:
+                job.hook.kill(job.id, "its test is over")
+                job.end()
         for hook in self._hooks:
             hook.close()
             del os.environ[f"AIRFLOW_CONN_{hook.tony_conn_id.upper()}"]

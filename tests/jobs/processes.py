@@ -39,10 +39,9 @@ def processes_of(application_id: str) -> list[Seen]:
     return [process for pid, process in everyone.items() if pid in marked or _below(pid, marked, everyone)]
 
 
-def below(pid: int) -> list[Seen]:
-    """A process and all that it started."""
-    everyone = every_process()
-    return [process for each, process in everyone.items() if each == pid or _below(each, {pid}, everyone)]
+def below(pid: int, everyone: dict[int, Seen]) -> set[int]:
+    """What a process has started, and what that has."""
+    return {each for each in everyone if _below(each, {pid}, everyone)}
 
 
 def _below(pid: int, roots: set[int], everyone: dict[int, Seen]) -> bool:

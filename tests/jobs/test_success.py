@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.jobs.job import Job
+from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place, YarnPlace
-from tests.jobs.waiting import settled, until
+from tests.jobs.waiting import until
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
 # Each reports progress, waits until both have, and says who it is; rank 0 leaves a model.
@@ -59,7 +59,7 @@ def test_it_trains_and_leaves_its_results_and_nothing_else(place: Place, tmp_pat
         "result.json",
         "status.json",
     ]
-    assert_nothing_runs(place, job)
+    assert_nothing_left(place, job)
 
 
 def test_the_cluster_tells_the_same_as_the_job(yarn: YarnPlace) -> None:
@@ -76,10 +76,3 @@ def test_the_cluster_tells_the_same_as_the_job(yarn: YarnPlace) -> None:
 
 def _quick(command: str) -> dict[str, Any]:
     return {"memory": "128MiB", "command": command}
-
-
-def assert_nothing_runs(place: Place, job: Job) -> None:
-    """No process, no folder of a container, no staging."""
-    assert settled(job.processes) == []
-    assert settled(lambda: place.work_folders(job.id)) == []
-    assert not job.has_staging()

@@ -1,0 +1,100 @@
+"""A job that fails says which task, where, why, and what that task said last; and it ends soon."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.left import assert_nothing_left
+from tests.jobs.places import Place, YarnPlace
+from tony_provider.runtime.protocol.status import FailureKind, JobState, TaskState
+
+TALKER = """
+test $TONY_TASK_INDEX = 1 || exec sleep 1000
+for number in $(seq 100); do echo "line $number of the traceback" >&2; done
+exit 3
+"""
+
+
+def test_the_diagnostics_name_the_task_and_end_with_its_last_words(place: Place) -> None:
+    job = place.run(
+        {
+            "timeouts": {"grace": "5s"},
+            "tasks": {"worker": {"instances": 2, "memory": "128MiB", "command": TALKER}},
+        }
+    )
+
+    diagnostics = job.failed()
+    failed, other = job.task("worker:1"), job.task("worker:0")
+    assert diagnostics.startswith(f"worker:1 on {failed.node} ended with exit code 3\n")
+    assert diagnostics.splitlines()[-1] == "line 100 of the traceback"
+    assert "line 1 of" not in diagnostics
+    assert (failed.state, other.state) == (TaskState.FAILED, TaskState.STOPPED)
+
+    status = job.status()
+    assert status.state is JobState.FAILED
+    assert status.failure is not None
+    assert (status.failure.kind, status.failure.task) == (FailureKind.USER, "worker:1")
+    assert (status.failure.exit_code, status.failure.signal) == (3, None)
+    assert status.failure.message == diagnostics
+    # All that it said is kept, not only the end.
+    assert "line 1 of the traceback" in job.log("worker:1")
+    assert_nothing_left(place, job)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "words"),
+    [
+        pytest.param(
+            "echo before; kill -SEGV $$", FailureKind.USER, ["worker:0", "was killed by SIGSEGV"], id="a signal"
+        ),
+        pytest.param(
+            "no-such-program --fast",
+            FailureKind.LAUNCH,
+            ["worker:0", "no-such-program --fast", "not found", "PATH"],
+            id="a command that does not exist",
+        ),
+        pytest.param(
+            "python train.py",
+            FailureKind.USER,
+            ["worker:0", "exit code 2", "can't open file", "train.py"],
+            id="a script that was not given",
+        ),
+        pytest.param("/etc", FailureKind.LAUNCH, ["worker:0", "/etc", "cannot be executed"], id="no program"),
+    ],
+)
+def test_the_diagnostics_say_why(place: Place, command: str, kind: FailureKind, words: list[str]) -> None:
+    job = place.run({"tasks": {"worker": {"memory": "128MiB", "command": command}}})
+
+    diagnostics = job.failed()
+    assert [word for word in words if word not in diagnostics] == [], diagnostics
+    failure = job.status().failure
+    assert failure is not None
+    assert failure.kind is kind
+    assert_nothing_left(place, job)
+
+
+def test_a_task_that_takes_more_memory_than_its_container_has(yarn: YarnPlace, tmp_path: Path) -> None:
+    script = tmp_path / "greedy.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys, time
+            print("reading everything into memory", file=sys.stderr)
+            data = b"x" * (400 << 20)
+            time.sleep(1000)
+            """
+        )
+    )
+    job = yarn.run({"files": [str(script)], "tasks": {"worker": {"memory": "256MiB", "command": "python greedy.py"}}})
+
+    diagnostics = job.failed()
+    assert f"worker:0 on {job.task('worker:0').node}" in diagnostics
+    assert "used more memory than it was given" in diagnostics
+    assert "raise the task type's memory" in diagnostics
+    failure = job.status().failure
+    assert failure is not None
+    assert failure.kind is FailureKind.OUT_OF_MEMORY
+    assert_nothing_left(yarn, job)
