@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from tony_provider.cluster.base import Application, ApplicationState, Cluster, S
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterError,
+    ClusterUnreachable,
     ConfigurationHidden,
     ConnectionProblem,
     JobRejected,
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 _LIVE = [state.value for state in ApplicationState if not state.is_final]
 _ID = re.compile(r"application_\d+_\d+")
 _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
+_BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
+_STORED_POLL = 0.1  # seconds
 _LOG_TIMEOUT = 10.0  # seconds to get a log from a NodeManager
 
 
@@ -77,15 +81,26 @@ class YarnCluster(Cluster):
         return dict(answer)
 
     def submit(self, submission: Submission) -> None:
+        application_id = submission.description.application_id
         context = submission_context(submission, self._max_attempts)
+        self._post(context)
+        deadline = time.monotonic() + self.rest.config.timeout
+        while (application := self.application(application_id)) is None or application.state in _BEING_STORED:
+            if time.monotonic() >= deadline:
+                raise ClusterUnreachable(f"YARN took {application_id}, but has not stored it yet")
+            if application is None:  # a ResourceManager that died, or lost its turn, before it had stored it
+                self._post(context)
+            time.sleep(_STORED_POLL)
+        lifetime = submission.description.job.timeouts.lifetime
+        if lifetime is not None and not application.is_final:
+            self._limit_lifetime(application_id, lifetime)
+
+    def _post(self, context: dict[str, Any]) -> None:
         try:
             # Sent again after a lost answer, it is not started twice: the ResourceManager knows the id.
             self.rest.call(lambda rm: rm.cluster_submit_application(context))
         except (RestError, ClusterAuthError) as error:
             raise SubmissionRefused(f"YARN does not take the job: {error}") from error
-        lifetime = submission.description.job.timeouts.lifetime
-        if lifetime is not None:
-            self._limit_lifetime(submission.description.application_id, lifetime)
 
     def _limit_lifetime(self, application_id: str, seconds: float) -> None:
         """The submission by REST has no place for it."""
@@ -94,10 +109,8 @@ class YarnCluster(Cluster):
         try:
             self.rest.request(f"/ws/v1/cluster/apps/{application_id}/timeout", "PUT", json=body)
         except ClusterError:
-            application = self.application(application_id)
-            if application is not None and application.is_final:
+            if (application := self.application(application_id)) is not None and application.is_final:
                 return  # it was faster
-            self.kill(application_id, "its lifetime (timeouts.lifetime) could not be set")
             raise
 
     def find(self, tag: str) -> list[Application]:

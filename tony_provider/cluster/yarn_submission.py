@@ -85,7 +85,8 @@ def _local(resource: LocalizedResource) -> dict[str, Any]:
 def _credentials(credentials: Credentials) -> dict[str, Any]:
     tokens = {alias: token.to_url_string() for alias, token in credentials.tokens.items()}
     secrets = {name: base64.b64encode(secret).decode() for name, secret in credentials.secrets.items()}
-    return {"tokens": _entries(tokens), "secrets": _entries(secrets)}
+    # No empty ones: Hadoop 2.10's JSON reader fails at an empty list.
+    return {key: _entries(values) for key, values in (("tokens", tokens), ("secrets", secrets)) if values}
 
 
 def _entries(mapping: dict[str, Any]) -> dict[str, Any]:
