@@ -111,18 +111,31 @@ class LocalJob:
         return found
 
 
-async def start(
+@attrs.frozen
+class Staged:
+    """A job as the Airflow side leaves it for its application master."""
+
+    directory: Path
+    description: ApplicationDescription
+    credentials: Credentials
+    own: Path  # the application master's container
+
+    @property
+    def environment(self) -> dict[str, str]:
+        container_id = APPLICATION_ID.replace("application", "container") + "_01_000001"
+        variables = container_environment(container_id, self.own, self.directory)
+        return {**variables, contract.ENV_PYTHON_CANDIDATES: sys.executable}
+
+
+def stage(
     directory: Path,
     spec: JobSpec,
     *,
     files: Mapping[str, Path] | None = None,
     access: Mapping[str, int] | None = None,
     secrets: Mapping[str, str] | None = None,
-) -> LocalJob:
-    """Stage a job and start its application master, as the Airflow side does."""
-    store, cluster = directory / "store", directory / "cluster"
-    root = cluster / APPLICATION_ID
-    own = root / "am"
+) -> Staged:
+    store, root = directory / "store", directory / "cluster" / APPLICATION_ID
     for each in (store / contract.STAGING_DIR, root):
         each.mkdir(parents=True)
     local = LocalAccess(str(root), **{"memory": 65536, "vcores": 64, **(access or {})})
@@ -141,20 +154,32 @@ async def start(
     staged = store / contract.STAGING_DIR / contract.APPLICATION_FILE
     staged.write_bytes(dump_json(description))
     cache = ArchiveCache(shared_cache(local), root / "unpacked", description.application_dir)
+    own = root / "am"
     materialise(own, [description.runtime, resource(staged, contract.APPLICATION_FILE)], cache)
     credentials = Credentials({}, application_secrets(APPLICATION_ID, secrets or {}))
     private_file(own / TOKEN_FILE, credentials.to_bytes())
-    container_id = APPLICATION_ID.replace("application", "container") + "_01_000001"
-    environment = container_environment(container_id, own, directory)
+    return Staged(directory, description, credentials, own)
+
+
+async def start(
+    directory: Path,
+    spec: JobSpec,
+    *,
+    files: Mapping[str, Path] | None = None,
+    access: Mapping[str, int] | None = None,
+    secrets: Mapping[str, str] | None = None,
+) -> LocalJob:
+    """Stage a job and start its application master, as the Airflow side does."""
+    staged = stage(directory, spec, files=files, access=access, secrets=secrets)
     with (directory / "am.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             "tony/launch.sh",
             "am",
-            cwd=own,
-            env={**environment, contract.ENV_PYTHON_CANDIDATES: sys.executable},
+            cwd=staged.own,
+            env=staged.environment,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    return LocalJob(directory, description, process)
+    return LocalJob(directory, staged.description, process)

@@ -76,12 +76,13 @@ async def run(surroundings: Surroundings) -> FinalStatus:
     with open_application_store(description, surroundings.credentials.secrets) as storage:
         resource_manager = open_resource_manager(description, surroundings.credentials)
         try:
-            return await _run(surroundings, storage, resource_manager)
+            return await serve(surroundings, storage, resource_manager)
         finally:
             await resource_manager.close()
 
 
-async def _run(surroundings: Surroundings, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
+async def serve(surroundings: Surroundings, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
+    """The same with a store and a cluster at hand, which stay open."""
     description, credentials = surroundings.description, surroundings.credentials
     task_key = secret(credentials.secrets, contract.SECRET_TASK_KEY)
     master = Master(description, resource_manager, am_attempt=surroundings.attempt)

@@ -27,6 +27,7 @@ from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol
 log = logging.getLogger(__name__)
 
 _TIMEOUT = 20.0  # seconds for one call, every server tried
+_BEAT_TIMEOUT = 10.0  # for a heartbeat, which is repeated anyway
 _REGISTER_FOR = 600.0  # seconds: YARN gives an application master that does not register 10 minutes
 _FINISH_FOR = 300.0
 _FINISH_DELAY = 0.1
@@ -73,7 +74,7 @@ class Scheduler:
         """
         request.response_id = self._response_id
         try:
-            answer = await self._protocol.allocate(request, timeout=_TIMEOUT)
+            answer = await self._protocol.allocate(request, timeout=_BEAT_TIMEOUT)
         except ApplicationMasterNotRegistered:
             await self._register_again()
             return None

@@ -1,0 +1,127 @@
+"""Faults of the application master itself, and of what it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.runtime.am.local_jobs import stage
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.application_master import Surroundings, SurroundingsError, serve
+from tony_provider.runtime.am.backends import open_resource_manager, shared_cache
+from tony_provider.runtime.am.final_report import read_report
+from tony_provider.runtime.am.launches import Launches
+from tony_provider.runtime.am.local import LocalResourceManager
+from tony_provider.runtime.am.resource_manager import Container, FinalStatus, Launch, ResourceManagerError
+from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
+from tony_provider.runtime.spec.model import Docker, JobSpec, TaskSpec
+from tony_provider.runtime.storage import LocalStorage
+
+JOB = JobSpec("standalone", {"worker": TaskSpec("true", instances=2)})
+DEADLINE = 60
+
+
+class Faulty(LocalResourceManager):
+    """Stands for a fault in our own code."""
+
+    async def launch(self, container: Container, launch: Launch) -> None:
+        raise ZeroDivisionError("a fault")
+
+
+async def test_internal_fault_is_a_verdict_and_everything_is_cleaned_up(tmp_path: Path) -> None:
+    staged = stage(tmp_path, JOB)
+    assert staged.description.local
+    surroundings = Surroundings.of_process(staged.environment, staged.own)
+    manager = Faulty(staged.description, staged.description.local, shared_cache(staged.description.local))
+    status = await asyncio.wait_for(serve(surroundings, LocalStorage(), manager), DEADLINE)
+    await manager.close()
+    assert status is FinalStatus.FAILED
+    result = load_json((tmp_path / "store" / contract.RESULT_FILE).read_bytes(), JobStatus)
+    assert result.state is JobState.FAILED
+    assert result.failure
+    assert result.failure.kind is FailureKind.INTERNAL
+    assert "ZeroDivisionError: a fault" in result.failure.message
+    assert not (tmp_path / "store" / contract.STAGING_DIR).exists()
+    report = read_report(Path(staged.description.local.root))
+    assert report
+    assert report.final_status is FinalStatus.FAILED
+
+
+async def test_what_is_wrong_before_the_start_is_one_clear_line(tmp_path: Path) -> None:
+    staged = stage(tmp_path, JOB)
+    environment = {**staged.environment, "PYTHONPATH": str(Path(__file__).parents[3])}
+    del environment[contract.ENV_NODE_HOST]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tony_provider.runtime.am",
+        cwd=staged.own,
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert process.returncode == 1
+    (line,) = said.decode().splitlines()
+    assert line.endswith("the application master cannot start: NM_HOST is not set")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "not JSON"),
+        (b"{}", "application_id"),
+        (None, contract.APPLICATION_FILE),
+        (b"framework", "no framework 'caffe'"),
+    ],
+)
+def test_description_that_cannot_be_read(tmp_path: Path, content: bytes | None, words: str) -> None:
+    staged = stage(tmp_path, JOB)
+    file = staged.own / contract.APPLICATION_FILE
+    file.unlink()
+    if content == b"framework":
+        content = dump_json(attrs.evolve(staged.description, job=attrs.evolve(JOB, framework="caffe")))
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SurroundingsError, match=words):
+        Surroundings.of_process(staged.environment, staged.own)
+
+
+async def test_docker_on_the_local_cluster_is_refused(tmp_path: Path) -> None:
+    staged = stage(tmp_path, attrs.evolve(JOB, docker=Docker("image")))
+    with pytest.raises(ResourceManagerError, match="docker: the local cluster runs no Docker containers"):
+        open_resource_manager(staged.description, staged.credentials)
+
+
+async def test_executors_get_no_secret_of_the_application_master(tmp_path: Path) -> None:
+    """Only what they need: no key of the master, no means to make tokens for others."""
+    staged = stage(tmp_path, JOB, secrets={"API_KEY": "value"})
+    staged.credentials.secrets[contract.SECRET_STORE_TOKEN] = b"store"
+    staged.credentials.tokens = {
+        "rm": Token(b"i", b"p", AM_RM_TOKEN, ""),
+        "hdfs": Token(b"i", b"p", "HDFS_DELEGATION_TOKEN", "127.0.0.1:1"),
+    }
+    task_key = staged.credentials.secrets[contract.SECRET_TASK_KEY]
+    launches = Launches(staged.description, staged.credentials, task_key, staged.description.runtime, "127.0.0.1:1")
+    launch = launches.launch("worker:0", 1, Container("container_1_0001_01_000002", "n:1", 1, 1))
+    given = Credentials.from_bytes(launch.credentials)
+    assert set(given.secrets) == {
+        contract.SECRET_CA,
+        contract.SECRET_CLIENT_CERTIFICATE,
+        contract.SECRET_CLIENT_KEY,
+        contract.SECRET_STORE_TOKEN,
+        contract.SECRET_TASK_TOKEN,
+        contract.SECRET_USER_PREFIX + "API_KEY",
+    }
+    assert list(given.tokens) == ["hdfs"]
+    assert set(launch.env) == {
+        contract.ENV_AM_ADDRESS,
+        contract.ENV_TASK,
+        contract.ENV_TASK_ATTEMPT,
+        contract.ENV_PYTHON_CANDIDATES,
+    }
