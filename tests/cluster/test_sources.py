@@ -91,7 +91,8 @@ def test_archives_and_environments_are_unpacked(dag_folder: Path) -> None:
 
 
 def test_an_environment_on_the_nodes_is_left_alone(dag_folder: Path) -> None:
-    assert find(job(python_env="/opt/envs/tf"), dag_folder) == Sources([], [])
+    for environment in ("/opt/envs/tf", "file:///opt/envs/tf"):
+        assert find(job(python_env=environment), dag_folder) == Sources([], [])
 
 
 def test_two_things_of_one_name_and_reserved_names_are_refused(dag_folder: Path) -> None:
@@ -122,3 +123,9 @@ def test_a_stored_file_has_one_name() -> None:
     spec = job(files=[Resource("hdfs://nn/data.txt"), Resource("hdfs://nn/data.txt", "other.txt")])
     with pytest.raises(SourceMissing, match=r"data.txt is named more than once, and YARN gives a file one name only"):
         SourceFinder(Store(), "hdfs://nn/staging", []).find(spec)
+
+
+@pytest.mark.parametrize("environment", ["envs/tf", "hdfs:///envs/tf"])
+def test_an_environment_that_is_nowhere(dag_folder: Path, environment: str) -> None:
+    with pytest.raises(SourceMissing, match=r"python_env: .* is neither a directory on the nodes"):
+        find(job(python_env=environment), dag_folder)

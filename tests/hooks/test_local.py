@@ -252,3 +252,10 @@ def test_the_connection_can_be_tested(local: TonyHook) -> None:
     user = local.get_conn().user
     assert local.test_connection() == (True, f"local cluster as {user}, staging in {local.layout.root}")
     assert not staged(local).exists()
+
+
+def test_nobody_is_impersonated_here(local: TonyHook) -> None:
+    with TonyHook(proxy_user="somebody") as hook, pytest.raises(ConnectionProblem, match="never as somebody"):
+        hook.submit(job(), identity=identity(hook))
+    with TonyHook(proxy_user=local.get_conn().user) as hook:
+        hook.get_conn()

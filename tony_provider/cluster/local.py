@@ -266,7 +266,8 @@ class LocalCluster(Cluster):
         with _locked(folder.path / "lock"):
             ended = folder.ended()
             if ended is None:
-                kill_all(lambda: _leftovers(folder))
+                if not kill_all(lambda: _leftovers(folder)):
+                    log.warning("%s has left processes that cannot be killed", record.id)
                 ended = self._verdict(folder)
                 folder.write_ended(ended)
                 folder.remove_work()

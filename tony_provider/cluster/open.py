@@ -54,6 +54,8 @@ def _open_local(settings: Settings) -> OpenCluster:
         raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
     cluster = LocalCluster(settings.local)
+    if settings.proxy_user not in (None, cluster.user):
+        raise ConnectionProblem(f"the local backend runs jobs as {cluster.user}, never as {settings.proxy_user}")
     return OpenCluster(settings, cluster, open_storage(staging_dir), staging_dir, StoreAccess())
 
 

@@ -64,8 +64,8 @@ class SourceFinder:
             self._add_file(f"files[{index}]", resource)
         for index, resource in enumerate(job.archives):
             self._add_archive(f"archives[{index}]", resource.source, _name_of(resource))
-        if job.python_env is not None and is_archived(job.python_env):
-            self._add_archive("python_env", job.python_env, contract.PYTHON_ENV_DIR)
+        if job.python_env is not None:
+            self._add_environment(job.python_env)
         self._check_names()
         if self._problems:
             raise SourceMissing("; ".join(self._problems))
@@ -104,6 +104,15 @@ class SourceFinder:
                 self._problems.append(f"{key}: {path} is a directory, not an archive")
             else:
                 self._local.append(local_source(path, name, ResourceKind.ARCHIVE))
+
+    def _add_environment(self, source: str) -> None:
+        if is_archived(source):
+            self._add_archive("python_env", source, contract.PYTHON_ENV_DIR)
+        elif not source.removeprefix("file://").startswith("/"):
+            self._problems.append(
+                f"python_env: {source!r} is neither a directory on the nodes (an absolute path) nor an archive (whose "
+                f"name ends in {', '.join(ARCHIVE_ENDINGS)})"
+            )
 
     def _on_store(self, key: str, source: str) -> str | None:
         """The URI, if ``source`` is one of the store; None for a local path or ``file://``."""
