@@ -419,6 +419,23 @@ async def test_closing_ends_the_calls_under_way() -> None:
             await ask(client)
 
 
+async def test_closing_while_connecting_leaves_no_connection() -> None:
+    connected, closed = asyncio.Event(), asyncio.Event()
+
+    async def script(session: Session) -> None:
+        connected.set()
+        await closed.wait()
+        await echo_all(session)
+
+    async with serve(script) as addresses, client_of(addresses) as client:
+        asking = asyncio.create_task(ask(client))
+        await connected.wait()
+        await client.close()
+        closed.set()
+        with pytest.raises(RpcConnectionError, match="closed"):
+            await asking
+
+
 async def test_cancelling_one_call_leaves_the_others() -> None:
     arrived = asyncio.Event()
 

@@ -171,15 +171,22 @@ class RpcClient:
     async def _connect(self) -> RpcConnection:
         async with self._connecting:
             if self._closed:
-                raise RpcConnectionError(f"the client of {self._protocol} is closed")
+                raise self._is_closed()
             if self._connection is None or self._connection.failure is not None:
                 if self._connection is not None:
                     await self._connection.close()
                     self._connection = None
-                self._connection = await RpcConnection.open(
+                connection = await RpcConnection.open(
                     self.address, self._protocol, self._token, self._client_id, self._settings
                 )
+                if self._closed:  # meanwhile
+                    await connection.close()
+                    raise self._is_closed()
+                self._connection = connection
             return self._connection
+
+    def _is_closed(self) -> RpcConnectionError:
+        return RpcConnectionError(f"the client of {self._protocol} is closed")
 
     async def _leave(self, connection: RpcConnection, index: int) -> None:
         self._fail_over(index)
