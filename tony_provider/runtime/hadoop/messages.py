@@ -35,20 +35,15 @@ def resource_request(
     *,
     priority: int,
     allocation_request_id: int,
-    resource_name: str = ANYWHERE,
-    relax_locality: bool = True,
     node_label: Optional[str] = None,
 ) -> yarn.ResourceRequestProto:
-    """``count`` containers in all for this (priority, allocation_request_id, name, capability); 0 withdraws them.
-
-    A node label goes on the ANYWHERE request only: YARN refuses it on the others.
-    """
+    """``count`` containers anywhere for this (priority, allocation_request_id, capability) in all; 0 withdraws them."""
     return yarn.ResourceRequestProto(
         priority=yarn.PriorityProto(priority=priority),
-        resource_name=resource_name,
+        resource_name=ANYWHERE,
         capability=capability,
         num_containers=count,
-        relax_locality=relax_locality,
+        relax_locality=True,
         node_label_expression=node_label,
         execution_type_request=yarn.ExecutionTypeRequestProto(
             execution_type=yarn.GUARANTEED, enforce_execution_type=True
@@ -101,7 +96,6 @@ def launch_context(
     local_resources: Mapping[str, yarn.LocalResourceProto],
     credentials: Credentials,
     acls: Iterable[yarn.ApplicationACLMapProto] = (),
-    service_data: Optional[Mapping[str, bytes]] = None,
 ) -> yarn.ContainerLaunchContextProto:
     """How a container is started. ``local_resources`` by the name they get in its directory.
 
@@ -113,7 +107,6 @@ def launch_context(
             yarn.StringLocalResourceMapProto(key=name, value=value) for name, value in local_resources.items()
         ],
         tokens=credentials.to_bytes(),
-        service_data=[yarn.StringBytesMapProto(key=name, value=value) for name, value in (service_data or {}).items()],
         environment=[yarn.StringStringMapProto(key=name, value=value) for name, value in environment.items()],
         command=commands,
         application_ACLs=acls,

@@ -16,12 +16,12 @@ from typing import Union
 import attrs
 from google.protobuf.message import DecodeError
 
+from tony_provider.runtime.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.frames import parse_into, split_delimited
 from tony_provider.runtime.hadoop.proto import security_pb2
 from tony_provider.runtime.hadoop.writable import WritableReader, encode_bytes, encode_text, encode_vlong
 
-TOKEN_FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 AM_RM_TOKEN = "YARN_AM_RM_TOKEN"
 NM_TOKEN = "NMToken"
 HDFS_TOKEN = "HDFS_DELEGATION_TOKEN"
@@ -136,9 +136,9 @@ class Credentials:
     @classmethod
     def from_environment(cls) -> Credentials:
         """The token file that YARN gave this process; raises CredentialsError when it gave none."""
-        path = os.environ.get(TOKEN_FILE_VARIABLE)
+        path = os.environ.get(ENV_TOKEN_FILE)
         if not path:
-            raise CredentialsError(f"{TOKEN_FILE_VARIABLE} is not set: not started by YARN")
+            raise CredentialsError(f"{ENV_TOKEN_FILE} is not set: not started by YARN")
         return cls.read_file(path)
 
     def write_file(self, path: Union[str, os.PathLike[str]]) -> None:
