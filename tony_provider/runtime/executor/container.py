@@ -80,7 +80,7 @@ class Container:
     @property
     def leads(self) -> bool:
         """Whether this task's model directory is the job's model."""
-        return self.index == 0 and self.task_type == leading_type({t: self.job.role(t) for t in self.job.tasks})
+        return self.index == 0 and self.task_type == leading_type(self.job.roles)
 
     @property
     def user_secrets(self) -> dict[str, str]:

@@ -11,7 +11,6 @@ from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.workspace import Workspace
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-_OWN_PREFIX = "TONY_"
 # The token file holds the keys of the executor's connection; a user's own tokens come as secrets of the job.
 _OWN = frozenset(
     {
@@ -45,7 +44,7 @@ def user_environment(
         **container.spec.env,
         **container.user_secrets,
         **_contract(container, workspace),
-        **{name: value for name, value in cluster.items() if name.startswith(_OWN_PREFIX)},
+        **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
     env["PYTHONPATH"] = os.pathsep.join([*filter(None, [env.get("PYTHONPATH")]), str(workspace.sdk)])
@@ -53,7 +52,11 @@ def user_environment(
 
 
 def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name not in _OWN and not name.startswith(_OWN_PREFIX)}
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in _OWN and not name.startswith(contract.OWN_ENV_PREFIX)
+    }
 
 
 def _places(workspace: Workspace) -> dict[str, str]:

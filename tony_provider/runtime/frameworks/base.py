@@ -101,11 +101,10 @@ class Framework(ABC):
         The chief alone where parameter servers serve it, since its workers then wait for work without end; else the
         chief and every worker.
         """
-        roles = {name: job.role(name) for name in job.tasks}
-        chiefs = [name for name, role in roles.items() if role is Role.CHIEF]
-        if chiefs and Role.PS in roles.values():
+        chiefs = [name for name, role in job.roles.items() if role is Role.CHIEF]
+        if chiefs and Role.PS in job.roles.values():
             return chiefs
-        return [name for name, role in roles.items() if role.is_tracked]
+        return [name for name, role in job.roles.items() if role.is_tracked]
 
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

@@ -17,7 +17,7 @@ class Standalone(Framework):
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
         """Chief and workers alike, whatever else there is: no task works for another."""
-        return [name for name in job.tasks if job.role(name).is_tracked]
+        return [name for name, role in job.roles.items() if role.is_tracked]
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
         return TaskEnvironment({})

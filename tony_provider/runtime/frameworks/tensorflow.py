@@ -20,8 +20,7 @@ TF_CONFIG = "TF_CONFIG"
 REUSE_PORT = "TF_GRPC_REUSE_PORT"
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
-_CLUSTER_ROLES = (Role.CHIEF, Role.WORKER, Role.PS)
-_HOSTS = {
+_HOSTS = {  # the roles of TF_CONFIG's cluster, in its order
     Role.CHIEF: contract.ENV_CHIEF_HOSTS,
     Role.WORKER: contract.ENV_WORKER_HOSTS,
     Role.PS: contract.ENV_PS_HOSTS,
@@ -71,5 +70,5 @@ def _of_role(cluster: ClusterSpec, role: Role) -> list[TaskAddress]:
 
 
 def _hosts(cluster: ClusterSpec) -> dict[str, list[str]]:
-    by_role = {role.value: [task.main for task in _of_role(cluster, role)] for role in _CLUSTER_ROLES}
+    by_role = {role.value: [task.main for task in _of_role(cluster, role)] for role in _HOSTS}
     return {role: addresses for role, addresses in by_role.items() if addresses}

@@ -99,7 +99,7 @@ class Timeouts:
 
     queue: Optional[Duration] = None  # wait for the whole gang's containers at most this long; default: for ever
     allocation: Duration = Duration(120)  # then a partly allocated gang gives everything back and asks again
-    registration: Duration = Duration(300)  # from allocation until the executor has registered; files are copied first
+    registration: Duration = Duration(300)  # from its launch until the executor has registered; files are copied first
     lifetime: Optional[Duration] = None  # of the whole application, YARN's application lifetime; default: unlimited
     grace: Duration = Duration(30)  # between SIGTERM and SIGKILL of a user process
     evaluator: Duration = Duration(60)  # that evaluators may go on after the last tracked task succeeded
@@ -129,6 +129,11 @@ class JobSpec:
     def role(self, task_type: str) -> Role:
         """Of a type in ``tasks``; raises KeyError for another."""
         return role_of(task_type, self.tasks[task_type])
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        """Of every type, as specified."""
+        return {task_type: self.role(task_type) for task_type in self.tasks}
 
     @property
     def total_instances(self) -> int:

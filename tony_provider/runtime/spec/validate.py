@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks import names as framework_names
+from tony_provider.runtime.frameworks.base import fits
 from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec, role_of
 from tony_provider.runtime.spec.problems import Problem, child, item
@@ -31,7 +32,6 @@ _IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
 _MOUNT = re.compile(r"/[^:,\s]*:/[^:,\s]*(?::(?:ro|rw))?")
 
 _OWN_TAG = "tony-"
-_OWN_ENV = "TONY_"
 _OWN_RESOURCES = {
     "memory": "memory",
     "memory-mb": "memory",
@@ -209,7 +209,7 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
     for path, env in by_path.items():
         for name, value in env.items():
             yield from _env_name(name, child(path, name), value)
-            if len(name.encode()) + len(value.encode()) + 2 > contract.MAX_ENV_STRING:
+            if not fits(name, value):
                 yield Problem(child(path, name), value, "too long: Linux takes at most 128 KiB; use a file")
     for index, name in enumerate(job.secrets):
         path = item("secrets", index)
@@ -224,8 +224,8 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
 def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
     if not _ENV_NAME.fullmatch(name):
         yield Problem(path, value, "a variable's name has letters, digits and _, and begins with no digit")
-    elif name.startswith(_OWN_ENV):
-        yield Problem(path, value, f"variables that begin with {_OWN_ENV} are ours")
+    elif name.startswith(contract.OWN_ENV_PREFIX):
+        yield Problem(path, value, f"variables that begin with {contract.OWN_ENV_PREFIX} are ours")
 
 
 def _timeouts(job: JobSpec) -> Iterator[Problem]:
