@@ -64,7 +64,5 @@ class ApplicationDescription:
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
-    labels: dict[str, str] = attrs.field(
-        factory=dict
-    )  # what the event log says about where it came from: dag, run, task, …
+    labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
     version: int = 1
