@@ -29,11 +29,10 @@ class Process:
         if child is not None and child.poll() is not None:
             del _children[pid]
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
+            state, started = _state_and_start(pid)
         except (FileNotFoundError, ProcessLookupError):
             return None
-        state, *fields = stat.rpartition(")")[2].split()
-        return None if state in "ZX" else cls(pid, int(fields[18]))
+        return None if state in "ZX" else cls(pid, started)
 
     def alive(self) -> bool:
         return Process.of(self.pid) == self
@@ -89,8 +88,7 @@ def spawn(command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str
         )
     _children[child.pid] = child
     # It cannot be recycled before we reap it, so its stat is there even if it ended at once.
-    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
-    return Process(child.pid, int(fields[19]))
+    return Process(child.pid, _state_and_start(child.pid)[1])
 
 
 def stop(processes: Iterable[Process], grace: float) -> None:
@@ -106,6 +104,12 @@ def stop(processes: Iterable[Process], grace: float) -> None:
     for process in waiting:
         if not process.wait_gone(deadline):
             raise TimeoutError(f"process {process.pid} did not end within 10 s of SIGKILL")
+
+
+def _state_and_start(pid: int) -> tuple[str, int]:
+    """Fields 3 and 22 of proc_pid_stat(5); the second, the name, may hold anything."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], int(fields[19])
 
 
 def with_environment(needle: bytes) -> Iterator[Process]:

@@ -20,7 +20,7 @@ MAX_TAGS = 8  # YARN takes 10, two are ours
 MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
 HIGHEST_PORT = 65535
-AM_PORTS = 2  # gRPC and the page
+AM_PORTS = 2  # gRPC, and one kept for a page of its own
 
 _TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
