@@ -39,10 +39,11 @@ class Witness:
             raise self.error
 
     def hosts(self, application_id: str) -> dict[str, int]:
-        """How many containers of an application each NodeManager ran."""
-        # container_e01_1700000000000_0001_01_000002 is of application_1700000000000_0001
-        number = application_id.removeprefix("application")
-        return dict(Counter(host for name, hosts in self.nodes.items() if f"{number}_" in name for host in hosts))
+        """How many containers of an application's tasks each NodeManager ran."""
+        # container_e01_1700000000000_0001_01_000002 is of application_1700000000000_0001; its master has 000001.
+        number = application_id.removeprefix("application") + "_"
+        names = [name for name in self.nodes if number in name and not name.endswith("_000001")]
+        return dict(Counter(host for name in names for host in self.nodes[name]))
 
     def _watch(self) -> None:
         try:

@@ -127,7 +127,7 @@ class Demonstration:
         programs = ", ".join(f"{name}" for name, _ in witness.programs.most_common(6))
         java = "; ".join(sorted(witness.java)) or f"none in {witness.looks} looks (seen: {programs})"
         return [
-            Finding("containers of the training", where, len(hosts) == 2),
+            Finding("tasks of the training", where, len(hosts) == 2),
             Finding("Java below containers", java, not witness.java and witness.programs.total() > 0),
         ]
 
