@@ -24,6 +24,8 @@ from tony_provider.runtime.storage.helpers import upload
 
 log = logging.getLogger(__name__)
 
+# As NodeManagers hand it to tasks, who may run it and not change it; local ones see this very file, as later jobs do.
+_CACHED_FILE = 0o500
 _PARALLEL = 4  # uploads at once: a directory of many small files waits for the NameNode, not for bytes
 
 
@@ -98,7 +100,7 @@ class Stager:
     def _upload(self, uri: str, source: LocalSource) -> FileStatus:
         self._check_unchanged(source)
         try:
-            status = upload(self._storage, source.path, uri)
+            status = upload(self._storage, source.path, uri, permission=_CACHED_FILE)
         except StorageExists:
             found = self._usable(uri, source)
             if found is None:
