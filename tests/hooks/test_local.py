@@ -13,7 +13,7 @@ import pytest
 from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
-from tony_provider.cluster.local_state import ApplicationFolder
+from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.protocol.status import JobState
@@ -96,7 +96,7 @@ def test_an_application_master_that_is_killed_leaves_nothing_running(local: Tony
 def test_a_master_that_does_not_react_is_killed_after_the_grace_period(
     local: TonyHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tony_provider.cluster.local._KILL_SLACK", 2.0)
+    monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 2.0)
     which = identity(local)
     application_id = local.submit(job("sleep 600", timeouts={"grace": "1s"}), identity=which)
     running(local, which, application_id)

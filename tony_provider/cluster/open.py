@@ -6,12 +6,12 @@ import attrs
 
 from tony_provider.cluster.base import Cluster
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
-from tony_provider.cluster.kerberos import negotiate, spnego_auth, ticket_user
-from tony_provider.cluster.local import LocalCluster
+from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
-from tony_provider.cluster.store_tokens import StoreTokens
-from tony_provider.cluster.yarn import YarnCluster
-from tony_provider.cluster.yarn_rest import RestConfig, YarnRest
+from tony_provider.cluster.yarn.cluster import YarnCluster
+from tony_provider.cluster.yarn.kerberos import negotiate, spnego_auth, ticket_user
+from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
+from tony_provider.cluster.yarn.store_tokens import StoreTokens
 from tony_provider.runtime.application import StoreAccess
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from tony_provider.cluster.base import Submission
-from tony_provider.cluster.yarn_submission import submission_context
+from tony_provider.cluster.yarn.submission import submission_context
 from tony_provider.runtime.application import (
     ApplicationDescription,
     LocalizedResource,

@@ -1,7 +1,7 @@
 """This machine as a Cluster: the same application master and executors, as processes beside Airflow.
 
 The application master lives in a session of its own, so that it outlives the Airflow task that started it; what is
-known of it is in files (``local_state.py``) and in /proc.
+known of it is in files (``application_folder.py``) and in /proc.
 """
 
 from __future__ import annotations
@@ -23,10 +23,17 @@ from pathlib import Path
 
 from tony_provider.cluster.base import Application, ApplicationState, Cluster, Submission
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SubmissionRefused
-from tony_provider.cluster.local_state import ApplicationFolder, Ended, Killed, Record, this_boot, this_host
-from tony_provider.cluster.processes import ProcessId, kill_all, processes_of
+from tony_provider.cluster.local.application_folder import (
+    ApplicationFolder,
+    Ended,
+    Killed,
+    Record,
+    this_boot,
+    this_host,
+)
+from tony_provider.cluster.local.processes import ProcessId, kill_all, processes_of
 from tony_provider.cluster.settings import LocalSettings
-from tony_provider.cluster.yarn_submission import am_environment
+from tony_provider.cluster.yarn.submission import am_environment
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.archives import ArchiveCache, ArchiveError, private_file
 from tony_provider.runtime.am.backends import shared_cache

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.yarn_check import ClusterView, problems
-from tony_provider.cluster.yarn_view import GPU, Node, Queue, node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.check import ClusterView, problems
+from tony_provider.cluster.yarn.view import GPU, Node, Queue, node_labels, nodes, queues, resources
 from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
 
 LEAF = {"type": "capacitySchedulerLeafQueueInfo", "state": "RUNNING", "nodeLabels": ["gpu"]}

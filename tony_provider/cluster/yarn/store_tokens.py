@@ -7,7 +7,7 @@ import socket
 
 from tony_provider.cluster.credentials import add_store_token
 from tony_provider.cluster.errors import ConfigurationHidden, StagingFailed
-from tony_provider.cluster.yarn_rest import YarnRest
+from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage

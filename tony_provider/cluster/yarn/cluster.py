@@ -22,10 +22,10 @@ from tony_provider.cluster.errors import (
     SubmissionRefused,
     UnexpectedAnswer,
 )
-from tony_provider.cluster.yarn_check import ClusterView, problems
-from tony_provider.cluster.yarn_rest import RestError, YarnRest
-from tony_provider.cluster.yarn_submission import submission_context
-from tony_provider.cluster.yarn_view import node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.check import ClusterView, problems
+from tony_provider.cluster.yarn.rest import RestError, YarnRest
+from tony_provider.cluster.yarn.submission import submission_context
+from tony_provider.cluster.yarn.view import node_labels, nodes, queues, resources
 from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.spec.model import JobSpec

@@ -14,7 +14,7 @@ import requests
 
 from tests.hadoop.ports import free_ports
 from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, ConfigurationHidden, UnexpectedAnswer
-from tony_provider.cluster.yarn_rest import RestConfig, RestError, YarnRest
+from tony_provider.cluster.yarn.rest import RestConfig, RestError, YarnRest
 
 ACTIVE = {"clusterInfo": {"haState": "ACTIVE"}}
 STANDBY = {"clusterInfo": {"haState": "STANDBY"}}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from tony_provider.cluster.yarn_view import GPU, MEMORY, VCORES, Node, Queue
+from tony_provider.cluster.yarn.view import GPU, MEMORY, VCORES, Node, Queue
 from tony_provider.runtime.spec.model import JobSpec
 
 

@@ -23,7 +23,7 @@ from typing import TypeVar
 import attrs
 
 from tony_provider.cluster.base import ApplicationState
-from tony_provider.cluster.processes import ProcessId
+from tony_provider.cluster.local.processes import ProcessId
 from tony_provider.runtime.am.local_process import PID_FILE
 from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.codec import dump_json, load_json

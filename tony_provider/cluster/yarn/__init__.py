@@ -1,0 +1,1 @@
+"""A YARN cluster, over REST; Kerberos where it asks for that."""
