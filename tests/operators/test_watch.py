@@ -37,6 +37,11 @@ class ScriptedHook:
         return self._job
 
 
+def ending(watched: JobWatch) -> tuple[Reason, str] | None:
+    seen = watched.look()
+    return None if seen is None else (seen.reason, seen.last_message)
+
+
 def watch_of(hook: ScriptedHook, log: list[str] | None = None, **deadlines: float) -> JobWatch:
     said = [] if log is None else log
     return JobWatch(cast(TonyHook, hook), Identity("x", "0"), ID, Deadlines(**deadlines), said.append)
@@ -70,22 +75,24 @@ def test_what_no_waiting_mends_is_an_error_at_once() -> None:
 
 
 def test_the_deadline_holds_during_an_outage() -> None:
-    assert watch_of(ScriptedHook(ClusterUnreachable("gone")), end=PAST).look() == Ending(Reason.DEADLINE)
+    assert ending(watch_of(ScriptedHook(ClusterUnreachable("gone")), end=PAST)) == (Reason.DEADLINE, "")
 
 
 def test_a_job_that_ended_just_before_its_deadline_has_ended() -> None:
-    assert watch_of(ScriptedHook(application("FINISHED")), end=PAST).look() == Ending(Reason.FINISHED)
+    last = application("FINISHED")
+    assert watch_of(ScriptedHook(last), end=PAST).look() == Ending(Reason.FINISHED, application=last)
 
 
 def test_forgotten_with_a_result_is_finished() -> None:
-    assert watch_of(ScriptedHook(None, job=status("SUCCEEDED"))).look() == Ending(Reason.FINISHED)
+    job = status("SUCCEEDED")
+    assert watch_of(ScriptedHook(None, job=job)).look() == Ending(Reason.FINISHED, status=job)
 
 
 def test_forgotten_without_a_result_is_believed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch_of(ScriptedHook(None, application(), None, None, job=status("RUNNING", message="2 of 2 run")))
     assert [watched.look() for _ in range(3)] == [None] * 3
     monkeypatch.setattr(watch, "FORGOTTEN_SECONDS", -1.0)
-    assert watched.look() == Ending(Reason.FORGOTTEN, "2 of 2 run")
+    assert ending(watched) == (Reason.FORGOTTEN, "2 of 2 run")
 
 
 @pytest.mark.parametrize(
@@ -101,5 +108,5 @@ def test_forgotten_without_a_result_is_believed_after_a_while(monkeypatch: pytes
     ],
 )
 def test_queue_deadline(cluster: Application, job: JobStatus | None, late: bool, reason: Reason | None) -> None:
-    ending = watch_of(ScriptedHook(cluster, job=job), queue=PAST if late else FUTURE).look()
-    assert (ending.reason if ending else None) == reason
+    seen = watch_of(ScriptedHook(cluster, job=job), queue=PAST if late else FUTURE).look()
+    assert (seen.reason if seen else None) == reason

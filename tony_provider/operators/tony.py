@@ -39,6 +39,9 @@ from tony_provider.triggers.tony import TonyJobTrigger
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from tony_provider.cluster.base import Application
+    from tony_provider.runtime.protocol.status import JobStatus
+
 FIRST_POLL = 0.5  # seconds; the pauses grow from there by POLL_GROWTH, up to poll_interval
 POLL_GROWTH = 1.3
 KILL_REASON = "the task was ended by a user, or with its worker"
@@ -145,6 +148,8 @@ class TonyTrainOperator(BaseOperator):
             if event["error"]:
                 raise AirflowException(f"{application_id} could not be watched any more: {event['error']}")
             ending = Ending(Reason(event["reason"]), event["last_message"])
+            if ending.reason in (Reason.FINISHED, Reason.FORGOTTEN):
+                ending = self._wait(context, application_id, Deadlines())  # looks at how it ended, through outages too
             return self._conclude(context, application_id, ending, attached=event["attached"])
 
     def on_kill(self) -> None:
@@ -158,7 +163,7 @@ class TonyTrainOperator(BaseOperator):
         application_id, attached = self._start(context, job, secrets)
         self._heed_kill(context)
         if not self.wait_for_completion:
-            return self._result(context, application_id)
+            return self._result(context, application_id, self.hook.application(application_id), None)
         deadlines = self._deadlines(context, job, application_id)
         if self.deferrable:
             self._defer(context, application_id, deadlines, attached)
@@ -284,26 +289,28 @@ class TonyTrainOperator(BaseOperator):
                 f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
                 application_id=application_id,
             )
-        identity = self._identity(context)
-        application, status = self.hook.application(application_id), self.hook.job_status(identity, application_id)
-        self.hook.cleanup(identity, application_id)
-        error = failure(application_id, application, status)
-        if isinstance(error, TonyKilledExternally) and attached and killed_by_airflow(application):
+        self._clean_up(context, application_id)
+        error = failure(application_id, ending.application, ending.status)
+        if isinstance(error, TonyKilledExternally) and attached and killed_by_airflow(ending.application):
             self.log.info("%s was killed on behalf of the try that started it: starting anew", application_id)
             return self._train(context)
         if error is not None:
             self._log_failure(context, error)
             raise error
-        return self._result(context, application_id)
+        return self._result(context, application_id, ending.application, ending.status)
 
-    def _result(self, context: Context, application_id: str) -> dict[str, Any]:
-        identity = self._identity(context)
-        result = JobResult.of(
-            application_id,
-            self.hook.application_dir(identity, application_id),
-            self.hook.application(application_id),
-            self.hook.job_status(identity, application_id),
-        )
+    def _clean_up(self, context: Context, application_id: str) -> None:
+        """What was left is no reason to call a training failed."""
+        try:
+            self.hook.cleanup(self._identity(context), application_id)
+        except (ClusterError, StorageError) as error:
+            self.log.warning("Not everything of %s could be removed: %s", application_id, error)
+
+    def _result(
+        self, context: Context, application_id: str, application: Application | None, status: JobStatus | None
+    ) -> dict[str, Any]:
+        directory = self.hook.application_dir(self._identity(context), application_id)
+        result = JobResult.of(application_id, directory, application, status)
         for warning in result.warnings:
             self.log.warning("%s", warning)
         for key, value in result.to_dict().items():
@@ -338,8 +345,12 @@ class TonyTrainOperator(BaseOperator):
             if error.permanent:
                 raise TonyJobRejected(str(error)) from error
             raise
-        except (AirflowTaskTimeout, KeyboardInterrupt):
-            self._end(context, "the task's execution_timeout is over")
+        except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
+            timed_out = isinstance(interruption, AirflowTaskTimeout)
+            try:
+                self._end(context, "the task's execution_timeout is over" if timed_out else "the task was interrupted")
+            except (ClusterError, StorageError) as error:
+                self.log.error("%s could not be ended: %s", self._switch.application_id, error)  # noqa: TRY400
             raise
         finally:
             self.hook.close()

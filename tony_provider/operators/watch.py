@@ -33,6 +33,8 @@ class Reason(StrEnum):
 class Ending:
     reason: Reason
     last_message: str = ""  # the job's own last word on what it was doing or waiting for
+    application: Application | None = None  # as last seen
+    status: JobStatus | None = None  # as last seen
 
 
 @attrs.frozen
@@ -63,6 +65,8 @@ class JobWatch:
         self._outage_since: float | None = None
         self._unknown_since: float | None = None
         self._last_message = ""
+        self._application: Application | None = None
+        self._status: JobStatus | None = None
 
     def look(self) -> Ending | None:
         """None while the job goes on. Blocks for as long as the cluster takes to answer.
@@ -70,17 +74,18 @@ class JobWatch:
         A cluster or store that does not answer is borne for OUTAGE_SECONDS; then its ClusterError or StorageError is
         raised, and the application is left as it is.
         """
+        reason = None
         try:
             application = self._hook.application(self._application_id)
             status = self._hook.job_status(self._identity, self._application_id)
         except (ClusterError, StorageError) as error:
             self._bear(error)
-            reason = None
         else:
+            self._application, self._status = application, status
             reason = self._judge(application, status)
         if reason is None and self._deadlines.end is not None and time.time() > self._deadlines.end:
             reason = Reason.DEADLINE
-        return Ending(reason, self._last_message) if reason else None
+        return Ending(reason, self._last_message, self._application, self._status) if reason else None
 
     def _judge(self, application: Application | None, status: JobStatus | None) -> Reason | None:
         if self._outage_since is not None:
