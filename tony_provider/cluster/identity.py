@@ -9,9 +9,10 @@ import unicodedata
 
 import attrs
 
+from tony_provider.runtime import contract
+
 _SLUG_LENGTH = 60
 _HASH_LENGTH = 20  # hexadecimal digits: 80 bits, plenty against chance collisions
-TAG_PREFIX = "tony-"
 
 
 @attrs.frozen
@@ -31,7 +32,7 @@ class Identity:
 
     @property
     def tag(self) -> str:
-        return TAG_PREFIX + self.digest
+        return contract.TAG_PREFIX + self.digest
 
 
 def identity_of(

@@ -16,7 +16,7 @@ from tony_provider.runtime.application import StoreAccess
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.factory import open_storage
-from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ def open_cluster(settings: Settings) -> OpenCluster:
 def _open_local(settings: Settings) -> OpenCluster:
     if settings.local is None or settings.staging_dir is None:
         raise ConnectionProblem("a local cluster needs a staging directory")
-    if uris.scheme(settings.staging_dir) in ("hdfs", "webhdfs", "swebhdfs"):
+    if uris.scheme(settings.staging_dir) in SCHEMES:
         raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
     cluster = LocalCluster(settings.local)

@@ -116,7 +116,7 @@ class _Attempt:
     layout: Layout
     identity: Identity
     application_id: str
-    _token: str | None = None
+    _token: str | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
     _handed_over: bool = False  # the cluster may have started it
 
     def start(

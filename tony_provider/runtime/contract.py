@@ -6,6 +6,7 @@ The variables and the metrics file are the whole contract with user code; there 
 from __future__ import annotations
 
 OWN_ENV_PREFIX = "TONY_"  # of our variables; users' may not begin so
+TAG_PREFIX = "tony-"  # of the YARN tag that names a training; users' may not begin so
 
 # What a user process finds in its environment. The framework adds its own (TF_CONFIG, …).
 ENV_APPLICATION_ID = "TONY_APPLICATION_ID"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,12 +28,12 @@ from tony_provider.cluster.yarn.submission import submission_context
 from tony_provider.cluster.yarn.view import node_labels, nodes, queues, resources
 from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.spec.model import JobSpec
 
 log = logging.getLogger(__name__)
 
 _LIVE = [state.value for state in ApplicationState if not state.is_final]
-_ID = re.compile(r"application_\d+_\d+")
 _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
 _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
 _STORED_POLL = 0.1  # seconds
@@ -52,6 +52,7 @@ class YarnCluster(Cluster):
         self._max_attempts = max_attempts
         # The answer that tells the largest container makes an application id too: the next submission takes it.
         self._spare_id: str | None = None
+        self._spare_id_lock = threading.Lock()  # no two submissions may have one id
 
     @property
     def user(self) -> str:
@@ -59,7 +60,8 @@ class YarnCluster(Cluster):
 
     def check(self, job: JobSpec) -> None:
         offer = self._offer()
-        self._spare_id = str(offer["application-id"])
+        with self._spare_id_lock:
+            self._spare_id = str(offer["application-id"])
         view = ClusterView(
             queues=queues(self.rest.call(lambda rm: rm.cluster_scheduler())),
             labels=frozenset(node_labels(self.rest.request("/ws/v1/cluster/get-node-labels"))),
@@ -70,14 +72,19 @@ class YarnCluster(Cluster):
             raise JobRejected(found)
 
     def new_application(self) -> str:
-        spare, self._spare_id = self._spare_id, None
+        with self._spare_id_lock:
+            spare, self._spare_id = self._spare_id, None
         return spare or str(self._offer()["application-id"])
 
     def _offer(self) -> dict[str, Any]:
         # yarn-api-client sends no body; some versions of Jersey want one.
         answer = self.rest.request("/ws/v1/cluster/apps/new-application", "POST", json={})
-        if not _ID.fullmatch(str(answer.get("application-id"))):
-            raise UnexpectedAnswer("the ResourceManager gave no application id; is the address a ResourceManager's?")
+        try:
+            ApplicationId.parse(str(answer.get("application-id")))
+        except ValueError as error:
+            raise UnexpectedAnswer(
+                "the ResourceManager gave no application id; is the address a ResourceManager's?"
+            ) from error
         return dict(answer)
 
     def submit(self, submission: Submission) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 from typing import Any
-from urllib.parse import quote
 
 from tony_provider.cluster.base import Submission
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.spec.model import Docker
+from tony_provider.runtime.storage import uris
 
 APPLICATION_TYPE = "TONY"
 # `exec`, so that no shell leads the process group: its death on SIGTERM would end the container at once.
@@ -74,7 +74,7 @@ def _local(resource: LocalizedResource) -> dict[str, Any]:
     # The file that describes one application is of no use to others; all else is kept on the node for the next job.
     shared = resource.name != contract.APPLICATION_FILE
     return {
-        "resource": quote(resource.uri, safe="/:@"),  # a java.net.URI
+        "resource": uris.encoded(resource.uri),
         "type": resource.kind.value,
         "visibility": "PRIVATE" if shared else "APPLICATION",
         "size": resource.size,

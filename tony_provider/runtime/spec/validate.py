@@ -31,7 +31,6 @@ _RESOURCE_NAME = re.compile(r"(?:[0-9A-Za-z.-]+/)?\w[\w.-]*", re.ASCII)  # YARN'
 _IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
 _MOUNT = re.compile(r"/[^:,\s]*:/[^:,\s]*(?::(?:ro|rw))?")
 
-_OWN_TAG = "tony-"
 _OWN_RESOURCES = {
     "memory": "memory",
     "memory-mb": "memory",
@@ -151,8 +150,8 @@ def _tags(job: JobSpec) -> Iterator[Problem]:
         path = item("tags", index)
         if len(tag) > MAX_TAG or not _TAG.fullmatch(tag):
             yield Problem(path, tag, f"a tag has 1 to {MAX_TAG} printable ASCII characters, no blank and no comma")
-        if tag.lower().startswith(_OWN_TAG):
-            yield Problem(path, tag, f"tags that begin with {_OWN_TAG} are ours")
+        if tag.lower().startswith(contract.TAG_PREFIX):
+            yield Problem(path, tag, f"tags that begin with {contract.TAG_PREFIX} are ours")
         if tag.lower() in seen:
             yield Problem(path, tag, "is there twice (YARN turns tags to lower case)")
         seen.add(tag.lower())
