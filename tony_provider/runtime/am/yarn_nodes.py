@@ -24,6 +24,7 @@ from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
+from tony_provider.runtime.storage import StorageInvalidPath, uris
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Nodes:
         address = Address.from_proto(container.nodeId)
         try:
             request = messages.start_request(launch_context(launch, self.acls, self._application_dir), container)
-        except ValueError as error:
+        except (ValueError, StorageInvalidPath) as error:
             return str(error)
         async with self._slots:
             for _ in range(_TRIES - 1):
@@ -110,7 +111,7 @@ class Nodes:
 def launch_context(
     launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto], application_dir: str
 ) -> yarn.ContainerLaunchContextProto:
-    """Raises ValueError for a resource that nodes cannot resolve."""
+    """Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve."""
     # exec: else the shell would lead the process group, and its death on SIGTERM end the container at once.
     command = ["exec", *map(shlex.quote, launch.command), f"1>{_LOG_DIR}/stdout", f"2>{_LOG_DIR}/stderr"]
     return messages.launch_context(
@@ -126,7 +127,7 @@ def _local_resource(resource: LocalizedResource, application_dir: str) -> yarn.L
     # What outlives the application, such as the runtime, stays on the node for the user's next one.
     shared = not resource.uri.startswith(application_dir.rstrip("/") + "/")
     return messages.local_resource(
-        resource.uri,
+        uris.encoded(resource.uri),
         size=resource.size,
         modified_ms=resource.modified_ms,
         archive=resource.kind is ResourceKind.ARCHIVE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import attrs
 
 from tony_provider.runtime.storage.errors import StorageInvalidPath
@@ -51,6 +53,12 @@ def parse(uri: str) -> Uri:
 def join(uri: str, *parts: str) -> str:
     """The URI of something below ``uri``; a part may hold slashes. Raises StorageInvalidPath, see ``parse``."""
     return str(parse("/".join([uri, *parts])))
+
+
+def encoded(uri: str) -> str:
+    """Percent-encoded, as java.net.URI and so YARN's interfaces want it. Raises StorageInvalidPath, see ``parse``."""
+    parsed = parse(uri)
+    return f"{parsed.scheme}://{parsed.authority}{quote(parsed.path, safe='/:@')}"
 
 
 def parent(uri: str) -> str:
