@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.am import words
+from tony_provider.runtime.am import snapshot
 from tony_provider.runtime.am.actions import Verdict
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.launches import Launches, application_file
@@ -20,6 +19,7 @@ from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.records import Records
 from tony_provider.runtime.am.resource_manager import FinalStatus, ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.service import ExecutorService, Server
+from tony_provider.runtime.am.signals import Signals
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.executor.store import open_application_store
@@ -28,12 +28,11 @@ from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.identity import secret
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus
+from tony_provider.runtime.protocol.status import Failure, FailureKind
 from tony_provider.runtime.storage import Storage
 
 log = logging.getLogger(__name__)
 
-_SHORT_NOTICE = 10.0  # seconds: with less the result is written before the tasks have ended
 _MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's
 
 
@@ -97,8 +96,10 @@ async def serve(surroundings: Surroundings, storage: Storage, resource_manager: 
         log.info("registered; executors find this application master at %s", server.address)
         records = Records(storage, description, master.status, time_ms=_epoch_ms())
         records.start()
-        _obey_signals(master, records, resource_manager.notice)
+        signals = Signals(master, records, resource_manager.notice)
+        signals.obey()
         verdict = await _verdict(master.run(registered, launches, records))
+        await signals.ignore()
         return await _end(verdict, master, records, resource_manager)
     finally:
         await server.stop()
@@ -117,42 +118,15 @@ async def _verdict(running: Awaitable[Verdict]) -> Verdict:
 async def _end(verdict: Verdict, master: Master, records: Records, resource_manager: ResourceManager) -> FinalStatus:
     await records.stop()
     diagnostics = verdict.message[-_MOST_DIAGNOSTICS:]
-    if not await records.write_result(final_status(master.status(), verdict)):
-        diagnostics = f"{diagnostics}\n(the result could not be written to the application's directory)"
+    missing = await records.write_result(snapshot.final_status(master.status(), verdict))
+    if missing:
+        diagnostics = f"{diagnostics}\n({', '.join(missing)} could not be written to the application's directory)"
     await records.remove_staging()
     try:
         await resource_manager.finish(verdict.status, diagnostics, "")
     except ResourceManagerError as error:
         log.warning("the cluster did not take the final status: %s", error)
     return verdict.status
-
-
-def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
-    """The job's status at its end, whatever state its session was left in."""
-    return attrs.evolve(
-        status,
-        state=JobState(verdict.status.value),
-        message=words.first_line(verdict.message),
-        failure=verdict.failure,
-        finished_ms=status.finished_ms or _epoch_ms(),
-    )
-
-
-def _obey_signals(master: Master, records: Records, notice: float) -> None:
-    """SIGTERM and SIGINT end the job. During the last steps they change nothing: those are the job's result."""
-    writing: list[asyncio.Future[bool]] = []
-
-    def received(number: signal.Signals) -> None:
-        reason = f"the application was stopped from outside ({number.name} to its application master)"
-        master.stop(reason)
-        if notice < _SHORT_NOTICE and not writing:
-            verdict = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
-            result = final_status(master.status(), verdict)
-            writing.append(asyncio.ensure_future(records.write_result_only(result)))
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received, number)
 
 
 def _epoch_ms() -> int:

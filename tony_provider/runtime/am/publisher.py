@@ -18,7 +18,7 @@ _AFTER_ERROR = 5.0
 class Publisher:
     """Writes what ``content`` gives at that moment, so the newest always wins; one write at a time.
 
-    A store that fails is tried again with the next change or after some seconds.
+    What fails is tried again with the next change or after some seconds.
     """
 
     def __init__(self, storage: Storage, uri: str, content: Callable[[], bytes]) -> None:
@@ -54,16 +54,20 @@ class Publisher:
         self._changed.set()
 
     async def write(self) -> bool:
-        """Write now; False when the store failed, which is logged. Ends by the store's own deadlines."""
+        """Write now; False when that failed, whatever with, which is logged. Ends by the store's own deadlines."""
         try:
             await asyncio.to_thread(write_atomically, self._storage, self._uri, self._content())
         except StorageError as error:
             if not self._failing:
                 log.warning("%s", error)
-            self._failing = True
-            return False
-        self._failing = False
-        return True
+        except Exception:  # a fault, of ours or of a store's driver
+            if not self._failing:
+                log.exception("%s could not be written", self._uri)
+        else:
+            self._failing = False
+            return True
+        self._failing = True
+        return False
 
     async def _until_due(self) -> bool:
         """False when it is to stop."""

@@ -37,6 +37,7 @@ class Records:
 
     def start(self) -> None:
         self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run())
+        self._publishing.add_done_callback(_log_fault)
 
     def changed(self, *, soon: bool = True) -> None:
         """The status is another one."""
@@ -49,17 +50,20 @@ class Records:
         self._status_file.changed()
 
     async def stop(self) -> None:
-        """After the writes under way, which end by the store's deadlines. Raises what went wrong while publishing."""
+        """After the writes under way, which end by the store's deadlines."""
         self._status_file.stop()
         self._events_file.stop()
         if self._publishing:
-            await self._publishing
+            await asyncio.wait({self._publishing})
 
-    async def write_result(self, result: JobStatus) -> bool:
-        """The last events, the last status and the result, in this order; False when the store took no result."""
-        await self._events_file.write()
-        await self._publisher(contract.STATUS_FILE, lambda: dump_json(result)).write()
-        return await self.write_result_only(result)
+    async def write_result(self, result: JobStatus) -> list[str]:
+        """The last events, the last status and the result, in this order; the names of those that could not be."""
+        written = {
+            contract.EVENTS_FILE: await self._events_file.write(),
+            contract.STATUS_FILE: await self._publisher(contract.STATUS_FILE, lambda: dump_json(result)).write(),
+            contract.RESULT_FILE: await self.write_result_only(result),
+        }
+        return [name for name, done in written.items() if not done]
 
     async def write_result_only(self, result: JobStatus) -> bool:
         """For an application master that has a moment left to live."""
@@ -71,6 +75,15 @@ class Records:
             await asyncio.to_thread(self._storage.remove, uri, recursive=True)
         except StorageError as error:
             log.warning("%s", error)
+        except Exception:
+            log.exception("%s could not be removed", uri)
 
     def _publisher(self, name: str, content: Callable[[], bytes]) -> Publisher:
         return Publisher(self._storage, uris.join(self._directory, name), content)
+
+
+def _log_fault(publishing: asyncio.Future[tuple[None, None]]) -> None:
+    """At once: the files stand still from now on, and nobody else would say so."""
+    error = None if publishing.cancelled() else publishing.exception()
+    if error:
+        log.error("publishing the job's status has failed", exc_info=error)

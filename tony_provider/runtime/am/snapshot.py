@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Optional
 
+import attrs
+
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.actions import Verdict
 from tony_provider.runtime.am.session import Session
 from tony_provider.runtime.am.task import Task
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
@@ -39,6 +42,17 @@ def job_status(
         checkpoint_dir=checkpoint_dir,
         failure=verdict.failure if verdict else None,
         warnings=list(session.course.warnings),
+    )
+
+
+def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
+    """The job's status at its end, whatever state its session was left in."""
+    return attrs.evolve(
+        status,
+        state=JobState(verdict.status.value),
+        message=words.first_line(verdict.message),
+        failure=verdict.failure,
+        finished_ms=status.finished_ms or status.updated_ms,
     )
 
 

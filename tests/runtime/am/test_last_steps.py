@@ -1,0 +1,123 @@
+"""The end of an application master: its one result, whatever fails or is signalled meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.am.local_jobs import Staged, stage
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.application_master import Surroundings, serve
+from tony_provider.runtime.am.backends import shared_cache
+from tony_provider.runtime.am.final_report import read_report
+from tony_provider.runtime.am.local import LocalResourceManager
+from tony_provider.runtime.am.resource_manager import Completed, Event, FinalStatus
+from tony_provider.runtime.codec import load_json
+from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.spec.model import JobSpec, TaskSpec
+from tony_provider.runtime.storage import FileStatus, LocalStorage, uris
+from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
+
+JOB = JobSpec("standalone", {"worker": TaskSpec("true", instances=2)})
+DEADLINE = 60
+YARN_NOTICE = 0.25
+
+
+class WatchedStorage(LocalStorage):
+    """Remembers the results that it was given, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.results: list[JobState] = []
+
+    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+        if uris.name(uri) == contract.RESULT_FILE:
+            assert isinstance(source, bytes)
+            self.results.append(load_json(source, JobStatus).state)
+        return super().write(uri, source, overwrite=overwrite, permission=permission)
+
+
+class FaultyDriverStorage(WatchedStorage):
+    """Stands for a store whose driver raises errors of its own for one of the files."""
+
+    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+        if uris.name(uri) == contract.STATUS_FILE:
+            raise ZeroDivisionError("a driver's fault")
+        return super().write(uri, source, overwrite=overwrite, permission=permission)
+
+
+class SignalledWhileTasksEnd(LocalResourceManager):
+    """As on YARN, where somebody ends the application while its containers are on their way out."""
+
+    notice = YARN_NOTICE
+    signalled = False
+
+    async def events(self) -> AsyncIterator[Event]:
+        async for event in super().events():
+            if isinstance(event, Completed) and not self.signalled:
+                await self.signal()
+            yield event
+
+    async def signal(self) -> None:
+        self.signalled = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(5):
+            await asyncio.sleep(0)  # the loop comes to the signal
+
+
+class SignalledAtTheEnd(SignalledWhileTasksEnd):
+    """The same, once the application master has written its result and is taking its leave."""
+
+    async def events(self) -> AsyncIterator[Event]:
+        async for event in LocalResourceManager.events(self):
+            yield event
+
+    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+        await self.signal()
+        await super().finish(status, diagnostics, tracking_url)
+
+
+async def run(staged: Staged, storage: LocalStorage, kind: type[LocalResourceManager]) -> FinalStatus:
+    assert staged.description.local
+    manager = kind(staged.description, staged.description.local, shared_cache(staged.description.local))
+    surroundings = Surroundings.of_process(staged.environment, staged.own)
+    try:
+        return await asyncio.wait_for(serve(surroundings, storage, manager), DEADLINE)
+    finally:
+        await manager.close()
+        await asyncio.get_running_loop().shutdown_default_executor()  # every write under way is over
+
+
+@pytest.mark.parametrize("kind", [SignalledWhileTasksEnd, SignalledAtTheEnd])
+async def test_a_signal_after_the_verdict_does_not_change_it(
+    tmp_path: Path, kind: type[SignalledWhileTasksEnd]
+) -> None:
+    storage = WatchedStorage()
+    assert await run(stage(tmp_path, JOB), storage, kind) is FinalStatus.SUCCEEDED
+    assert set(storage.results) == {JobState.SUCCEEDED}
+    result = load_json((tmp_path / "store" / contract.RESULT_FILE).read_bytes(), JobStatus)
+    assert result.state is JobState.SUCCEEDED
+
+
+async def test_a_fault_while_publishing_costs_neither_result_nor_leave(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = FaultyDriverStorage()
+    staged = stage(tmp_path, JOB)
+    assert staged.description.local
+    assert await run(staged, storage, LocalResourceManager) is FinalStatus.SUCCEEDED
+    assert storage.results == [JobState.SUCCEEDED]
+    report = read_report(Path(staged.description.local.root))
+    assert report
+    assert report.final_status is FinalStatus.SUCCEEDED
+    assert "(status.json could not be written to" in report.diagnostics
+    assert not (tmp_path / "store" / contract.STAGING_DIR).exists()
+    (trace, *_) = [record for record in caplog.records if record.exc_info and record.levelno == logging.ERROR]
+    assert trace.exc_info
+    assert trace.exc_info[0] is ZeroDivisionError
