@@ -145,6 +145,11 @@ def test_the_local_backend(add_connection: AddConnection) -> None:
         ({"extra": {"python": [3]}}, r"`python` is \[3\] and should be text with commas between, or a list"),
         ({"extra": {"timeout": "soon"}}, "`timeout` is 'soon' and should be a whole number"),
         ({"extra": {"timeout": -1}}, "`timeout` is -1 and should not be negative"),
+        ({"extra": {"timeout": 0}}, "`timeout` is 0 and should be 1 or more"),
+        (
+            {"extra": {"backend": "local", "staging_dir": "/t", "local_memory": 0}},
+            "`local_memory` is 0 and should be 1 or more",
+        ),
         ({"extra": {"backend": "local"}}, "`staging_dir` is needed for the local backend"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 
+from tony_provider.cluster import defaults
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 
@@ -24,7 +25,7 @@ class YarnSettings:
     rm_principal: str | None = None  # None: the ResourceManager says
     verify: bool | str = True  # of https ResourceManagers: whether, or the PEM file to check them against
     trust_env: bool = False  # use the environment's proxy variables for REST
-    timeout: float = 60.0  # seconds for one call, with every retry and failover
+    timeout: float = defaults.CALL_SECONDS  # seconds for one call, with every retry and failover
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
 
 
@@ -42,7 +43,7 @@ class LocalSettings:
 class Settings:
     user: str | None  # whom jobs run as; None: whose Kerberos ticket it is
     proxy_user: str | None = None  # act for this user instead
-    namespace: str = "airflow"  # keeps several Airflow installations on one cluster apart
+    namespace: str = defaults.NAMESPACE  # keeps several Airflow installations on one cluster apart
     queue: str | None = None
     staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
     runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 import attrs
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, conf
 
+from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
-DEFAULT_TIMEOUT = 60.0  # seconds
 _DEFAULT_RM_PORT = 8088  # yarn-default.xml
 _DEFAULT_LOCAL_VCORES = 8  # as a NodeManager's default: they are shares of a processor, not processors
 _SCHEMES = ("http", "https")
@@ -60,7 +60,7 @@ def settings_of(
     settings = Settings(
         user=_user(connection, yarn),
         proxy_user=proxy_user or None,
-        namespace=extra.text("namespace") or "airflow",
+        namespace=extra.text("namespace") or defaults.NAMESPACE,
         queue=extra.text("queue"),
         staging_dir=extra.text("staging_dir"),
         runtime_archive=extra.text("runtime_archive"),
@@ -81,8 +81,8 @@ def _local_settings(extra: _Extra) -> LocalSettings:
     root = extra.text("local_root")
     return LocalSettings(
         root=Path(root) if root else Path(staging_dir.removeprefix("file://")) / "cluster",
-        memory=extra.number("local_memory") or pages >> 20,
-        vcores=extra.number("local_vcores") or max(_DEFAULT_LOCAL_VCORES, os.cpu_count() or 1),
+        memory=extra.number("local_memory", minimum=1) or pages >> 20,
+        vcores=extra.number("local_vcores", minimum=1) or max(_DEFAULT_LOCAL_VCORES, os.cpu_count() or 1),
         gpus=extra.number("local_gpus") or 0,
     )
 
@@ -96,7 +96,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         rm_principal=extra.text("rm_principal"),
         verify=extra.flag_or_text("verify", True),
         trust_env=extra.flag("trust_env", False),
-        timeout=extra.number("timeout") or DEFAULT_TIMEOUT,
+        timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
         nodes_ca_file=extra.text("nodes_ca_file"),
     )
 
@@ -220,7 +220,7 @@ class _Extra:
         value = self._values.get(key, default)
         return _true(value) if str(value).lower() in ("true", "false") else str(value)
 
-    def number(self, key: str) -> int | None:
+    def number(self, key: str, minimum: int = 0) -> int | None:
         value = self._values.get(key)
         try:
             number = None if value is None else int(value)
@@ -228,6 +228,8 @@ class _Extra:
             raise self.problem(key, f"is {value!r} and should be a whole number") from error
         if number is not None and number < 0:
             raise self.problem(key, f"is {number} and should not be negative")
+        if number is not None and number < minimum:
+            raise self.problem(key, f"is {number} and should be {minimum} or more")
         return number
 
     def backend(self) -> Backend:

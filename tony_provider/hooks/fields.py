@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tony_provider.cluster import defaults
+
 
 def _text(label: str, description: str) -> dict[str, Any]:
     return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
 
 
-def _number(label: str, description: str) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": ["integer", "null"], "minimum": 0}}
+def _number(label: str, description: str, minimum: int) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["integer", "null"], "minimum": minimum}}
 
 
 def _flag(label: str, description: str) -> dict[str, Any]:
@@ -62,13 +64,19 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "nodes_ca_file": _text("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
     "trust_env": _flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
-    "timeout": _number("Timeout", "Seconds for one call to the ResourceManagers, with every retry. Default: 60."),
-    "local_root": _text("Local: state directory", "Of the local cluster. Default: cluster, in the staging directory."),
-    "local_memory": _number("Local: memory", "MiB that one job may use on this machine. Default: all of it."),
-    "local_vcores": _number(
-        "Local: vcores", "That one job may use. Default: 8, or the processors when these are more."
+    "timeout": _number(
+        "Timeout",
+        f"Seconds for one call to the ResourceManagers, with every retry. Default: {defaults.CALL_SECONDS:g}.",
+        minimum=1,
     ),
-    "local_gpus": _number("Local: GPUs", "That one job may use. Default: 0."),
+    "local_root": _text("Local: state directory", "Of the local cluster. Default: cluster, in the staging directory."),
+    "local_memory": _number(
+        "Local: memory", "MiB that one job may use on this machine. Default: all of it.", minimum=1
+    ),
+    "local_vcores": _number(
+        "Local: vcores", "That one job may use. Default: 8, or the processors when these are more.", minimum=1
+    ),
+    "local_gpus": _number("Local: GPUs", "That one job may use. Default: 0.", minimum=0),
 }
 
 FIELD_BEHAVIOUR: dict[str, Any] = {

@@ -22,6 +22,7 @@ from yarn_api_client.base import BaseYarnAPI
 from yarn_api_client.base import Response as YarnResponse
 from yarn_api_client.resource_manager import ResourceManager as YarnApi
 
+from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterUnreachable,
@@ -50,7 +51,7 @@ class RestConfig:
     verify: bool | str = True  # whether https servers are checked, or the PEM file to check them against
     trust_env: bool = False  # use the environment's proxy variables
     response_timeout: float = 20.0  # seconds that one ResourceManager may take to connect, and to answer
-    timeout: float = 60.0  # seconds for one call in all, with every retry and failover
+    timeout: float = defaults.CALL_SECONDS  # seconds for one call in all, with every retry and failover
 
 
 class RestError(UnexpectedAnswer):

@@ -1,0 +1,6 @@
+"""What a tony connection leaves unsaid. Imported by every `airflow` command, so it imports nothing."""
+
+from __future__ import annotations
+
+NAMESPACE = "airflow"
+CALL_SECONDS = 60.0  # for one call to the ResourceManagers, with every retry and failover
