@@ -15,8 +15,7 @@ from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.am.resource_manager import FinalStatus
-from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.protocol.status import FinalStatus, JobState
 
 
 def staged(hook: TonyHook) -> Path:

@@ -13,8 +13,8 @@ from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterAuthError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 

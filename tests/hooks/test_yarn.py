@@ -26,9 +26,8 @@ from tony_provider.cluster.errors import (
     UnexpectedAnswer,
 )
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.application import YarnAccess
-from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.storage import uris
 
 

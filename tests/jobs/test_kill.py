@@ -11,8 +11,7 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place
 from tests.jobs.waiting import settled
 from tony_provider.cluster.base import ApplicationState
-from tony_provider.runtime.am.resource_manager import FinalStatus
-from tony_provider.runtime.protocol.status import FailureKind, JobState
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState
 
 # Deaf to SIGTERM, with a child that has left its process group.
 STUBBORN = "trap '' TERM; setsid sleep 1000 & echo ready; while :; do sleep 1; done"

@@ -5,7 +5,7 @@ import math
 
 from tests.operators.statuses import ID, application, status
 from tony_provider.operators.result import JobResult
-from tony_provider.runtime.am.resource_manager import FinalStatus
+from tony_provider.runtime.protocol.status import FinalStatus
 
 DIRECTORY = f"hdfs://nn:8020/user/alice/.tony/jobs/digits/applications/{ID}"
 

@@ -6,8 +6,7 @@ from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.base import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.operators.verdict import failure
-from tony_provider.runtime.am.resource_manager import FinalStatus
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobStatus
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus
 
 SUCCEEDED, FAILED, KILLED = FinalStatus.SUCCEEDED, FinalStatus.FAILED, FinalStatus.KILLED
 

@@ -7,9 +7,9 @@ from enum import StrEnum
 
 import attrs
 
-from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.spec.model import JobSpec
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.operators.killing import KILLED_BY_AIRFLOW
-from tony_provider.runtime.am.resource_manager import FinalStatus
-from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 
 
 def killed_by_airflow(application: Application | None) -> bool:

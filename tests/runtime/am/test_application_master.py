@@ -9,17 +9,18 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.runtime.am.local_jobs import stage
+from tests.runtime.am.local.jobs import stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.application_master import Surroundings, SurroundingsError, serve
-from tony_provider.runtime.am.backends import open_resource_manager, shared_cache
-from tony_provider.runtime.am.final_report import read_report
+from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.launches import Launches
-from tony_provider.runtime.am.local import LocalResourceManager
-from tony_provider.runtime.am.resource_manager import Container, FinalStatus, Launch, ResourceManagerError
+from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
+from tony_provider.runtime.am.resource_manager import Container, Launch, ResourceManagerError
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
+from tony_provider.runtime.local.archives import shared_cache
+from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import Docker, JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.am.local_jobs import Staged, stage
+from tests.runtime.am.local.jobs import Staged, stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.application_master import Surroundings, serve
-from tony_provider.runtime.am.backends import shared_cache
-from tony_provider.runtime.am.final_report import read_report
-from tony_provider.runtime.am.local import LocalResourceManager
-from tony_provider.runtime.am.resource_manager import Completed, Event, FinalStatus
+from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
+from tony_provider.runtime.am.resource_manager import Completed, Event
 from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.local.archives import shared_cache
+from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 from tony_provider.runtime.storage import FileStatus, LocalStorage, uris
 from tony_provider.runtime.storage.base import PRIVATE_FILE, Source

@@ -14,15 +14,15 @@ import pytest
 
 from tests.runtime.certificates import make_certificates
 from tony_provider.runtime.am.service import ExecutorService, Listener, Server, Stream
-from tony_provider.runtime.identity import (
+from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.spec.model import PortRange
+from tony_provider.runtime.task_identity import (
     TaskIdentity,
     call_metadata,
     channel_credentials,
     channel_options,
     make_token,
 )
-from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
-from tony_provider.runtime.spec.model import PortRange
 
 APPLICATION_ID = "application_1700000000000_0007"
 KEY = b"k" * 32

@@ -17,8 +17,8 @@ from tony_provider.runtime.application import ApplicationDescription, LocalAcces
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.identity import TaskIdentity, make_token
 from tony_provider.runtime.spec.model import Duration, JobSpec, TaskSpec, Timeouts
+from tony_provider.runtime.task_identity import TaskIdentity, make_token
 
 REPOSITORY = Path(__file__).parents[3]
 APPLICATION = "application_1700000000000_0001"

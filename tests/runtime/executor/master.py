@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import grpc
 
-from tony_provider.runtime import identity
+from tony_provider.runtime import task_identity
 from tony_provider.runtime.frameworks.base import MAIN_PORT
-from tony_provider.runtime.identity import TaskIdentity
 from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.task_identity import TaskIdentity
 
 DEADLINE = 60.0  # seconds for whatever a test waits for
 
@@ -32,8 +32,8 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
         if self.refusal is not None:
             await context.abort(self.refusal, "not you")
         try:
-            self.identities.append(identity.verify(self.key, self.application_id, context.invocation_metadata()))
-        except identity.IdentityError as error:
+            self.identities.append(task_identity.verify(self.key, self.application_id, context.invocation_metadata()))
+        except task_identity.IdentityError as error:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
         writing = asyncio.create_task(self._write(context))
         try:
@@ -95,9 +95,9 @@ def address(
 @asynccontextmanager
 async def serving(master: Master, secrets: dict[str, bytes], port: int = 0) -> AsyncIterator[int]:
     """Gives the port."""
-    server = grpc.aio.server(options=identity.server_options())
+    server = grpc.aio.server(options=task_identity.server_options())
     tony_pb2_grpc.add_ApplicationMasterServicer_to_server(master, server)
-    port = server.add_secure_port(f"127.0.0.1:{port}", identity.server_credentials(secrets))
+    port = server.add_secure_port(f"127.0.0.1:{port}", task_identity.server_credentials(secrets))
     await server.start()
     try:
         yield port

@@ -5,7 +5,7 @@
     <root>/applications/<application id>/
         application.json   written before the application master starts
         killed.json        somebody asked for its end
-        finished.json      the application master's last word (runtime/am/final_report.py)
+        finished.json      the application master's last word (runtime/protocol/final_report.py)
         ended.json         what became of it, once that is certain
         containers/, unpacked/   removed at the end
         logs/              of every container
@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
@@ -24,9 +25,10 @@ import attrs
 
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.local.processes import ProcessId
-from tony_provider.runtime.am.local_process import PID_FILE
-from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
+from tony_provider.runtime.local.container_dir import PID_FILE
+from tony_provider.runtime.protocol.status import FinalStatus
 
 T = TypeVar("T")
 
@@ -71,7 +73,7 @@ class ApplicationFolder:
 
     @property
     def am_container_id(self) -> str:
-        return f"{self.id.replace('application', 'container', 1)}_01_000001"
+        return str(ContainerId(ApplicationAttemptId(ApplicationId.parse(self.id), 1), 1))
 
     @property
     def am_directory(self) -> Path:
@@ -80,6 +82,20 @@ class ApplicationFolder:
     @property
     def am_logs(self) -> Path:
         return self.path / "logs" / self.am_container_id
+
+    @property
+    def unpacked(self) -> Path:
+        """The application's own archives, unpacked."""
+        return self.path / "unpacked"
+
+    def am_log_tail(self, max_bytes: int) -> str:
+        """The end of the application master's own output; empty when there is none."""
+        try:
+            with (self.am_logs / "stderr").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - max_bytes))
+                return file.read().decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
 
     def record(self) -> Record | None:
         return self._read("application.json", Record)
@@ -111,8 +127,8 @@ class ApplicationFolder:
 
     def remove_work(self) -> None:
         """All but the records and logs."""
-        for name in ("containers", "unpacked"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        for work in (self.path / "containers", self.unpacked):
+            shutil.rmtree(work, ignore_errors=True)
 
     def _read(self, name: str, cls: type[T]) -> T | None:
         try:

@@ -26,9 +26,9 @@ from tony_provider.cluster.yarn.check import ClusterView, problems
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.submission import submission_context
 from tony_provider.cluster.yarn.view import node_labels, nodes, queues, resources
-from tony_provider.runtime.am.resource_manager import FinalStatus
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.spec.model import JobSpec
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 from tony_provider.runtime.am.application_master import Surroundings, SurroundingsError, run
-from tony_provider.runtime.am.resource_manager import FinalStatus, ResourceManagerError
+from tony_provider.runtime.am.resource_manager import ResourceManagerError
 from tony_provider.runtime.hadoop.errors import HadoopError
-from tony_provider.runtime.identity import IdentityError
+from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.task_identity import IdentityError
 
 log = logging.getLogger("tony_provider.runtime.am")
 

@@ -11,25 +11,25 @@ from pathlib import Path
 import attrs
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.am import snapshot
-from tony_provider.runtime.am.actions import Verdict
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.launches import Launches, application_file
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.records import Records
-from tony_provider.runtime.am.resource_manager import FinalStatus, ResourceManager, ResourceManagerError
+from tony_provider.runtime.am.resource_manager import ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.service import ExecutorService, Server
+from tony_provider.runtime.am.session import snapshot
+from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.signals import Signals
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.codec import CodecError, load_json
-from tony_provider.runtime.executor.store import open_application_store
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.identity import secret
-from tony_provider.runtime.protocol.status import Failure, FailureKind
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
 from tony_provider.runtime.storage import Storage
+from tony_provider.runtime.task_identity import secret
 
 log = logging.getLogger(__name__)
 

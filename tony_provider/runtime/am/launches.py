@@ -8,9 +8,9 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, Credentials
-from tony_provider.runtime.identity import TaskIdentity, make_token
 from tony_provider.runtime.spec.model import Docker
 from tony_provider.runtime.storage import Storage, uris
+from tony_provider.runtime.task_identity import TaskIdentity, make_token
 
 COMMAND = ["/bin/sh", f"{contract.RUNTIME_DIR}/launch.sh", "executor"]
 

@@ -9,22 +9,9 @@ import time
 from functools import partial
 from typing import Callable, Optional
 
-from tony_provider.runtime.am import messages, snapshot
-from tony_provider.runtime.am.actions import (
-    Action,
-    Cancel,
-    Finish,
-    LaunchTask,
-    Note,
-    Release,
-    Request,
-    SendRendezvous,
-    ShutdownTask,
-    Verdict,
-)
+from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.launches import Launches
-from tony_provider.runtime.am.limits import too_large
 from tony_provider.runtime.am.records import Records
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
@@ -38,12 +25,26 @@ from tony_provider.runtime.am.resource_manager import (
     StopRequested,
 )
 from tony_provider.runtime.am.service import Listener, Stream
-from tony_provider.runtime.am.session import Session
+from tony_provider.runtime.am.session import snapshot
+from tony_provider.runtime.am.session.actions import (
+    Action,
+    Cancel,
+    Finish,
+    LaunchTask,
+    Note,
+    Release,
+    Request,
+    SendRendezvous,
+    ShutdownTask,
+    Verdict,
+)
+from tony_provider.runtime.am.session.limits import too_large
+from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.identity import TaskIdentity
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobStatus
+from tony_provider.runtime.task_identity import TaskIdentity
 
 log = logging.getLogger(__name__)
 

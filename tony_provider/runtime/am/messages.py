@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional, Union
 
-from tony_provider.runtime.am.task import Beat, ProcessEnd
+from tony_provider.runtime.am.session.task import Beat, ProcessEnd
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import TaskProgress

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from enum import Enum
 from typing import Optional, Union
 
 import attrs
 
 from tony_provider.runtime.application import LocalizedResource
-
-
-class FinalStatus(str, Enum):
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-    KILLED = "KILLED"
+from tony_provider.runtime.protocol.status import FinalStatus
 
 
 @attrs.frozen

@@ -14,9 +14,9 @@ import grpc
 import grpc.aio
 
 from tony_provider.runtime.hadoop.ids import Address
-from tony_provider.runtime.identity import IdentityError, TaskIdentity, server_credentials, server_options, verify
 from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
 from tony_provider.runtime.spec.model import PortRange
+from tony_provider.runtime.task_identity import IdentityError, TaskIdentity, server_credentials, server_options, verify
 
 log = logging.getLogger(__name__)
 

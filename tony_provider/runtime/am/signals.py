@@ -7,12 +7,11 @@ import logging
 import signal
 from typing import Optional
 
-from tony_provider.runtime.am import snapshot
-from tony_provider.runtime.am.actions import Verdict
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.records import Records
-from tony_provider.runtime.am.resource_manager import FinalStatus
-from tony_provider.runtime.protocol.status import Failure, FailureKind
+from tony_provider.runtime.am.session import snapshot
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
 
 log = logging.getLogger(__name__)
 

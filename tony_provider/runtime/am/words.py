@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterable
 from typing import Optional
 
-from tony_provider.runtime.am.task import ProcessEnd
+from tony_provider.runtime.am.session.task import ProcessEnd
 from tony_provider.runtime.spec.model import TaskSpec
 
 # org.apache.hadoop.yarn.api.records.ContainerExitStatus

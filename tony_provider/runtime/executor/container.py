@@ -7,13 +7,13 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.runtime import codec, contract, identity
+from tony_provider.runtime import codec, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.identity import TaskIdentity
 from tony_provider.runtime.ranks import leading_type
 from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec
+from tony_provider.runtime.task_identity import TaskIdentity
 
 
 class ContainerError(Exception):
@@ -116,6 +116,6 @@ def _secrets(path: Path) -> Mapping[str, bytes]:
 
 def _token(secrets: Mapping[str, bytes]) -> str:
     try:
-        return identity.secret(secrets, contract.SECRET_TASK_TOKEN).decode("ascii")
-    except (identity.IdentityError, UnicodeDecodeError) as error:
+        return task_identity.secret(secrets, contract.SECRET_TASK_TOKEN).decode("ascii")
+    except (task_identity.IdentityError, UnicodeDecodeError) as error:
         raise ContainerError(str(error)) from error

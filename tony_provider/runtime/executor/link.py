@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional
 
 import grpc
 
-from tony_provider.runtime import identity
+from tony_provider.runtime import task_identity
 from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.protocol import timing, tony_pb2, tony_pb2_grpc
 
@@ -48,11 +48,11 @@ class Link:
         *,
         lost_after: float = timing.MASTER_LOST_AFTER,
     ) -> None:
-        """``lost_after`` in seconds. Raises identity.MissingSecretError."""
+        """``lost_after`` in seconds. Raises task_identity.MissingSecretError."""
         self._address = container.master
-        self._credentials = identity.channel_credentials(container.secrets)
-        self._options = identity.channel_options(container.identity.application_id)
-        self._metadata = identity.call_metadata(container.identity, container.token)
+        self._credentials = task_identity.channel_credentials(container.secrets)
+        self._options = task_identity.channel_options(container.identity.application_id)
+        self._metadata = task_identity.call_metadata(container.identity, container.token)
         self._greet = greet
         self._handle = handle
         self._lost_after = lost_after

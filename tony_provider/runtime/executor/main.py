@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import NoReturn
 
 from tony_provider.runtime import exit_codes
+from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.executor.container import Container, ContainerError
 from tony_provider.runtime.executor.executor import Executor
 from tony_provider.runtime.executor.generation import Surroundings
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.processes import become_subreaper
-from tony_provider.runtime.executor.store import open_application_store
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.identity import IdentityError
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.task_identity import IdentityError
 
 log = logging.getLogger(__name__)
 

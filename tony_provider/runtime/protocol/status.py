@@ -26,6 +26,14 @@ class JobState(str, Enum):
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED)
 
 
+class FinalStatus(str, Enum):
+    """How an application ended, as YARN's FinalApplicationStatus has it."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+
 class TaskState(str, Enum):
     REQUESTED = "REQUESTED"
     ALLOCATED = "ALLOCATED"

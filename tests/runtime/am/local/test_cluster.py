@@ -1,0 +1,275 @@
+"""The local cluster from inside: what a container finds, what it is given, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import tarfile
+import threading
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
+from tony_provider.runtime.am.resource_manager import (
+    Allocated,
+    Completed,
+    ContainerRequest,
+    Event,
+    Launch,
+    LaunchFailed,
+    ResourceManagerError,
+)
+from tony_provider.runtime.am.session.gang import GPU
+from tony_provider.runtime.am.words import ABORTED, KILLED_BY_APPLICATION_MASTER
+from tony_provider.runtime.application import (
+    ApplicationDescription,
+    LocalAccess,
+    LocalizedResource,
+    ResourceKind,
+    StoreAccess,
+)
+from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
+from tony_provider.runtime.local.container_dir import TOKEN_FILE, materialise, write_tokens
+from tony_provider.runtime.protocol.final_report import FinalReport, read_report
+from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.spec.model import JobSpec
+
+DEADLINE = 30
+
+
+def resource(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
+    status = path.stat()
+    return LocalizedResource(name, path.as_uri(), status.st_size, int(status.st_mtime * 1000), kind)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ArchiveCache:
+    return ArchiveCache(tmp_path / "shared", tmp_path / "private", (tmp_path / "application").as_uri())
+
+
+def make_zip(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        program = zipfile.ZipInfo("bin/run")
+        program.external_attr = 0o100755 << 16
+        archive.writestr(program, "#!/bin/sh\n")
+        link = zipfile.ZipInfo("bin/link")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "run")
+    return path
+
+
+def make_tar(path: Path) -> Path:
+    content = path.parent / "content"
+    (content / "bin").mkdir(parents=True)
+    (content / "bin" / "run").write_text("#!/bin/sh\n")
+    (content / "bin" / "run").chmod(0o755)
+    (content / "bin" / "link").symlink_to("run")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(content / "bin", "bin")
+    return path
+
+
+# ---- what a container finds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "make"), [("a.zip", make_zip), ("a.tar.gz", make_tar)])
+def test_archives_keep_permissions_and_links(tmp_path: Path, cache: ArchiveCache, name: str, make: object) -> None:
+    assert callable(make)
+    archive = make(tmp_path / name)
+    materialise(tmp_path / "container", [resource(archive, "env", ResourceKind.ARCHIVE)], cache)
+    program = tmp_path / "container" / "env" / "bin" / "run"
+    assert os.access(program, os.X_OK)
+    assert (program.parent / "link").readlink() == Path("run")
+
+
+def test_files_get_their_names_with_folders(tmp_path: Path, cache: ArchiveCache) -> None:
+    source = tmp_path / "x.py"
+    source.write_text("print(1)")
+    materialise(tmp_path / "container", [resource(source, "lib/deep/y.py")], cache)
+    assert (tmp_path / "container" / "lib" / "deep" / "y.py").read_text() == "print(1)"
+
+
+def test_archive_is_unpacked_once_by_many(tmp_path: Path, cache: ArchiveCache) -> None:
+    archive = resource(make_zip(tmp_path / "a.zip"), "env", ResourceKind.ARCHIVE)
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(cache.unpacked(archive))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert found[0].parent == tmp_path / "shared"
+    assert sorted(path.name for path in found[0].parent.iterdir()) == [found[0].name, f"{found[0].name}.lock"]
+
+
+def test_archive_of_the_application_goes_with_it(tmp_path: Path, cache: ArchiveCache) -> None:
+    (tmp_path / "application").mkdir()
+    archive = resource(make_zip(tmp_path / "application" / "a.zip"), "env", ResourceKind.ARCHIVE)
+    assert cache.unpacked(archive).parent == tmp_path / "private"
+
+
+def test_broken_archive_is_named_and_leaves_nothing(tmp_path: Path, cache: ArchiveCache) -> None:
+    broken = tmp_path / "a.tar.gz"
+    broken.write_bytes(b"not an archive")
+    with pytest.raises(ArchiveError, match=r"a\.tar\.gz"):
+        cache.unpacked(resource(broken, "env", ResourceKind.ARCHIVE))
+    assert [path.suffix for path in (tmp_path / "shared").iterdir()] == [".lock"]
+
+
+def test_archive_cannot_write_outside_its_directory(tmp_path: Path, cache: ArchiveCache) -> None:
+    inside = tmp_path / "evil"
+    inside.write_text("x")
+    archive = tmp_path / "a.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(inside, "../../escaped")
+    with pytest.raises(ArchiveError):
+        cache.unpacked(resource(archive, "env", ResourceKind.ARCHIVE))
+    assert not (tmp_path / "escaped").exists()
+
+
+# ---- what it is given ----------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Inside:
+    manager: LocalResourceManager
+    root: Path
+    events: AsyncIterator[Event]
+
+    async def next(self) -> Event:
+        return await asyncio.wait_for(self.events.__anext__(), DEADLINE)
+
+    async def allocated(self) -> Allocated:
+        event = await self.next()
+        assert isinstance(event, Allocated)
+        return event
+
+    async def completed(self) -> Completed:
+        event = await self.next()
+        assert isinstance(event, Completed)
+        return event
+
+    async def launch(self, script: str, *resources: LocalizedResource) -> str:
+        """Start a script in a container of its own."""
+        self.manager.request([ask(1000)])
+        container = (await self.allocated()).container
+        await self.manager.launch(container, Launch(["/bin/sh", "-c", script], {"A": "b"}, list(resources), b"HDTS"))
+        return container.id
+
+
+def ask(key: int, memory: int = 100, gpus: int = 0, priority: int = 1) -> ContainerRequest:
+    return ContainerRequest(key, priority, memory, 1, {GPU: gpus} if gpus else {})
+
+
+@pytest.fixture
+async def inside(tmp_path: Path) -> AsyncIterator[Inside]:
+    access = LocalAccess(str(tmp_path / "cluster"), memory=1000, vcores=8, gpus=2)
+    (tmp_path / "cluster").mkdir()
+    description = ApplicationDescription(
+        "application_1_0001",
+        "me",
+        JobSpec("standalone", {}),
+        (tmp_path / "store").as_uri(),
+        StoreAccess(),
+        [],
+        LocalizedResource("tony", "file:///nowhere", 0, 0, ResourceKind.ARCHIVE),
+        local=access,
+    )
+    manager = LocalResourceManager(description, access, tmp_path / "shared")
+    await manager.register(host="127.0.0.1", port=1, tracking_url="")
+    yield Inside(manager, Path(access.root), manager.events().__aiter__())
+    await manager.close()
+
+
+async def test_container_finds_its_surroundings(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "not for containers")
+    container_id = await inside.launch(
+        "exec > $TONY_LOG_DIR/said; echo $CONTAINER_ID $NM_HOST $A; stat -c %a $HADOOP_TOKEN_FILE_LOCATION;"
+        "env | grep -c AIRFLOW; exit 0"
+    )
+    assert await inside.completed() == Completed(container_id, 0)
+    said = (inside.root / "logs" / container_id / "said").read_text().splitlines()
+    assert said == [f"{container_id} 127.0.0.1 b", "600", "0"]
+    assert not (inside.root / "containers" / container_id).exists()
+
+
+async def test_exit_status_and_last_words(inside: Inside) -> None:
+    container_id = await inside.launch("echo too bad >&2; exit 3")
+    assert await inside.completed() == Completed(container_id, 3, "too bad\n")
+
+
+async def test_signal_becomes_an_exit_status_as_on_yarn(inside: Inside) -> None:
+    await inside.launch("kill -9 $$")
+    assert (await inside.completed()).exit_status == 137
+
+
+async def test_what_a_process_leaves_in_its_group_is_killed(inside: Inside) -> None:
+    container_id = await inside.launch("sleep 1000 & echo $! > $TONY_LOG_DIR/pid; exit 0")
+    await inside.completed()
+    pid = int((inside.root / "logs" / container_id / "pid").read_text())
+    async with asyncio.timeout(DEADLINE):
+        while running(pid):  # noqa: ASYNC110 - the kernel ends it
+            await asyncio.sleep(0.01)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_released_container_is_stopped(inside: Inside) -> None:
+    container_id = await inside.launch("exec sleep 1000")
+    inside.manager.release([container_id])
+    assert (await inside.completed()).exit_status == KILLED_BY_APPLICATION_MASTER
+
+
+async def test_container_given_back_before_its_launch_makes_room(inside: Inside) -> None:
+    inside.manager.request([ask(1, memory=800)])
+    first = (await inside.allocated()).container
+    inside.manager.release([first.id])
+    assert await inside.completed() == Completed(first.id, ABORTED, "given back")
+    inside.manager.request([ask(2, memory=800)])
+    assert (await inside.allocated()).key == 2
+    await inside.manager.launch(first, Launch(["/bin/true"], {}, [], b""))
+    assert not (inside.root / "containers").exists()
+
+
+async def test_smaller_priority_numbers_first(inside: Inside) -> None:
+    inside.manager.request([ask(1, priority=2), ask(2, priority=1), ask(3, priority=2)])
+    assert [(await inside.allocated()).key for _ in range(3)] == [2, 1, 3]
+
+
+@pytest.mark.parametrize("wanted", [[ask(1, 600), ask(2, 600)], [ask(1, gpus=2), ask(2, gpus=1)]])
+async def test_what_can_never_fit_is_refused(inside: Inside, wanted: list[ContainerRequest]) -> None:
+    inside.manager.request(wanted)
+    with pytest.raises(ResourceManagerError, match="the local cluster gives one job 1000 MiB, 8 vcores, gpus 2"):
+        await inside.next()
+
+
+async def test_missing_resource_is_a_failed_launch(inside: Inside, tmp_path: Path) -> None:
+    await inside.launch("true", LocalizedResource("x", (tmp_path / "gone").as_uri(), 1, 1))
+    event = await inside.next()
+    assert isinstance(event, LaunchFailed)
+    assert "gone" in event.reason
+
+
+async def test_finish_stops_everything_and_leaves_the_report(inside: Inside) -> None:
+    container_id = await inside.launch("exec sleep 1000")
+    await inside.manager.finish(FinalStatus.FAILED, "it was no good", "")
+    report = read_report(inside.root)
+    assert isinstance(report, FinalReport)
+    assert (report.final_status, report.diagnostics) == (FinalStatus.FAILED, "it was no good")
+    assert (await inside.completed()).container_id == container_id
+
+
+def test_token_file_is_ours_alone(tmp_path: Path) -> None:
+    write_tokens(tmp_path, b"secret")
+    assert stat.S_IMODE((tmp_path / TOKEN_FILE).stat().st_mode) == 0o600

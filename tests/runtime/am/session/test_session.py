@@ -1,0 +1,470 @@
+"""How a job ends, rule by rule, and what is said about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.runtime.am.session.world import World, job
+from tony_provider.runtime.am.session.actions import ShutdownTask
+from tony_provider.runtime.am.session.course import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.deadlines import LOST_AFTER
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
+
+WORKERS = {"worker": 2}
+PS_JOB = {"chief": 1, "ps": 1, "worker": 2}
+ALL_ROLES = {"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}
+
+
+def workers(**timeouts: float) -> World:
+    return World(job(WORKERS, **timeouts), ["worker"])
+
+
+def ps_job() -> World:
+    return World(job(PS_JOB), ["chief"])
+
+
+def all_roles(**timeouts: float) -> World:
+    return World(job(ALL_ROLES, **timeouts), ["chief", "worker"])
+
+
+def told(world: World) -> list[str]:
+    return [shutdown.task for shutdown in world.shutdowns]
+
+
+# ---- the gang ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_launched_before_the_whole_gang_is_there() -> None:
+    world = workers()
+    world.grant()
+    assert not world.launched
+    world.grant()
+    assert len(world.launched) == 2
+    assert world.session.phase is JobState.STARTING
+
+
+def test_rendezvous_goes_to_all_once_all_have_registered() -> None:
+    world = workers()
+    world.grant_all()
+    world.register("worker:1")
+    assert not world.rendezvous
+    world.register("worker:0")
+    (sent,) = world.rendezvous
+    assert sent.tasks == ("worker:0", "worker:1")
+    assert [(task.type, task.index, task.host) for task in sent.cluster.tasks] == [
+        ("worker", 0, "host"),
+        ("worker", 1, "host"),
+    ]
+    assert sent.cluster.generation == 1
+
+
+def test_partly_allocated_gang_gives_back_and_asks_again() -> None:
+    world = workers(allocation=20)
+    first = world.grant()
+    world.wait(19)
+    assert not world.released
+    world.wait(2)
+    assert world.released == {first}
+    assert not world.outstanding
+    world.wait(20)
+    assert len(world.outstanding) == 2
+    world.run()
+    assert world.session.phase is JobState.RUNNING
+
+
+def test_gang_that_holds_nothing_keeps_its_place_in_the_queue() -> None:
+    world = workers(allocation=20)
+    before = dict(world.outstanding)
+    world.wait(100)
+    assert world.outstanding == before
+
+
+def test_queue_timeout_says_what_was_missing() -> None:
+    world = workers(queue=60, allocation=500)
+    world.grant()
+    world.wait(61)
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.QUEUE_TIMEOUT
+    assert "of 2 containers at most 1 were granted" in failure.message
+    assert "1 x worker (2048 MiB, 1 vcore)" in failure.message
+    assert not world.held
+
+
+def test_two_gangs_that_each_need_more_than_half_both_finish() -> None:
+    """Four places, two gangs of three: they deadlock unless one gives back."""
+    places = 4
+    gangs = [
+        World(job({"worker": 3}, allocation=20), ["worker"], jitter=0.1),
+        World(job({"worker": 3}, allocation=20), ["worker"], jitter=0.9),
+    ]
+    for _ in range(1000):
+        for gang in gangs:
+            if gang.outstanding and sum(len(each.held) for each in gangs) < places:
+                gang.grant()
+            gang.register_all()
+            if gang.session.phase is JobState.RUNNING:
+                for task in gang.session.tasks:
+                    gang.end(task.name)
+                gang.complete_all()
+            gang.tick()
+        if all(gang.finished for gang in gangs):
+            break
+    assert [gang.verdict.status for gang in gangs] == [FinalStatus.SUCCEEDED] * 2
+
+
+def test_container_lost_while_the_rest_is_waited_for_is_asked_for_again() -> None:
+    world = workers()
+    world.complete(world.grant(), -100)
+    assert len(world.outstanding) == 2
+
+
+def test_container_lost_before_the_start_is_replaced() -> None:
+    world = workers()
+    world.grant_all()
+    world.register("worker:1")
+    world.complete(world.container("worker:0"), -100)
+    assert world.attempt("worker:0") == 2
+    world.run()
+    assert world.rendezvous
+    world.end("worker:0")
+    world.end("worker:1")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_refused_launches_are_replaced_a_bounded_number_of_times() -> None:
+    world = workers()
+    world.grant_all()
+    for _ in range(MOST_REPLACEMENTS + 1):
+        world.launch_fails(world.container("worker:0"))
+        world.grant_all()
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.LAUNCH
+    assert "worker:0 on node" in failure.message
+    assert "no disk left" in failure.message
+
+
+def test_a_replacement_that_never_comes_fails_the_job() -> None:
+    world = workers(allocation=30)
+    world.grant_all()
+    world.register("worker:1")
+    world.complete(world.container("worker:0"), -101)
+    world.wait(31)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.CONTAINER_LOST
+    assert "no new one was granted within 30 s" in failure.message
+
+
+def test_former_attempt_may_not_speak() -> None:
+    world = workers()
+    world.grant_all()
+    world.complete(world.container("worker:0"), -100)
+    assert not world.session.is_current("worker:0", 1)
+    world.grant_all()
+    assert world.session.is_current("worker:0", 2)
+    assert not world.session.is_current("worker:0", 1)
+
+
+def test_registration_timeout_names_tasks_and_nodes() -> None:
+    world = workers(registration=50)
+    world.grant_all()
+    world.register("worker:0")
+    world.wait(51)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.REGISTRATION_TIMEOUT
+    assert "worker:1 on node" in failure.message
+    assert "worker:0" not in failure.message
+
+
+def test_launcher_that_ends_before_it_registers_fails_the_job_with_its_words() -> None:
+    world = workers()
+    world.grant_all()
+    world.complete(world.container("worker:0"), 65, "no Python found\n")
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.LAUNCH
+    assert "exit code 65" in failure.message
+    assert failure.message.endswith("no Python found")
+
+
+# ---- the verdict ---------------------------------------------------------------------------------------------------
+
+
+def test_all_workers_succeed() -> None:
+    world = workers().run()
+    world.end("worker:0")
+    assert not told(world)
+    world.end("worker:1")
+    assert sorted(told(world)) == ["worker:0", "worker:1"]
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    assert world.states == {"worker:0": TaskState.SUCCEEDED, "worker:1": TaskState.SUCCEEDED}
+
+
+def test_chief_ends_a_parameter_server_job() -> None:
+    world = ps_job().run()
+    world.end("chief:0")
+    assert sorted(told(world)) == ["chief:0", "ps:0", "worker:0", "worker:1"]
+    world.end("ps:0", signal=15, stopped=True)
+    world.end("worker:0", exit_code=143, stopped=True)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    assert world.states["ps:0"] is TaskState.STOPPED
+
+
+@pytest.mark.parametrize("name", ["chief:0", "ps:0", "worker:1"])
+def test_failure_of_a_needed_task_fails_the_job(name: str) -> None:
+    world = ps_job().run()
+    world.end(name, exit_code=3, output_tail="Traceback\nValueError: bad shape")
+    assert sorted(told(world)) == ["chief:0", "ps:0", "worker:0", "worker:1"]
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert (failure.kind, failure.task, failure.exit_code) == (FailureKind.USER, name, 3)
+    assert world.verdict.message.startswith(f"{name} on node")
+    assert "exit code 3" in world.verdict.message
+    assert world.verdict.message.endswith("ValueError: bad shape")
+
+
+def test_parameter_server_that_ends_by_itself_fails_the_job() -> None:
+    world = ps_job().run()
+    world.end("ps:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.FAILED
+    assert "ps:0" in world.verdict.message
+
+
+def test_worker_of_a_parameter_server_job_may_end_early() -> None:
+    world = ps_job().run()
+    world.end("worker:0")
+    assert world.session.verdict is None
+    world.end("chief:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_evaluator_may_go_on_and_side_car_is_stopped() -> None:
+    world = all_roles(evaluator=40).run()
+    world.end("chief:0")
+    world.end("worker:0")
+    assert sorted(told(world)) == ["chief:0", "sidecar:0", "worker:0"]
+    world.wait(10)
+    assert world.session.verdict is None
+    world.end("evaluator:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    assert world.states["evaluator:0"] is TaskState.SUCCEEDED
+
+
+def test_evaluator_is_stopped_after_its_time() -> None:
+    world = all_roles(evaluator=10).run()
+    world.end("chief:0")
+    world.end("worker:0")
+    world.wait(11)
+    assert "evaluator:0" in told(world)
+    world.end("evaluator:0", signal=15, stopped=True)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    assert world.states["evaluator:0"] is TaskState.STOPPED
+
+
+def test_failing_evaluator_fails_the_job_even_after_the_training() -> None:
+    world = all_roles(evaluator=40).run()
+    world.end("chief:0")
+    world.end("worker:0")
+    world.end("evaluator:0", exit_code=1)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.FAILED
+    assert world.verdict.failure
+    assert world.verdict.failure.task == "evaluator:0"
+
+
+def test_failing_side_car_is_only_a_warning() -> None:
+    world = all_roles().run()
+    world.end("sidecar:0", exit_code=7)
+    for name in ("evaluator:0", "chief:0", "worker:0"):
+        world.end(name)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    assert "sidecar:0" in world.session.course.warnings[0]
+    assert world.states["sidecar:0"] is TaskState.FAILED
+
+
+def test_side_car_that_cannot_start_does_not_hold_the_gang_up() -> None:
+    world = all_roles(registration=50)
+    world.grant_all()
+    for name in ("chief:0", "worker:0", "evaluator:0"):
+        world.register(name)
+    assert not world.rendezvous
+    world.wait(51)
+    assert world.rendezvous[0].tasks == ("chief:0", "worker:0", "evaluator:0")
+
+
+def test_first_failure_is_the_cause() -> None:
+    world = workers().run()
+    world.end("worker:1", exit_code=2)
+    world.end("worker:0", exit_code=1)
+    world.complete_all()
+    assert world.verdict.failure
+    assert world.verdict.failure.task == "worker:1"
+
+
+def test_lost_container_is_the_cause_though_its_peer_failed_before_the_cluster_told() -> None:
+    world = workers().run()
+    world.disconnect("worker:1")
+    world.tick()
+    world.end("worker:0", exit_code=1, output_tail="connection reset by peer")
+    assert world.session.verdict is None
+    world.complete(world.container("worker:1"), -104, "Container is running beyond physical memory limits")
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert (failure.kind, failure.task) == (FailureKind.OUT_OF_MEMORY, "worker:1")
+    assert "more memory than it was given" in failure.message
+
+
+def test_killed_process_takes_its_reason_from_the_container() -> None:
+    world = workers().run()
+    world.end("worker:0", signal=15, stopped=True)
+    assert world.session.verdict is None
+    world.complete(world.container("worker:0"), -102)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.CONTAINER_LOST
+    assert "preempted" in failure.message
+
+
+def test_killed_process_in_a_living_container_is_the_users_failure() -> None:
+    world = workers().run()
+    world.end("worker:0", signal=9)
+    world.wait(6)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert (failure.kind, failure.signal) == (FailureKind.USER, 9)
+    assert "SIGKILL" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "words"),
+    [
+        ({"exit_code": 127}, FailureKind.LAUNCH, "command not found"),
+        ({"exit_code": 137}, FailureKind.USER, "SIGKILL"),
+        ({"signal": 9, "out_of_memory": True}, FailureKind.OUT_OF_MEMORY, "ran out of memory"),
+        ({"signal": 11}, FailureKind.USER, "SIGSEGV"),
+        ({"error": "could not upload the model: disk full"}, FailureKind.INTERNAL, "could not upload the model"),
+    ],
+)
+def test_kinds_of_failure(how: dict[str, object], kind: FailureKind, words: str) -> None:
+    world = workers().run()
+    world.end("worker:0", **how)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is kind
+    assert words in failure.message
+
+
+def test_silent_executor_is_lost_and_its_container_taken_away() -> None:
+    world = workers().run()
+    world.disconnect("worker:1")
+    world.wait(LOST_AFTER + 8)
+    failure = world.verdict.failure if world.finished else world.session.verdict and world.session.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.CONTAINER_LOST
+    assert "worker:1 on node" in failure.message
+    assert world.container("worker:1") in world.released
+
+
+def test_own_sleep_is_not_the_executors_silence() -> None:
+    world = workers().run()
+    world.wait(5)
+    world.tick(600)
+    world.tick()
+    assert world.session.verdict is None
+
+
+def test_reconnected_executor_goes_on() -> None:
+    world = workers().run()
+    world.disconnect("worker:1")
+    world.tick(5)
+    world.register("worker:1", generation=1)
+    world.wait(60)
+    assert world.session.verdict is None
+    assert len(world.rendezvous) == 1
+
+
+def test_rendezvous_is_sent_again_to_an_executor_that_missed_it() -> None:
+    world = workers()
+    world.grant_all()
+    world.register("worker:0")
+    world.register("worker:1")
+    world.disconnect("worker:1")
+    world.register("worker:1")
+    assert world.rendezvous[1].tasks == ("worker:1",)
+
+
+# ---- stopping ------------------------------------------------------------------------------------------------------
+
+
+def test_kill_stops_every_task_with_grace() -> None:
+    world = workers(grace=7).run()
+    world.stop("killed by ann")
+    assert world.shutdowns == [
+        ShutdownTask("worker:0", 7, "killed by ann"),
+        ShutdownTask("worker:1", 7, "killed by ann"),
+    ]
+    assert not world.finished
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.KILLED
+    assert set(world.states.values()) == {TaskState.STOPPED}
+
+
+def test_second_kill_takes_the_containers_away() -> None:
+    world = workers().run()
+    world.stop()
+    world.stop()
+    assert world.released == set(world.launched)
+
+
+def test_kill_while_waiting_ends_at_once() -> None:
+    world = workers()
+    world.grant()
+    world.stop()
+    assert world.verdict.status is FinalStatus.KILLED
+    assert not world.held
+
+
+def test_lifetime_ends_the_job() -> None:
+    world = workers(lifetime=100).run()
+    world.wait(101)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.KILLED
+    assert "lifetime" in world.verdict.message
+
+
+def test_tasks_that_do_not_end_are_given_up_in_bounded_time() -> None:
+    world = workers(grace=5).run()
+    world.stop()
+    world.wait(5 + 30 + 1)
+    assert world.released == set(world.launched)
+    assert not world.finished
+    world.wait(11)
+    assert world.finished
+
+
+def test_late_allocation_is_given_back() -> None:
+    world = workers()
+    on_its_way = dict(world.outstanding)
+    world.stop()
+    world.outstanding = on_its_way
+    assert world.grant() in world.released

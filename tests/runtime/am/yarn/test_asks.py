@@ -1,0 +1,116 @@
+"""The book of requests, in every order: what the ResourceManager believes is what is wanted."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tony_provider.runtime.am.resource_manager import ContainerRequest
+from tony_provider.runtime.am.yarn.asks import Asks
+from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
+
+ATTEMPT = ApplicationAttemptId(ApplicationId(1, 1), 1)
+
+
+def request(key: int) -> ContainerRequest:
+    return ContainerRequest(key, 1, 512, 1, {"yarn.io/gpu": 1}, "label")
+
+
+class AsksMachine(RuleBasedStateMachine):
+    """``believed`` is what a ResourceManager would have been told, ``wanted`` what was asked and not withdrawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks = Asks()
+        self.key = 0
+        self.wanted: set[int] = set()
+        self.believed: set[int] = set()
+        self.released: set[ContainerId] = set()
+        self.told: set[ContainerId] = set()
+
+    @rule()
+    def ask(self) -> None:
+        self.key += 1
+        self.asks.request([request(self.key)])
+        self.wanted.add(self.key)
+
+    @precondition(lambda self: self.key)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        key = data.draw(st.integers(1, self.key))
+        self.asks.cancel([key])
+        self.wanted.discard(key)
+
+    @rule(number=st.integers(2, 5))
+    def release(self, number: int) -> None:
+        self.asks.release([ContainerId(ATTEMPT, number)])
+        self.released.add(ContainerId(ATTEMPT, number))
+
+    @rule(answered=st.booleans(), meanwhile=st.booleans())
+    def heartbeat(self, answered: bool, meanwhile: bool) -> None:
+        """The ResourceManager takes a call in whether or not its answer arrives."""
+        asks, releases = self.asks.next()
+        for ask in asks:
+            (self.believed.add if ask.num_containers else self.believed.discard)(ask.allocation_request_id)
+        self.told |= {ContainerId.from_proto(release) for release in releases}
+        if meanwhile and asks:
+            self.asks.cancel([asks[0].allocation_request_id])
+            self.wanted.discard(asks[0].allocation_request_id)
+        if answered:
+            self.asks.said(asks, releases)
+
+    @precondition(lambda self: self.believed)
+    @rule(data=st.data())
+    def grant(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.believed)))
+        self.believed.discard(key)
+        answered = self.asks.granted(key)
+        assert (answered is not None) == (key in self.wanted)
+        self.wanted.discard(key)
+
+    @rule()
+    def restart(self) -> None:
+        self.believed.clear()
+        self.told.clear()
+        self.asks.start_again()
+
+    @rule(number=st.integers(2, 5))
+    def complete(self, number: int) -> None:
+        container = ContainerId(ATTEMPT, number)
+        if container in self.told:
+            self.asks.completed(container)
+            self.released.discard(container)
+
+    @invariant()
+    def one_more_heartbeat_says_it_all(self) -> None:
+        believed, told = set(self.believed), set(self.told)
+        asks, releases = self.asks.next()
+        for ask in asks:
+            (believed.add if ask.num_containers else believed.discard)(ask.allocation_request_id)
+        told |= {ContainerId.from_proto(release) for release in releases}
+        assert believed == self.wanted
+        assert self.released <= told
+
+
+TestAsks = AsksMachine.TestCase
+TestAsks.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def test_ask_says_everything() -> None:
+    asks = Asks()
+    asks.request([request(7)])
+    ((said,), _) = asks.next()
+    assert (said.allocation_request_id, said.num_containers, said.resource_name) == (7, 1, "*")
+    assert (said.capability.memory, said.capability.virtual_cores) == (512, 1)
+    assert [(each.key, each.value) for each in said.capability.resource_value_map] == [("yarn.io/gpu", 1)]
+    assert (said.priority.priority, said.node_label_expression, said.relax_locality) == (1, "label", True)
+
+
+def test_refused_request_is_not_repeated() -> None:
+    asks = Asks()
+    asks.request([request(1)])
+    said, _ = asks.next()
+    asks.refused(said)
+    assert asks.next() == ([], [])
+    assert not asks.outstanding

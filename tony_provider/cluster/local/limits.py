@@ -1,0 +1,33 @@
+"""Would this machine ever run this job?"""
+
+from __future__ import annotations
+
+from tony_provider.cluster.settings import LocalSettings
+from tony_provider.runtime.spec.model import JobSpec
+
+
+def problems(job: JobSpec, limits: LocalSettings) -> list[str]:
+    """Every reason why the job could never run here, each with what is allowed instead; empty when it could."""
+    found = _size_problems(job, limits)
+    found += [
+        f"tasks.{name}.resources: this machine has no {', '.join(task.resources)}"
+        for name, task in job.tasks.items()
+        if task.resources
+    ]
+    if job.docker is not None:
+        found.append("docker: the local backend starts plain processes, not images")
+    return found
+
+
+def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
+    tasks = job.tasks.values()
+    return [
+        f"{key}: all tasks together want {wanted}{unit}, and this machine gives one job {limit}{unit}; ask "
+        f"for less, or set `local_{key}` in the tony connection"
+        for key, wanted, limit, unit in (
+            ("memory", sum(task.memory * task.instances for task in tasks), limits.memory, " MiB"),
+            ("vcores", sum(task.vcores * task.instances for task in tasks), limits.vcores, ""),
+            ("gpus", sum(task.gpus * task.instances for task in tasks), limits.gpus, ""),
+        )
+        if wanted > limit
+    ]

@@ -1,0 +1,99 @@
+"""One container of the local cluster: a directory, and a process group that is gone when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.resource_manager import Launch
+from tony_provider.runtime.am.words import KILLED_BY_APPLICATION_MASTER
+from tony_provider.runtime.local.archives import ArchiveCache
+from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
+
+TERM_GRACE = 5.0  # seconds between SIGTERM and SIGKILL of the group
+_TAIL = 4096  # bytes of stderr for the diagnostics, as YARN does
+
+
+@attrs.define(eq=False)
+class LocalProcess:
+    directory: Path
+    log_dir: Path
+    _process: asyncio.subprocess.Process
+    _stopped: bool = False
+
+    @classmethod
+    async def start(
+        cls, container_id: str, directory: Path, log_dir: Path, launch: Launch, cache: ArchiveCache
+    ) -> LocalProcess:
+        """Raises OSError, ArchiveError."""
+        await asyncio.to_thread(_prepare, directory, log_dir, launch, cache)
+        environment = {**container_environment(container_id, directory, log_dir), **launch.env}
+        with (log_dir / "stdout").open("ab") as stdout, (log_dir / "stderr").open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *launch.command,
+                cwd=directory,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        await asyncio.to_thread(_note_pid, directory, process.pid)
+        return cls(directory, log_dir, process)
+
+    async def wait(self) -> tuple[int, str]:
+        """Exit status as YARN gives it, and diagnostics. What the process left in its group is killed."""
+        code = await self._process.wait()
+        self._signal(signal.SIGKILL)
+        diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
+        if self._stopped:
+            return KILLED_BY_APPLICATION_MASTER, diagnostics
+        return (128 - code if code < 0 else code), diagnostics
+
+    async def stop(self) -> None:
+        """SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
+        self._stopped = True
+        self._signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self._process.wait(), TERM_GRACE)
+        except asyncio.TimeoutError:
+            self._signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """At once."""
+        self._stopped = True
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _prepare(directory: Path, log_dir: Path, launch: Launch, cache: ArchiveCache) -> None:
+    log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    materialise(directory, launch.resources, cache)
+    write_tokens(directory, launch.credentials)
+
+
+def _note_pid(directory: Path, pid: int) -> None:
+    """So that the cluster can find what is left when this application master is killed."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return  # it has ended already
+    start = stat.rpartition(")")[2].split()[19]
+    (directory / PID_FILE).write_text(f"{pid} {start}\n")
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        size: Optional[int] = file.seek(0, os.SEEK_END)
+        file.seek(max(0, (size or 0) - _TAIL))
+        return file.read().decode("utf-8", "replace")

@@ -1,0 +1,173 @@
+"""The embedded local cluster from inside: containers are process groups on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Union
+
+import attrs
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.background import Background
+from tony_provider.runtime.am.local.process import LocalProcess
+from tony_provider.runtime.am.resource_manager import (
+    Allocated,
+    Completed,
+    Container,
+    ContainerRequest,
+    Event,
+    Launch,
+    LaunchFailed,
+    Registered,
+    ResourceManager,
+    ResourceManagerError,
+)
+from tony_provider.runtime.am.session.gang import GPU
+from tony_provider.runtime.application import ApplicationDescription, LocalAccess
+from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
+from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT
+from tony_provider.runtime.protocol.final_report import FinalReport, write_report
+from tony_provider.runtime.protocol.status import FinalStatus
+
+_NOTICE = 3600.0  # seconds: nobody kills a local application master that ends its tasks
+
+
+@attrs.frozen
+class Share:
+    """A part of this machine."""
+
+    memory: int = 0  # MiB
+    vcores: int = 0
+    gpus: int = 0
+
+    @classmethod
+    def of(cls, request: ContainerRequest) -> Share:
+        return cls(request.memory, request.vcores, request.resources.get(GPU, 0))
+
+    def __add__(self, other: Share) -> Share:
+        return Share(self.memory + other.memory, self.vcores + other.vcores, self.gpus + other.gpus)
+
+    def fits(self, whole: Share) -> bool:
+        return self.memory <= whole.memory and self.vcores <= whole.vcores and self.gpus <= whole.gpus
+
+    def __str__(self) -> str:
+        return f"{self.memory} MiB, {words.count(self.vcores, 'vcore')}, gpus {self.gpus}"
+
+
+class LocalResourceManager(ResourceManager):
+    """``shared`` is where unpacked archives are kept for later applications, the runtime above all."""
+
+    notice = _NOTICE
+
+    def __init__(self, description: ApplicationDescription, access: LocalAccess, shared: Path) -> None:
+        self._root = Path(access.root)
+        self._whole = Share(access.memory, access.vcores, access.gpus)
+        self._application_id = description.application_id
+        self._cache = ArchiveCache(shared, self._root / "unpacked", description.application_dir)
+        self._numbers = itertools.count(2)  # 1 is the application master's own container
+        self._waiting: dict[int, ContainerRequest] = {}
+        self._held: dict[str, Share] = {}
+        self._processes: dict[str, LocalProcess] = {}
+        self._events: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
+        self._background = Background(self._events.put_nowait)
+        self._closed = False
+
+    async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
+        return Registered(self._whole.memory, self._whole.vcores, {GPU: self._whole.gpus})
+
+    def request(self, requests: Sequence[ContainerRequest]) -> None:
+        self._waiting.update((request.key, request) for request in requests)
+        wanted = sum([*self._held.values(), *map(Share.of, self._waiting.values())], Share())
+        if wanted.fits(self._whole):
+            self._grant()
+            return
+        self._events.put_nowait(
+            ResourceManagerError(
+                f"the job needs {wanted} for {words.count(len(self._held) + len(self._waiting), 'task')} at once, and "
+                f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
+            )
+        )
+
+    def cancel(self, keys: Sequence[int]) -> None:
+        for key in keys:
+            self._waiting.pop(key, None)
+
+    def release(self, container_ids: Sequence[str]) -> None:
+        for container_id in container_ids:
+            process = self._processes.get(container_id)
+            if process:
+                self._background.spawn(process.stop())
+            elif self._held.pop(container_id, None):
+                self._events.put_nowait(Completed(container_id, words.ABORTED, "given back"))
+        self._grant()
+
+    async def launch(self, container: Container, launch: Launch) -> None:
+        if container.id not in self._held:
+            return  # it was given back meanwhile
+        directory, log_dir = self._root / "containers" / container.id, self._root / "logs" / container.id
+        try:
+            process = await LocalProcess.start(container.id, directory, log_dir, launch, self._cache)
+        except (OSError, ArchiveError) as error:
+            self._events.put_nowait(LaunchFailed(container.id, str(error)))
+            return
+        if container.id not in self._held or self._closed:
+            process.kill()
+            await process.wait()
+            return
+        self._processes[container.id] = process
+        self._background.spawn(self._watch(container.id, process))
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            event = await self._events.get()
+            if event is None:
+                return
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+    def set_progress(self, progress: float) -> None:
+        """The job's status says it already."""
+
+    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+        await asyncio.gather(*(process.stop() for process in self._processes.values()))
+        await asyncio.to_thread(shutil.rmtree, self._root / "unpacked", ignore_errors=True)
+        report = FinalReport(status, diagnostics, tracking_url, int(time.time() * 1000))
+        await asyncio.to_thread(write_report, self._root, report)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for process in self._processes.values():
+            process.kill()
+        self._events.put_nowait(None)
+        await self._background.close()
+
+    async def _watch(self, container_id: str, process: LocalProcess) -> None:
+        exit_status, diagnostics = await process.wait()
+        await asyncio.to_thread(shutil.rmtree, process.directory, ignore_errors=True)
+        del self._processes[container_id]
+        self._held.pop(container_id, None)
+        self._events.put_nowait(Completed(container_id, exit_status, diagnostics))
+        self._grant()
+
+    def _grant(self) -> None:
+        """In the order of priorities and requests, as far as there is room."""
+        for request in sorted(self._waiting.values(), key=lambda request: (request.priority, request.key)):
+            share = Share.of(request)
+            if not (share + sum(self._held.values(), Share())).fits(self._whole):
+                return
+            del self._waiting[request.key]
+            container_id = self._container_id(next(self._numbers))
+            self._held[container_id] = share
+            container = Container(container_id, f"{NODE_HOST}:{NODE_PORT}", request.memory, request.vcores)
+            self._events.put_nowait(Allocated(request.key, container))
+
+    def _container_id(self, number: int) -> str:
+        return f"{self._application_id.replace('application', 'container', 1)}_01_{number:06d}"

@@ -1,0 +1,122 @@
+"""The session as a job status: what people and the Airflow side see."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
+from tony_provider.runtime.ranks import leading_type
+
+
+def job_status(
+    session: Session, *, application_id: str, am_attempt: int, started_ms: int, now: float, now_ms: int
+) -> JobStatus:
+    """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
+    leader = _leader(session)
+    progress = (leader.progress if leader else None) or TaskProgress()
+    model_dir, checkpoint_dir = _results(leader)
+    verdict = session.verdict
+    return JobStatus(
+        application_id=application_id,
+        name=session.course.job.name,
+        state=session.phase,
+        message=message(session, now),
+        am_attempt=am_attempt,
+        generation=session.generation,
+        started_ms=started_ms,
+        updated_ms=now_ms,
+        finished_ms=now_ms if session.finished else None,
+        progress=fraction_done(session),
+        tasks=[_task_status(task, now, now_ms) for task in session.tasks],
+        metrics=dict(progress.metrics),
+        step=progress.step if leader and leader.progress else None,
+        total_steps=progress.total_steps,
+        steps_per_second=progress.steps_per_second,
+        model_dir=model_dir,
+        checkpoint_dir=checkpoint_dir,
+        failure=verdict.failure if verdict else None,
+        warnings=list(session.course.warnings),
+    )
+
+
+def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
+    """The job's status at its end, whatever state its session was left in."""
+    return attrs.evolve(
+        status,
+        state=JobState(verdict.status.value),
+        message=words.first_line(verdict.message),
+        failure=verdict.failure,
+        finished_ms=status.finished_ms or status.updated_ms,
+    )
+
+
+def fraction_done(session: Session) -> float:
+    """0 to 1, by the leader's steps."""
+    if session.phase is JobState.SUCCEEDED:
+        return 1.0
+    leader = _leader(session)
+    progress = leader.progress if leader else None
+    if progress is None or not progress.total_steps:
+        return 0.0
+    return min(1.0, progress.step / progress.total_steps)
+
+
+def message(session: Session, now: float) -> str:
+    """One line about what the job does or waits for."""
+    if session.verdict:
+        return words.first_line(session.verdict.message)
+    if session.phase is JobState.WAITING:
+        return session.course.gang.describe(now)
+    if session.phase is JobState.STARTING:
+        return _starting(session)
+    if session.phase is JobState.FINISHING:
+        evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
+        return f"training has succeeded, waiting for {evaluators}"
+    running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
+    return f"{running} of {words.count(len(session.tasks), 'task')} running"
+
+
+def _starting(session: Session) -> str:
+    requested = [task.name for task in session.tasks if task.state is TaskState.REQUESTED]
+    if requested:
+        return f"waiting for a new container for {words.some(requested)}"
+    missing = [task.name for task in session.tasks if task.state is TaskState.STARTING]
+    total = words.count(len(session.tasks), "executor")
+    return f"{len(session.tasks) - len(missing)} of {total} registered, waiting for {words.some(missing)}"
+
+
+def _leader(session: Session) -> Optional[Task]:
+    """The task that speaks for the job: rank 0."""
+    name = leading_type({name: session.course.job.role(name) for name in session.course.job.tasks})
+    return session.task(f"{name}:0") if name else None
+
+
+def _results(leader: Optional[Task]) -> tuple[Optional[str], Optional[str]]:
+    """The directories of the model and of the checkpoints, once they are on the store."""
+    end = leader.end if leader else None
+    return (end.model_dir or None, end.checkpoint_dir or None) if end else (None, None)
+
+
+def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
+    end = task.end
+    return TaskStatus(
+        type=task.type,
+        index=task.index,
+        state=task.state,
+        attempt=task.attempt,
+        container_id=task.container.id if task.container else None,
+        node=task.node,
+        heartbeat_ms=None if task.heard_at is None else now_ms - int((now - task.heard_at) * 1000),
+        rss_bytes=task.rss_bytes,
+        cpu_percent=task.cpu_percent,
+        progress=task.progress,
+        exit_code=end.exit_code if end and not end.signal else None,
+        signal=end.signal if end and end.signal else None,
+        activity=task.activity,
+    )

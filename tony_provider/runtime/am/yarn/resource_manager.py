@@ -1,0 +1,218 @@
+"""YARN from inside an application: the ResourceManager behind Hadoop RPC."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Union
+
+from tony_provider.runtime.am.background import Background
+from tony_provider.runtime.am.resource_manager import (
+    Allocated,
+    Completed,
+    ConnectionLost,
+    Container,
+    ContainerRequest,
+    Event,
+    Launch,
+    LaunchFailed,
+    Registered,
+    ResourceManager,
+    ResourceManagerError,
+    StopRequested,
+)
+from tony_provider.runtime.am.yarn.asks import Asks
+from tony_provider.runtime.am.yarn.nodes import Nodes
+from tony_provider.runtime.am.yarn.scheduler import Scheduler
+from tony_provider.runtime.application import ApplicationDescription, YarnAccess
+from tony_provider.runtime.hadoop import messages
+from tony_provider.runtime.hadoop.errors import (
+    ApplicationAttemptNotFound,
+    InvalidResourceRequest,
+    RpcConnectionError,
+    RpcError,
+    RpcTimeout,
+)
+from tony_provider.runtime.hadoop.ids import Address, ContainerId
+from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.protocol.status import FinalStatus
+
+log = logging.getLogger(__name__)
+
+_NOTICE = 0.25  # seconds: yarn.nodemanager.sleep-delay-before-sigkill.ms
+_BUSY = 0.2  # seconds between heartbeats while an answer is expected soon
+_IDLE = 1.0
+_BUSY_FOR = 10.0  # seconds after a change
+_LEAST = 0.05
+
+
+class YarnResourceManager(ResourceManager):
+    """Keeps the heartbeat with whichever ResourceManager is active; its absence is waited out."""
+
+    notice = _NOTICE
+
+    def __init__(self, description: ApplicationDescription, access: YarnAccess, credentials: Credentials) -> None:
+        """Within a running event loop. Raises CredentialsError, ResourceManagerError."""
+        self._scheduler = Scheduler(_addresses(access), credentials.application_master_token())
+        self._asks = Asks()
+        self._nodes = Nodes(description.application_dir)
+        self._containers: dict[str, yarn.ContainerProto] = {}
+        self._events: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
+        self._background = Background(self._events.put_nowait)
+        self._wake = asyncio.Event()
+        self._progress = 0.0
+        self._busy_until = 0.0
+        self._reachable = True
+        self._ended = False
+
+    async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
+        answer = await self._scheduler.register(host, port, tracking_url)
+        self._nodes.acls = list(answer.application_ACLs)
+        self._nodes.learn(answer.nm_tokens_from_previous_attempts)
+        for container in answer.containers_from_previous_attempts:
+            self._containers[_id(container)] = container
+        self._background.spawn(self._beat())
+        most = answer.maximumCapability
+        return Registered(
+            max_memory=most.memory,
+            max_vcores=most.virtual_cores,
+            max_resources=messages.other_resources(most),
+            containers=[_container(each) for each in answer.containers_from_previous_attempts],
+        )
+
+    def request(self, requests: Sequence[ContainerRequest]) -> None:
+        self._asks.request(requests)
+        self._hurry()
+
+    def cancel(self, keys: Sequence[int]) -> None:
+        self._asks.cancel(keys)
+        self._hurry()
+
+    def release(self, container_ids: Sequence[str]) -> None:
+        self._asks.release(map(ContainerId.parse, container_ids))
+        self._hurry()
+
+    async def launch(self, container: Container, launch: Launch) -> None:
+        allocated = self._containers.get(container.id)
+        if allocated is None:
+            return  # it has ended already, which was reported
+        problem = await self._nodes.start(allocated, launch)
+        if problem:
+            self._events.put_nowait(LaunchFailed(container.id, problem))
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            event = await self._events.get()
+            if event is None:
+                return
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+    def set_progress(self, progress: float) -> None:
+        self._progress = progress
+
+    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+        await self._background.close()
+        if not self._ended:
+            await self._scheduler.finish(status, diagnostics, tracking_url)
+
+    async def close(self) -> None:
+        self._events.put_nowait(None)
+        await self._background.close()
+        await self._scheduler.close()
+        await self._nodes.close()
+
+    # ---- the heartbeat -----------------------------------------------------------------------------------------
+
+    def _hurry(self) -> None:
+        self._busy_until = asyncio.get_running_loop().time() + _BUSY_FOR
+        self._wake.set()
+
+    async def _beat(self) -> None:
+        while not self._ended:
+            self._wake.clear()
+            await self._allocate()
+            busy = asyncio.get_running_loop().time() < self._busy_until
+            await asyncio.sleep(_LEAST)
+            try:
+                await asyncio.wait_for(self._wake.wait(), (_BUSY if busy else _IDLE) - _LEAST)
+            except asyncio.TimeoutError:
+                continue
+
+    async def _allocate(self) -> None:
+        asks, releases = self._asks.next()
+        request = service.AllocateRequestProto(ask=asks, release=releases, progress=self._progress)
+        try:
+            answer = await self._scheduler.allocate(request)
+        except (RpcConnectionError, RpcTimeout) as error:
+            self._lost(str(error))
+            return
+        except ApplicationAttemptNotFound as error:
+            self._end(f"the ResourceManager has ended this application attempt ({error})")
+            return
+        except InvalidResourceRequest as error:
+            self._asks.refused(asks)
+            self._events.put_nowait(ResourceManagerError(f"YARN refuses the request for containers: {error}"))
+            return
+        except RpcError as error:
+            raise ResourceManagerError(f"YARN refuses this application master: {error}") from error
+        self._reachable = True
+        if answer is None:  # the ResourceManager was restarted and knows us again
+            self._asks.start_again()
+            return
+        self._asks.said(asks, releases)
+        self._take(answer)
+
+    def _take(self, answer: service.AllocateResponseProto) -> None:
+        self._nodes.learn(answer.nm_tokens)
+        for container in answer.allocated_containers:
+            self._allocated(container)
+        for status in answer.completed_container_statuses:
+            self._completed(status)
+        if answer.a_m_command == yarn.AM_SHUTDOWN and answer.HasField("a_m_command"):
+            self._end("the ResourceManager told this application master to shut down")
+
+    def _allocated(self, container: yarn.ContainerProto) -> None:
+        request = self._asks.granted(container.allocation_request_id)
+        if request is None:  # asked for no more when it was granted
+            self._asks.release([ContainerId.from_proto(container.id)])
+            return
+        self._containers[_id(container)] = container
+        self._hurry()
+        self._events.put_nowait(Allocated(request.key, _container(container)))
+
+    def _completed(self, status: yarn.ContainerStatusProto) -> None:
+        container_id = ContainerId.from_proto(status.container_id)
+        self._asks.completed(container_id)
+        self._hurry()  # others may follow
+        if self._containers.pop(str(container_id), None):
+            self._events.put_nowait(Completed(str(container_id), status.exit_status, status.diagnostics))
+
+    def _lost(self, reason: str) -> None:
+        if self._reachable:
+            self._reachable = False
+            self._events.put_nowait(ConnectionLost(reason))
+
+    def _end(self, reason: str) -> None:
+        self._ended = True
+        self._events.put_nowait(StopRequested(reason))
+
+
+def _addresses(access: YarnAccess) -> list[Address]:
+    try:
+        return [Address.parse(text) for text in access.scheduler]
+    except ValueError as error:
+        raise ResourceManagerError(f"the ResourceManager's scheduler address {error}") from error
+
+
+def _id(container: yarn.ContainerProto) -> str:
+    return str(ContainerId.from_proto(container.id))
+
+
+def _container(container: yarn.ContainerProto) -> Container:
+    node = str(Address.from_proto(container.nodeId))
+    return Container(_id(container), node, container.resource.memory, container.resource.virtual_cores)

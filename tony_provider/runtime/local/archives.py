@@ -1,0 +1,84 @@
+"""Unpacked archives, shared between containers of one machine. All of it blocks."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import attrs
+
+from tony_provider.runtime.application import LocalAccess, LocalizedResource
+from tony_provider.runtime.storage import local_path
+
+
+class ArchiveError(Exception):
+    """An archive that cannot be unpacked; the message names it."""
+
+
+@attrs.frozen
+class ArchiveCache:
+    """Archives of one application go with it; others, such as the runtime, stay for the next."""
+
+    shared: Path
+    private: Path
+    application_dir: str  # URI; what lies below it is the application's own
+
+    def unpacked(self, resource: LocalizedResource) -> Path:
+        """A directory with what is in the archive; not to be written to. Raises ArchiveError."""
+        own = resource.uri.startswith(self.application_dir.rstrip("/") + "/")
+        root = self.private if own else self.shared
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        key = hashlib.sha256(f"{resource.uri} {resource.size} {resource.modified_ms}".encode()).hexdigest()[:32]
+        target = root / key
+        with (root / f"{key}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another container may be unpacking the same; it is released on close
+            if not target.exists():
+                _unpack_aside(local_path(resource.uri), target)
+        return target
+
+
+def shared_cache(access: LocalAccess) -> Path:
+    """Where the local cluster keeps unpacked archives for all its applications."""
+    return Path(access.root).parent / "unpacked"
+
+
+def _unpack_aside(archive: Path, target: Path) -> None:
+    """The target appears whole or not at all."""
+    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        unpack(archive, partial)
+        partial.rename(target)
+    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise ArchiveError(f"cannot unpack {archive}: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def unpack(archive: Path, directory: Path) -> None:
+    """Zip and tar, plain or compressed, as YARN does: by what is inside, links and permissions kept."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as zipped:
+            for member in zipped.infolist():
+                _extract_zipped(zipped, member, directory)
+        return
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "tar_filter"):  # from 3.12, and in the later releases of those before
+            tar.extractall(directory, filter="tar")  # refuses what leads out of the directory
+        else:
+            tar.extractall(directory)  # noqa: S202 - the archive is the job's own, run as its user
+
+
+def _extract_zipped(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, directory: Path) -> None:
+    path = Path(zipped.extract(member, directory))
+    mode = member.external_attr >> 16
+    if mode & 0o170000 == 0o120000:  # a symbolic link, its target as the content
+        destination = zipped.read(member).decode()
+        path.unlink()
+        path.symlink_to(destination)
+    elif mode & 0o777:
+        path.chmod(mode & 0o777 | 0o200)

@@ -1,0 +1,60 @@
+"""What a container finds on the local cluster: the same as on YARN, made of links and variables. All of it blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.local.archives import ArchiveCache
+from tony_provider.runtime.storage import local_path
+
+NODE_HOST = "127.0.0.1"
+NODE_PORT = "0"  # there is no NodeManager to reach
+TOKEN_FILE = "container_tokens"  # as on YARN
+PID_FILE = "container_pid"  # in the container's directory: number and start time (/proc/<pid>/stat, field 22)
+
+# What a container inherits; everything else, such as Airflow's settings, is not its business.
+_INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH")
+
+
+def materialise(directory: Path, resources: Iterable[LocalizedResource], cache: ArchiveCache) -> None:
+    """Put each resource (``file://`` URIs) below ``directory`` under its name: files and unpacked archives as links.
+
+    Raises ArchiveError, FileNotFoundError when a resource is not there, FileExistsError when two have one name.
+    """
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for resource in resources:
+        source = cache.unpacked(resource) if resource.kind is ResourceKind.ARCHIVE else local_path(resource.uri)
+        if not source.exists():
+            raise FileNotFoundError(f"{resource.uri} is not there, to become {resource.name} in a container")
+        target = directory / resource.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
+
+
+def container_environment(
+    container_id: str, directory: Path, log_dir: Path, inherited: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The variables that a NodeManager would set; the token file is to be at ``directory / TOKEN_FILE``."""
+    kept = {name: inherited[name] for name in _INHERITED if name in inherited}
+    return {
+        "PATH": os.defpath,
+        **kept,
+        contract.ENV_CONTAINER_ID: container_id,
+        contract.ENV_NODE_HOST: NODE_HOST,
+        contract.ENV_NODE_PORT: NODE_PORT,
+        contract.ENV_LOCAL_DIRS: str(directory),
+        contract.ENV_LOG_DIR: str(log_dir),
+        contract.ENV_TOKEN_FILE: str(directory / TOKEN_FILE),
+        "PWD": str(directory),
+    }
+
+
+def write_tokens(directory: Path, credentials: bytes) -> None:
+    """The token file, which only its owner may read from its first moment on. Raises OSError."""
+    descriptor = os.open(directory / TOKEN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(credentials)
