@@ -16,9 +16,10 @@ from typing import Any
 
 import attrs
 
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.hadoop import errors, messages
 from tony_provider.runtime.hadoop.connection import ConnectionSettings
-from tony_provider.runtime.hadoop.ids import Address, ContainerId
+from tony_provider.runtime.hadoop.ids import ContainerId, node_address
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
@@ -54,7 +55,7 @@ class Master:
         answer = await self.protocol.allocate(request, timeout=TIMEOUT)
         self.response_id = answer.response_id
         for entry in answer.nm_tokens:
-            self.node_tokens[Address.from_proto(entry.nodeId)] = Token.from_proto(entry.token)
+            self.node_tokens[node_address(entry.nodeId)] = Token.from_proto(entry.token)
         return answer
 
     async def one_container(self, **others: int) -> yarn.ContainerProto:
@@ -75,7 +76,7 @@ class Master:
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     def node(self, container: yarn.ContainerProto) -> ContainerManagementProtocol:
-        address = Address.from_proto(container.nodeId)
+        address = node_address(container.nodeId)
         return ContainerManagementProtocol(address, self.node_tokens[address], settings=self.settings)
 
     def start_request(self, container: yarn.ContainerProto, *command: str) -> service.StartContainerRequestProto:

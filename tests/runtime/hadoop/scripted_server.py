@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from tests.hadoop.ports import free_ports
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.hadoop.digest_md5 import DigestMd5Client, parse_directives
 from tony_provider.runtime.hadoop.frames import encode_frame, take_message
-from tony_provider.runtime.hadoop.ids import Address
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import (
     IpcConnectionContextProto,
     RequestHeaderProto,

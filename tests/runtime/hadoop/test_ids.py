@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.hadoop.ids import Address, ApplicationAttemptId, ApplicationId, ContainerId
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId, node_address
+from tony_provider.runtime.hadoop.proto.yarn_pb2 import NodeIdProto
 
 applications = st.builds(ApplicationId, st.integers(0, 10**15), st.integers(0, 999_999))
 attempts = st.builds(ApplicationAttemptId, applications, st.integers(1, 999_999))
@@ -51,7 +53,7 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 def test_addresses_come_back(text: str) -> None:
     address = Address.parse(text)
     assert str(address) == text
-    assert Address.from_proto(address.to_proto()) == address
+    assert node_address(NodeIdProto(host=address.host, port=address.port)) == address
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":80", "host:0", "host:65536", "host:x", "host:-1", "host:²"])

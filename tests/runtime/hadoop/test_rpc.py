@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.hadoop.ports import free_ports
 from tests.runtime.hadoop.scripted_server import TOKEN, Call, Session, serve
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.hadoop.connection import ConnectionSettings
 from tony_provider.runtime.hadoop.errors import (
     AccessDenied,
@@ -27,7 +28,6 @@ from tony_provider.runtime.hadoop.errors import (
     Standby,
 )
 from tony_provider.runtime.hadoop.frames import FrameBuffer, encode_frame
-from tony_provider.runtime.hadoop.ids import Address
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import RpcResponseHeaderProto, RpcSaslProto
 from tony_provider.runtime.hadoop.proto.yarn_pb2 import NodeIdProto
 from tony_provider.runtime.hadoop.rpc import RetryPolicy, RpcClient

@@ -13,7 +13,7 @@ import attrs
 import grpc
 import grpc.aio
 
-from tony_provider.runtime.hadoop.ids import Address
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
 from tony_provider.runtime.spec.model import PortRange
 from tony_provider.runtime.task_identity import IdentityError, TaskIdentity, server_credentials, server_options, verify

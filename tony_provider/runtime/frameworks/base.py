@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.contract import MAX_ENV_STRING
 from tony_provider.runtime.spec.model import JobSpec, Role
 from tony_provider.runtime.spec.problems import Problem
@@ -29,8 +30,7 @@ class TaskAddress:
     @property
     def main(self) -> str:
         """``host:port`` of its main port, an IPv6 address in brackets."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.ports[MAIN_PORT]}"
+        return str(Address(self.host, self.ports[MAIN_PORT]))
 
 
 @attrs.frozen

@@ -10,6 +10,7 @@ from typing import Optional, TypeVar
 import attrs
 from google.protobuf.message import Message
 
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.hadoop import sasl
 from tony_provider.runtime.hadoop.digest_md5 import STRONGEST_FIRST, SecurityLayer
 from tony_provider.runtime.hadoop.errors import (
@@ -21,7 +22,6 @@ from tony_provider.runtime.hadoop.errors import (
     remote_error,
 )
 from tony_provider.runtime.hadoop.frames import MAX_FRAME_BYTES, FrameBuffer, encode_frame, last_message, take_message
-from tony_provider.runtime.hadoop.ids import Address
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import (
     RPC_PROTOCOL_BUFFER,
     IpcConnectionContextProto,

@@ -9,6 +9,7 @@ import re
 
 import attrs
 
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.hadoop.proto import yarn_pb2
 
 _APPLICATION = re.compile(r"application_(\d{1,18})_(\d{1,9})", re.ASCII)
@@ -103,29 +104,6 @@ class ContainerId:
         )
 
 
-@attrs.frozen(order=True)
-class Address:
-    """A host (name, IPv4, or IPv6 without brackets) and a port; a NodeManager's is its node id."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """``host:port`` or ``[IPv6]:port``; raises ValueError."""
-        host, colon, port = text.rpartition(":")
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1]
-        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-            raise ValueError(f"{text!r} is not host:port")
-        return cls(host, int(port))
-
-    @classmethod
-    def from_proto(cls, proto: yarn_pb2.NodeIdProto) -> Address:
-        return cls(proto.host, proto.port)
-
-    def to_proto(self) -> yarn_pb2.NodeIdProto:
-        return yarn_pb2.NodeIdProto(host=self.host, port=self.port)
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+def node_address(proto: yarn_pb2.NodeIdProto) -> Address:
+    """Of the NodeManager, which is its id."""
+    return Address(proto.host, proto.port)

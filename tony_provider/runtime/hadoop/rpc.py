@@ -11,9 +11,9 @@ from typing import Optional, TypeVar
 import attrs
 from google.protobuf.message import Message
 
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.hadoop.connection import ConnectionSettings, RpcConnection
 from tony_provider.runtime.hadoop.errors import Retriable, RpcConnectionError, RpcError, RpcTimeout, Standby
-from tony_provider.runtime.hadoop.ids import Address
 from tony_provider.runtime.hadoop.tokens import Token
 
 M = TypeVar("M", bound=Message)

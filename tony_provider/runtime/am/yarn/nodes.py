@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import Launch
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.hadoop import messages
@@ -19,7 +20,7 @@ from tony_provider.runtime.hadoop.errors import (
     RpcTimeout,
     serialized_error,
 )
-from tony_provider.runtime.hadoop.ids import Address, ContainerId
+from tony_provider.runtime.hadoop.ids import ContainerId, node_address
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
@@ -48,14 +49,14 @@ class Nodes:
 
     def learn(self, tokens: Iterable[yarn.NMTokenProto]) -> None:
         for entry in tokens:
-            address, token = Address.from_proto(entry.nodeId), Token.from_proto(entry.token)
+            address, token = node_address(entry.nodeId), Token.from_proto(entry.token)
             self._tokens[address] = token
             if address in self._clients:
                 self._clients[address].use_token(token)
 
     async def start(self, container: yarn.ContainerProto, launch: Launch) -> Optional[str]:
         """Start a container's program; None when its node has accepted it, else why not."""
-        address = Address.from_proto(container.nodeId)
+        address = node_address(container.nodeId)
         try:
             request = messages.start_request(launch_context(launch, self.acls, self._application_dir), container)
         except (ValueError, StorageInvalidPath) as error:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Union
 
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
@@ -34,7 +35,7 @@ from tony_provider.runtime.hadoop.errors import (
     RpcError,
     RpcTimeout,
 )
-from tony_provider.runtime.hadoop.ids import Address, ContainerId
+from tony_provider.runtime.hadoop.ids import ContainerId, node_address
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -214,5 +215,5 @@ def _id(container: yarn.ContainerProto) -> str:
 
 
 def _container(container: yarn.ContainerProto) -> Container:
-    node = str(Address.from_proto(container.nodeId))
+    node = str(node_address(container.nodeId))
     return Container(_id(container), node, container.resource.memory, container.resource.virtual_cores)

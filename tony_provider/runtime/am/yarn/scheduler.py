@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Callable, Optional, TypeVar
 
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
@@ -18,7 +19,6 @@ from tony_provider.runtime.hadoop.errors import (
     RpcTimeout,
     SaslRefused,
 )
-from tony_provider.runtime.hadoop.ids import Address
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.tokens import Token

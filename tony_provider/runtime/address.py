@@ -1,0 +1,26 @@
+"""Where somebody listens."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(order=True)
+class Address:
+    """A host (name, IPv4, or IPv6 without brackets) and a port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """``host:port`` or ``[IPv6]:port``; raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            raise ValueError(f"{text!r} is not host:port")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
