@@ -16,7 +16,6 @@ from tony_provider.runtime.application import (
     LocalAccess,
     LocalizedResource,
     ResourceKind,
-    StoreAccess,
 )
 from tony_provider.runtime.codec import CodecError, dump_json, load_json, to_plain
 from tony_provider.runtime.protocol.status import (
@@ -39,6 +38,7 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Timeouts,
 )
+from tony_provider.runtime.storage import WebHdfsConfig
 
 JOB = JobSpec(
     framework="tensorflow",
@@ -53,7 +53,7 @@ DESCRIPTION = ApplicationDescription(
     user="anna",
     job=JOB,
     application_dir="hdfs:///x",
-    store=StoreAccess(["http://nn:9870"], "anna"),
+    webhdfs=WebHdfsConfig(["http://nn:9870"], "anna", verify=False, timeout=7.0),
     resources=[LocalizedResource("n", "hdfs:///n", 1, 2, ResourceKind.ARCHIVE)],
     runtime=LocalizedResource("tony", "hdfs:///t", 3, 4),
     local=LocalAccess("/l", 1024, 2),

@@ -12,10 +12,10 @@ from tony_provider.cluster.yarn.cluster import YarnCluster
 from tony_provider.cluster.yarn.kerberos import negotiate, spnego_auth, ticket_user
 from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 from tony_provider.cluster.yarn.store_tokens import StoreTokens
-from tony_provider.runtime.application import StoreAccess
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.factory import open_storage
+from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 
 
@@ -27,12 +27,19 @@ class OpenCluster:
     cluster: Cluster
     storage: Storage
     staging_dir: str  # URI
-    store_access: StoreAccess
+    nodes_webhdfs: WebHdfsConfig | None  # how the nodes reach the store, where that is WebHDFS
     tokens: StoreTokens | None = None  # on clusters with Kerberos
 
-    def describe(self) -> str:
-        """One line for people. Asks the cluster for an application id, which costs nothing."""
-        self.cluster.new_application()
+    def test(self) -> str:
+        """One line for people, once cluster, queue and store have answered. Changes nothing on them.
+
+        Raises ConnectionProblem for a queue that takes no applications, ClusterError, StorageError.
+        """
+        self.cluster.new_application()  # unused, it costs nothing
+        queue = self.settings.queue
+        if queue is not None and (problem := self.cluster.queue_problem(queue)):
+            raise ConnectionProblem(f"the tony connection's `queue` cannot be used: {problem}")
+        self.storage.exists(self.staging_dir)
         return f"{self.settings.backend} cluster as {self.cluster.user}, staging in {self.staging_dir}"
 
     def close(self) -> None:
@@ -56,7 +63,7 @@ def _open_local(settings: Settings) -> OpenCluster:
     cluster = LocalCluster(settings.local)
     if settings.proxy_user not in (None, cluster.user):
         raise ConnectionProblem(f"the local backend runs jobs as {cluster.user}, never as {settings.proxy_user}")
-    return OpenCluster(settings, cluster, open_storage(staging_dir), staging_dir, StoreAccess())
+    return OpenCluster(settings, cluster, open_storage(staging_dir), staging_dir, nodes_webhdfs=None)
 
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
@@ -80,16 +87,14 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     )
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None)
-    tokens = None
-    if yarn.kerberos and isinstance(storage, WebHdfsStorage):
-        tokens = StoreTokens(storage, rest, uris.parse(staging_dir).authority, yarn.rm_principal)
-    access = StoreAccess(
-        webhdfs=webhdfs.addresses if isinstance(storage, WebHdfsStorage) else [],
-        user=webhdfs.user,
-        ca_file=yarn.nodes_ca_file,
-    )
+    tokens, nodes_webhdfs = None, None
+    if isinstance(storage, WebHdfsStorage):
+        # A file of this machine is of no use there, and whom they act for, their token or their user says.
+        nodes_webhdfs = attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
+        if yarn.kerberos:
+            tokens = StoreTokens(storage, rest, uris.parse(staging_dir).authority, yarn.rm_principal)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler)
-    return OpenCluster(settings, cluster, storage, staging_dir, access, tokens)
+    return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs, tokens)
 
 
 def _staging_uri(directory: str, rest: YarnRest) -> str:

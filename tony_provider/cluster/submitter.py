@@ -19,6 +19,7 @@ from tony_provider.cluster.sources import (
     LocalSource,
     SourceFinder,
     Sources,
+    in_store,
     is_archived,
     local_source,
     stored_resource,
@@ -80,7 +81,7 @@ class Submitter:
 
     def _runtime(self) -> LocalSource | LocalizedResource:
         archive = self.opened.settings.runtime_archive
-        if archive is not None and "://" in archive and not archive.startswith("file://"):
+        if archive is not None and in_store(archive, self.opened.staging_dir):
             try:
                 status = self.opened.storage.status(archive)
             except StorageNotFound as error:
@@ -158,7 +159,7 @@ class _Attempt:
             user=self.opened.cluster.user,
             job=job,
             application_dir=self.layout.application_dir(self.identity, self.application_id),
-            store=self.opened.store_access,
+            webhdfs=self.opened.nodes_webhdfs,
             resources=resources.of_tasks,
             runtime=resources.runtime,
             python=_interpreters(job, self.opened.settings.python),

@@ -8,6 +8,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage import WebHdfsConfig
 
 
 class ResourceKind(str, Enum):
@@ -24,15 +25,6 @@ class LocalizedResource:
     size: int  # bytes, exactly as the store reports it: YARN checks
     modified_ms: int  # epoch, exactly as the store reports it: YARN checks
     kind: ResourceKind = ResourceKind.FILE
-
-
-@attrs.frozen
-class StoreAccess:
-    """How the nodes reach the store over WebHDFS. The token, where one is needed, is in the credentials."""
-
-    webhdfs: list[str] = attrs.field(factory=list)  # http(s)://host:port of each NameNode; empty: not a WebHDFS store
-    user: Optional[str] = None  # on clusters without Kerberos
-    ca_file: Optional[str] = None  # on the nodes
 
 
 @attrs.frozen
@@ -58,7 +50,9 @@ class ApplicationDescription:
     user: str
     job: JobSpec
     application_dir: str  # URI of the application's directory on the store
-    store: StoreAccess
+    webhdfs: Optional[
+        WebHdfsConfig
+    ]  # of the store, as the nodes reach it, when it is one; a token is in the credentials
     resources: list[LocalizedResource]  # of every task's container, the runtime archive and this file left out
     runtime: LocalizedResource  # the runtime archive
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh

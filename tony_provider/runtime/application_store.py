@@ -1,4 +1,4 @@
-"""The job's store, as a container reaches it."""
+"""The job's store, as its containers reach it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from collections.abc import Mapping
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
+from tony_provider.runtime.storage import Storage, open_storage
 
 
 def open_application_store(description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Storage:
-    """Nothing is asked of the store yet; close it. Raises StorageError, and ValueError for malformed addresses."""
-    access = description.store
-    webhdfs = (
-        WebHdfsConfig(addresses=access.webhdfs, user=access.user, ca_file=access.ca_file) if access.webhdfs else None
-    )
+    """Nothing is asked of the store yet; close it. Raises StorageError."""
     token = secrets.get(contract.SECRET_STORE_TOKEN)
     return open_storage(
-        description.application_dir, webhdfs=webhdfs, delegation_token=token.decode("ascii") if token else None
+        description.application_dir,
+        webhdfs=description.webhdfs,
+        delegation_token=token.decode("ascii") if token else None,
     )

@@ -10,7 +10,6 @@ from tony_provider.runtime.application import (
     ApplicationDescription,
     LocalizedResource,
     ResourceKind,
-    StoreAccess,
     YarnAccess,
 )
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
@@ -26,7 +25,7 @@ def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any
         "alice",
         spec,
         "hdfs://nn/jobs/x",
-        StoreAccess(),
+        None,
         [],
         runtime,
         python=["python_env/bin/python", "/usr/bin/python3.11"],

@@ -13,7 +13,7 @@ import attrs
 
 from tests.runtime.executor.master import DEADLINE
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, StoreAccess
+from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -66,7 +66,7 @@ class ContainerDirectory:
             user="somebody",
             job=self.job,
             application_dir=f"file://{self.application_dir}",
-            store=StoreAccess(),
+            webhdfs=None,
             resources=[],
             runtime=LocalizedResource(contract.RUNTIME_DIR, "file:///nowhere", 0, 0),
             local=LocalAccess(root=str(self.root), memory=4096, vcores=4),

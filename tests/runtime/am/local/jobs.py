@@ -20,7 +20,6 @@ from tony_provider.runtime.application import (
     LocalAccess,
     LocalizedResource,
     ResourceKind,
-    StoreAccess,
 )
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -143,7 +142,7 @@ def stage(
         user="tester",
         job=spec,
         application_dir=store.as_uri(),
-        store=StoreAccess(),
+        webhdfs=None,
         resources=[resource(path, name) for name, path in (files or {}).items()],
         runtime=resource(worker_archive(), contract.RUNTIME_DIR, ResourceKind.ARCHIVE),
         python=[sys.executable],

@@ -31,7 +31,6 @@ from tony_provider.runtime.application import (
     LocalAccess,
     LocalizedResource,
     ResourceKind,
-    StoreAccess,
 )
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import TOKEN_FILE, materialise, write_tokens
@@ -176,7 +175,7 @@ async def inside(tmp_path: Path) -> AsyncIterator[Inside]:
         "me",
         JobSpec("standalone", {}),
         (tmp_path / "store").as_uri(),
-        StoreAccess(),
+        None,
         [],
         LocalizedResource("tony", "file:///nowhere", 0, 0, ResourceKind.ARCHIVE),
         local=access,
