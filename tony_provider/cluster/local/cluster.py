@@ -26,13 +26,14 @@ from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
 from tony_provider.runtime.protocol.final_report import read_report
-from tony_provider.runtime.protocol.timing import KEEP_LOGS
+from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
 from tony_provider.runtime.spec.model import JobSpec
 
 log = logging.getLogger(__name__)
 
 _KEPT = 100  # ended applications that are remembered
-_KILL_SLACK = KEEP_LOGS + 10.0  # seconds beyond the grace of user processes, for their logs and the master's last words
+# Seconds beyond the grace of user processes that the application master lets its executors take, and for its own end.
+_KILL_SLACK = KEEP_LOGS + RELEASE_WAIT + 10.0
 _KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
 
 
@@ -49,6 +50,9 @@ class LocalCluster(Cluster):
     def check(self, job: JobSpec) -> None:
         if found := problems(job, self._settings):
             raise JobRejected(found)
+
+    def queue_problem(self, queue: str) -> str | None:
+        return None  # there are none, and a job's is only remembered
 
     def new_application(self) -> str:
         return str(ApplicationId(time.time_ns() // 1_000_000, secrets.randbelow(10**6)))

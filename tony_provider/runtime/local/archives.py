@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import tarfile
@@ -13,7 +12,10 @@ from pathlib import Path
 import attrs
 
 from tony_provider.runtime.application import LocalAccess, LocalizedResource
+from tony_provider.runtime.file_lock import locked
 from tony_provider.runtime.storage import local_path
+
+UNPACK_SECONDS = 900.0  # that another container may take to unpack the same archive, an environment of several GB
 
 
 class ArchiveError(Exception):
@@ -29,16 +31,21 @@ class ArchiveCache:
     application_dir: str  # URI; what lies below it is the application's own
 
     def unpacked(self, resource: LocalizedResource) -> Path:
-        """A directory with what is in the archive; not to be written to. Raises ArchiveError."""
+        """A directory with what is in the archive; not to be written to.
+
+        Raises ArchiveError, also when another container takes more than UNPACK_SECONDS to unpack the same.
+        """
         own = resource.uri.startswith(self.application_dir.rstrip("/") + "/")
         root = self.private if own else self.shared
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = hashlib.sha256(f"{resource.uri} {resource.size} {resource.modified_ms}".encode()).hexdigest()[:32]
         target = root / key
-        with (root / f"{key}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another container may be unpacking the same; it is released on close
-            if not target.exists():
-                _unpack_aside(local_path(resource.uri), target)
+        try:
+            with locked(root / f"{key}.lock", UNPACK_SECONDS):
+                if not target.exists():
+                    _unpack_aside(local_path(resource.uri), target)
+        except TimeoutError as error:
+            raise ArchiveError(f"cannot unpack {resource.uri}: {error}") from error
         return target
 
 

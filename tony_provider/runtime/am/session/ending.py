@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from tony_provider.runtime.am.session.actions import Action, Release, ShutdownTask
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.protocol.status import TaskState
-
-KEEP_LOGS = 30.0  # seconds beyond the grace that an executor has for its last uploads
-RELEASE_WAIT = 10.0  # seconds until a released container is no longer waited for
+from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
 
 
 class Ending:
