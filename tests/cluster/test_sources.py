@@ -108,6 +108,33 @@ def test_a_source_in_another_store_is_refused(dag_folder: Path) -> None:
         find(job(python_env="s3://b/e.zip"), dag_folder)
 
 
+def test_files_of_the_store_on_this_machine_are_used_where_they_are(dag_folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "staging"
+    (store / "shards").mkdir(parents=True)
+    (store / "shards" / "00000.npz").write_bytes(b"numbers")
+    (store / "env.zip").write_bytes(b"archive")
+    spec = job(
+        files=[Resource(f"file://{store}/shards", "data"), Resource(f"file://{dag_folder}/train.py")],
+        archives=[Resource(f"{store}/env.zip", "copied")],
+        python_env=f"file://{store}/env.zip",
+    )
+    found = find(spec, store=f"file://{store}")
+    assert [(stored.name, stored.uri, stored.size, stored.kind) for stored in found.stored] == [
+        ("data/00000.npz", f"file://{store}/shards/00000.npz", 7, ResourceKind.FILE),
+        ("python_env", f"file://{store}/env.zip", 7, ResourceKind.ARCHIVE),
+    ]
+    # A URI of another place, and a path, which a user may change at any time, are copied.
+    assert [(source.name, source.path) for source in found.local] == [
+        ("train.py", dag_folder / "train.py"),
+        ("copied", store / "env.zip"),
+    ]
+
+
+def test_what_is_not_in_the_store_on_this_machine_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(SourceMissing, match=r"files\[0\]: there is no file://.*/staging/gone.npz"):
+        find(job(files=[Resource(f"file://{tmp_path}/staging/gone.npz")]), store=f"file://{tmp_path}/staging")
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read_is_reported(dag_folder: Path) -> None:
     (dag_folder / "train.py").chmod(0)

@@ -16,6 +16,8 @@ from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceM
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
+from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.runtime.storage.uris import join
 
 
 def staged(hook: TonyHook) -> Path:
@@ -172,6 +174,19 @@ def test_a_second_submission_uploads_nothing(local: TonyHook, tmp_path: Path) ->
         assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
 
 
+def test_shards_on_the_store_are_not_uploaded_again(local: TonyHook) -> None:
+    shards = join(local.layout.root, "shards")
+    for index in range(3):
+        write_atomically(local.storage(), join(shards, f"{index:05}.npz"), f"shard {index}".encode())
+    which = identity(local)
+    spec = job("cat data/*.npz", files=[f"{shards}::data"])
+    application_id = local.submit(spec, identity=which)
+    assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
+    log = join(local.application_dir(which, application_id), "logs", "worker-0.log")
+    assert b"shard 0shard 1shard 2" in read_bytes(local.storage(), log)
+    assert len(files_below(staged(local) / "cache")) == 1  # the runtime
+
+
 def test_user_secrets_are_in_nothing_that_is_written_but_the_token_file(local: TonyHook, tmp_path: Path) -> None:
     which = identity(local)
     spec = job('test "$API_KEY" = open-sesame && sleep 600', secrets=["API_KEY"], timeouts={"grace": "1s"})
@@ -251,6 +266,13 @@ def test_the_connection_can_be_tested(local: TonyHook) -> None:
     user = local.get_conn().user
     assert local.test_connection() == (True, f"local cluster as {user}, staging in {local.layout.root}")
     assert not staged(local).exists()
+
+
+def test_what_is_no_application_id_is_not_known(local: TonyHook) -> None:
+    for strange in ("../../etc", "application_1", ""):
+        assert local.application(strange) is None
+        assert local.log_tail(strange) == ""
+        local.kill(strange, "never there")
 
 
 def test_nobody_is_impersonated_here(local: TonyHook) -> None:

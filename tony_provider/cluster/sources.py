@@ -1,7 +1,7 @@
 """From what a job names (files, archives, an environment) to what is there: each one found and hashed, or reported.
 
 Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
-against the working directory. ``hdfs://…`` sources are used where they are.
+against the working directory. URIs of the job's own store are used where they are, all else is copied to the store.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SourceFinder:
 
     def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path]) -> None:
         self._storage = storage
-        self._store_scheme = uris.scheme(store_uri)
+        self._store_uri = store_uri
         self._search_path = [path.absolute() for path in search_path]
         self._problems: list[str] = []
         self._local: list[LocalSource] = []
@@ -63,7 +63,7 @@ class SourceFinder:
         for index, resource in enumerate(job.files):
             self._add_file(f"files[{index}]", resource)
         for index, resource in enumerate(job.archives):
-            self._add_archive(f"archives[{index}]", resource.source, _name_of(resource))
+            self._add_archive(f"archives[{index}]", resource.source, resource.target)
         if job.python_env is not None:
             self._add_environment(job.python_env)
         self._check_names()
@@ -72,38 +72,34 @@ class SourceFinder:
         return Sources(self._local, self._stored)
 
     def _add_file(self, key: str, resource: Resource) -> None:
-        name = _name_of(resource)
-        if (uri := self._on_store(key, resource.source)) is not None:
-            self._add_stored_file(key, uri, name)
-        elif (path := self._locate(key, resource.source)) is not None:
-            self._local += [local_source(file, file_name) for file, file_name in _expand(path, name)]
+        found = self._find(key, resource.source)
+        if isinstance(found, FileStatus):
+            self._stored += self._expand_stored(found, resource.target)
+        elif found is not None:
+            self._local += [local_source(file, name) for file, name in _expand(found, resource.target)]
 
-    def _add_stored_file(self, key: str, uri: str, name: str) -> None:
-        status = self._status(key, uri)
-        if status is None:
-            return
+    def _expand_stored(self, status: FileStatus, name: str) -> Iterator[LocalizedResource]:
         if not status.is_directory:
-            self._stored.append(stored_resource(status, name))
+            yield stored_resource(status, name)
             return
         prefix = f"{status.path}/"
-        for below in walk(self._storage, uri):
+        for below in walk(self._storage, status.path):
             if not below.is_directory and not _IGNORED_DIRECTORIES & set(below.path.split("/")):
-                self._stored.append(stored_resource(below, f"{name}/{below.path.removeprefix(prefix)}"))
+                yield stored_resource(below, f"{name}/{below.path.removeprefix(prefix)}")
 
     def _add_archive(self, key: str, source: str, name: str) -> None:
         if not is_archived(source):
             self._problems.append(f"{key}: {source!r} is no archive; its name must end in {', '.join(ARCHIVE_ENDINGS)}")
-        elif (uri := self._on_store(key, source)) is not None:
-            status = self._status(key, uri)
-            if status is not None and status.is_directory:
-                self._problems.append(f"{key}: {source!r} is a directory, not an archive")
-            elif status is not None:
-                self._stored.append(stored_resource(status, name, ResourceKind.ARCHIVE))
-        elif (path := self._locate(key, source)) is not None:
-            if path.is_dir():
-                self._problems.append(f"{key}: {path} is a directory, not an archive")
-            else:
-                self._local.append(local_source(path, name, ResourceKind.ARCHIVE))
+            return
+        found = self._find(key, source)
+        if found is None:
+            return
+        if found.is_directory if isinstance(found, FileStatus) else found.is_dir():
+            self._problems.append(f"{key}: {source!r} is a directory, not an archive")
+        elif isinstance(found, FileStatus):
+            self._stored.append(stored_resource(found, name, ResourceKind.ARCHIVE))
+        else:
+            self._local.append(local_source(found, name, ResourceKind.ARCHIVE))
 
     def _add_environment(self, source: str) -> None:
         if is_archived(source):
@@ -114,21 +110,19 @@ class SourceFinder:
                 f"name ends in {', '.join(ARCHIVE_ENDINGS)})"
             )
 
-    def _on_store(self, key: str, source: str) -> str | None:
-        """The URI, if ``source`` is one of the store; None for a local path or ``file://``."""
-        scheme, separator, _ = source.partition("://")
-        if not separator or scheme == "file":
-            return None
-        if scheme != self._store_scheme:
-            self._problems.append(
-                f"{key}: {source!r} is in another store than the staging directory ({self._store_scheme}://…); "
-                "copy it there or name a local file"
-            )
-        return source
+    def _find(self, key: str, source: str) -> FileStatus | Path | None:
+        """What is there, in the job's store or else on this machine; None when nothing is, which is reported."""
+        if in_store(source, self._store_uri):
+            return self._status(key, source)
+        if "://" not in source or source.startswith("file://"):
+            return self._locate(key, source)
+        self._problems.append(
+            f"{key}: {source!r} is in another store than the staging directory "
+            f"({uris.scheme(self._store_uri)}://…); copy it there or name a local file"
+        )
+        return None
 
     def _status(self, key: str, uri: str) -> FileStatus | None:
-        if uris_scheme(uri) != self._store_scheme:
-            return None  # reported already
         try:
             return self._storage.status(uri)
         except StorageNotFound:
@@ -169,8 +163,16 @@ def is_archived(source: str) -> bool:
     return source.lower().endswith(ARCHIVE_ENDINGS)
 
 
-def uris_scheme(source: str) -> str:
-    return source.partition("://")[0].lower() if "://" in source else "file"
+def in_store(source: str, store_uri: str) -> bool:
+    """Whether ``source`` is a URI of the store that the staging directory ``store_uri`` is in.
+
+    Every URI of its scheme is; but of this machine's disk, where users keep their own files too, only what lies below
+    the staging directory.
+    """
+    scheme = source.partition("://")[0].lower() if "://" in source else None
+    if scheme == "file":
+        return source.startswith(f"{store_uri.rstrip('/')}/")
+    return scheme == uris.scheme(store_uri)
 
 
 def stored_resource(status: FileStatus, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
@@ -185,10 +187,6 @@ def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) 
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return LocalSource(name, path, digest.hexdigest(), stat.st_size, stat.st_mtime_ns, kind)
-
-
-def _name_of(resource: Resource) -> str:
-    return resource.name or resource.source.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _expand(path: Path, name: str) -> Iterable[tuple[Path, str]]:
