@@ -241,6 +241,17 @@ def test_an_address_that_is_no_resource_managers(add_connection: AddConnection, 
         hook.submit(job(), identity=identity(hook))
 
 
+def test_the_connections_queue_is_tested(add_connection: AddConnection, hadoop: HadoopCluster) -> None:
+    add_yarn(add_connection, hadoop)
+    with TonyHook() as hook:
+        assert hook.test_connection()[0]
+    add_yarn(add_connection, hadoop, queue="nowhere")
+    with TonyHook() as hook:
+        succeeded, message = hook.test_connection()
+    assert not succeeded
+    assert "the tony connection's `queue` cannot be used: there is no queue 'nowhere'; this cluster has " in message
+
+
 def test_a_proxy_of_the_environment_is_not_used(yarn: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

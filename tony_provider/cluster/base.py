@@ -79,6 +79,10 @@ class Cluster(ABC):
         """
 
     @abstractmethod
+    def queue_problem(self, queue: str) -> str | None:
+        """Why no application could ever be submitted to this queue, and which ones there are; None when it could."""
+
+    @abstractmethod
     def new_application(self) -> str:
         """A fresh application id. Unused ones cost nothing."""
 

@@ -1,1 +1,1 @@
-"""The one door that operators, sensors and triggers use."""
+"""The one door that operators and triggers use."""

@@ -1,4 +1,4 @@
-"""TonyHook: everything that operators, sensors and triggers do with a cluster goes through here."""
+"""TonyHook: everything that operators and triggers do with a cluster goes through here."""
 
 from __future__ import annotations
 
@@ -158,13 +158,11 @@ class TonyHook(BaseHook):
         return self.get_conn().am_log(application_id, max_bytes)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For Airflow's "Test" button: the cluster answers, its queue is there, the staging directory's store too."""
+        """For Airflow's "Test" button: cluster and store answer, and the connection's queue takes applications."""
         try:
-            message = self._open.describe()
-            self.storage().exists(self._open.staging_dir)
+            return True, self._open.test()
         except (ClusterError, StorageError) as error:
             return False, str(error)
-        return True, message
 
     def close(self) -> None:
         """Drop connections. Idempotent; the hook opens them again when it is used."""

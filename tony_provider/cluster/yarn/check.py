@@ -32,7 +32,9 @@ class Demand:
 def problems(job: JobSpec, view: ClusterView) -> list[str]:
     """Every reason why the job could never run, each with what is allowed instead; empty when it could."""
     demands = list(_demands(job))
-    found = [*_queue_problems(job.queue, view)]
+    found = []
+    if job.queue is not None and view.queues is not None and (problem := queue_problem(job.queue, view.queues)):
+        found.append(f"queue: {problem}")
     labels = sorted({demand.label for demand in demands if demand.label})
     for label in labels:
         found += _label_problems(label, job.queue, view)
@@ -59,20 +61,20 @@ def _find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
     return named[0] if len(named) == 1 else None
 
 
-def _queue_problems(name: str | None, view: ClusterView) -> Iterator[str]:
-    if name is None or view.queues is None:
-        return
-    queue = _find_queue(name, view.queues)
-    leaves = ", ".join(sorted(queue.name for queue in view.queues if queue.is_leaf))
+def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
+    """Why this queue takes no applications, with what does; None when it takes them."""
+    queue = _find_queue(name, queues)
+    leaves = ", ".join(sorted(queue.name for queue in queues if queue.is_leaf))
     if queue is None:
-        parent = _find_queue(name.rpartition(".")[0] or "root", view.queues)
+        parent = _find_queue(name.rpartition(".")[0] or "root", queues)
         if parent is None or not parent.makes_children:
-            yield f"queue: there is no queue {name!r}; this cluster has {leaves}"
+            return f"there is no queue {name!r}; this cluster has {leaves}"
     elif not queue.is_leaf and not queue.makes_children:
-        below = ", ".join(sorted(leaf.name for leaf in view.queues if leaf.path.startswith(f"{queue.path}.")))
-        yield f"queue: {name!r} is a parent queue, which takes no applications; below it are {below}"
+        below = ", ".join(sorted(leaf.name for leaf in queues if leaf.path.startswith(f"{queue.path}.")))
+        return f"{name!r} is a parent queue, which takes no applications; below it are {below}"
     elif queue.state not in ("", "RUNNING"):
-        yield f"queue: {name!r} is {queue.state} and takes no applications; others are {leaves}"
+        return f"{name!r} is {queue.state} and takes no applications; others are {leaves}"
+    return None
 
 
 def _label_problems(label: str, queue_name: str | None, view: ClusterView) -> Iterator[str]:

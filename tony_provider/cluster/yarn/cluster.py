@@ -22,10 +22,10 @@ from tony_provider.cluster.errors import (
     SubmissionRefused,
     UnexpectedAnswer,
 )
-from tony_provider.cluster.yarn.check import ClusterView, problems
+from tony_provider.cluster.yarn.check import ClusterView, problems, queue_problem
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.submission import submission_context
-from tony_provider.cluster.yarn.view import node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.view import Queue, node_labels, nodes, queues, resources
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -63,13 +63,20 @@ class YarnCluster(Cluster):
         with self._spare_id_lock:
             self._spare_id = str(offer["application-id"])
         view = ClusterView(
-            queues=queues(self.rest.call(lambda rm: rm.cluster_scheduler())),
+            queues=self._queues(),
             labels=frozenset(node_labels(self.rest.request("/ws/v1/cluster/get-node-labels"))),
             nodes=nodes(self.rest.call(lambda rm: rm.cluster_nodes(states=["RUNNING"]))),
             largest=resources(offer.get("maximum-resource-capability") or {}),
         )
         if found := problems(job, view):
             raise JobRejected(found)
+
+    def queue_problem(self, queue: str) -> str | None:
+        known = self._queues()
+        return None if known is None else queue_problem(queue, known)
+
+    def _queues(self) -> list[Queue] | None:
+        return queues(self.rest.call(lambda rm: rm.cluster_scheduler()))
 
     def new_application(self) -> str:
         with self._spare_id_lock:
