@@ -93,7 +93,8 @@ class Master(Listener):
         ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         background = self._background = Background(partial(_set_exception, ended))
         self._rm.release([container.id for container in registered.containers])
-        problem = too_large(self.description.job, registered)
+        # Not known, YARN itself refuses what is too large, in its own words.
+        problem = too_large(self.description.job, registered.largest) if registered.largest else None
         if problem:
             self._steps.put_nowait(partial(self.session.fail, FailureKind.LAUNCH, problem))
         else:

@@ -46,12 +46,19 @@ class Launch:
 
 
 @attrs.frozen
+class Largest:
+    """The largest container that the cluster gives."""
+
+    memory: int  # MiB
+    vcores: int
+    resources: dict[str, int] = attrs.field(factory=dict)  # by YARN's names
+
+
+@attrs.frozen
 class Registered:
     """The answer to ``register``: the cluster's limits, and what a former attempt of this application left running."""
 
-    max_memory: int  # MiB of one container
-    max_vcores: int
-    max_resources: dict[str, int] = attrs.field(factory=dict)
+    largest: Optional[Largest]  # None: not known, the answer was lost
     containers: list[Container] = attrs.field(factory=list)
 
 

@@ -21,6 +21,7 @@ from tony_provider.runtime.am.resource_manager import (
     Container,
     ContainerRequest,
     Event,
+    Largest,
     Launch,
     LaunchFailed,
     Registered,
@@ -78,7 +79,7 @@ class LocalResourceManager(ResourceManager):
         self._closed = False
 
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
-        return Registered(self._whole.memory, self._whole.vcores, {GPU: self._whole.gpus})
+        return Registered(Largest(self._whole.memory, self._whole.vcores, {GPU: self._whole.gpus}))
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
         self._waiting.update((request.key, request) for request in requests)

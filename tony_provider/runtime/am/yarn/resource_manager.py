@@ -16,6 +16,7 @@ from tony_provider.runtime.am.resource_manager import (
     Container,
     ContainerRequest,
     Event,
+    Largest,
     Launch,
     LaunchFailed,
     Registered,
@@ -71,16 +72,16 @@ class YarnResourceManager(ResourceManager):
 
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
         answer = await self._scheduler.register(host, port, tracking_url)
+        self._background.spawn(self._beat())
+        if answer is None:
+            return Registered(largest=None)
         self._nodes.acls = list(answer.application_ACLs)
         self._nodes.learn(answer.nm_tokens_from_previous_attempts)
         for container in answer.containers_from_previous_attempts:
             self._containers[_id(container)] = container
-        self._background.spawn(self._beat())
         most = answer.maximumCapability
         return Registered(
-            max_memory=most.memory,
-            max_vcores=most.virtual_cores,
-            max_resources=messages.other_resources(most),
+            largest=Largest(most.memory, most.virtual_cores, messages.other_resources(most)),
             containers=[_container(each) for each in answer.containers_from_previous_attempts],
         )
 

@@ -53,15 +53,36 @@ class Scheduler:
         self._addresses = addresses
         self._registration: Optional[service.RegisterApplicationMasterRequestProto] = None
         self._response_id = 0
+        self._forgotten = False  # by the ResourceManager: register again before all else
         self._refused_since: Optional[float] = None
 
-    async def register(self, host: str, port: int, tracking_url: str) -> service.RegisterApplicationMasterResponseProto:
-        """Raises ResourceManagerError when no ResourceManager takes it within ten minutes."""
+    async def register(
+        self, host: str, port: int, tracking_url: str
+    ) -> Optional[service.RegisterApplicationMasterResponseProto]:
+        """None: it is registered, but the answer was lost, and YARN gives it once.
+
+        Raises ResourceManagerError when no ResourceManager takes it within ten minutes.
+        """
         self._registration = service.RegisterApplicationMasterRequestProto(
             host=host, rpc_port=port, tracking_url=tracking_url
         )
+        lost = False
+
+        async def register() -> Optional[service.RegisterApplicationMasterResponseProto]:
+            nonlocal lost
+            try:
+                return await self._register()
+            except (RpcConnectionError, RpcTimeout):
+                lost = True
+                raise
+            except InvalidApplicationMasterRequest as error:
+                if not lost:
+                    raise
+                log.warning("registered already, and the answer was lost: %s", error)
+                return None
+
         try:
-            return await self._patiently(self._register, _REGISTER_FOR)
+            return await self._patiently(register, _REGISTER_FOR)
         except RpcError as error:
             servers = ", ".join(map(str, self._addresses))
             raise ResourceManagerError(f"cannot register with the ResourceManager ({servers}): {error}") from error
@@ -73,19 +94,14 @@ class Scheduler:
         granted is to be asked for again. Raises RpcConnectionError, RpcTimeout (try again), ApplicationAttemptNotFound
         (stop) and what else the ResourceManager answers.
         """
-        request.response_id = self._response_id
         try:
-            answer = await self._protocol.allocate(request, timeout=_BEAT_TIMEOUT)
-        except ApplicationMasterNotRegistered:
-            await self._register_again()
-            return None
+            answer = await self._beat(request)
         except (InvalidToken, SaslRefused) as error:
             raise self._refused(error, _REFUSED_FOR) from error
         except ApplicationAttemptNotFound as error:
             raise self._refused(error, _NOT_FOUND_FOR) from error
         self._refused_since = None
-        if answer.HasField("a_m_command") and answer.a_m_command == yarn.AM_RESYNC:
-            await self._register_again()
+        if answer is None:
             return None
         self._response_id = answer.response_id
         if answer.HasField("am_rm_token"):
@@ -120,21 +136,37 @@ class Scheduler:
     async def close(self) -> None:
         await self._protocol.close()
 
+    async def _beat(self, request: service.AllocateRequestProto) -> Optional[service.AllocateResponseProto]:
+        if not self._forgotten:
+            request.response_id = self._response_id
+            try:
+                answer = await self._protocol.allocate(request, timeout=_BEAT_TIMEOUT)
+            except ApplicationMasterNotRegistered:
+                self._forgotten = True
+            else:
+                self._forgotten = answer.HasField("a_m_command") and answer.a_m_command == yarn.AM_RESYNC
+                if not self._forgotten:
+                    return answer
+        await self._register_again()
+        return None
+
     async def _register(self) -> service.RegisterApplicationMasterResponseProto:
         if self._registration is None:
             raise RuntimeError("register first")
-        answer = await self._protocol.register(self._registration, timeout=_TIMEOUT)
-        self._response_id = 0
-        return answer
+        self._response_id = 0  # what YARN expects next, whether its answer comes through or not
+        return await self._protocol.register(self._registration, timeout=_TIMEOUT)
 
     async def _register_again(self) -> None:
-        self._refused_since = None
+        """Until that has succeeded no heartbeat is sent: a ResourceManager that has registered us, but whose answer was
+        lost, would take it, and never hear again what was asked of the one before.
+        """
+        self._forgotten = True
         log.info("registering again: the ResourceManager was restarted, or another one took over")
         try:
             await self._register()
         except InvalidApplicationMasterRequest as error:
             log.info("registered already: %s", error)  # the answer to an earlier try was lost
-            self._response_id = 0
+        self._forgotten = False
 
     def _refused(self, error: RpcError, seconds: float) -> RpcError:
         """Only a ResourceManager that goes on refusing what was good before has ended this attempt."""
