@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,16 @@ LocalStorage().write(sys.argv[1], endless(), overwrite=True)
     names = [status.name for status in storage.list(str(tmp_path))]
     assert len(names) == 2
     assert [name for name in names if not is_temporary(name)] == ["a"]
+
+
+def test_many_make_the_same_directories_at_once(tmp_path: Path) -> None:
+    storage = LocalStorage()
+    together = threading.Barrier(8)
+
+    def make(number: int) -> None:
+        together.wait()
+        storage.make_directories(str(tmp_path / str(number) / "a" / "b"))
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(200):
+            list(pool.map(make, [number] * 8))

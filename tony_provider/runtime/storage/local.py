@@ -103,7 +103,7 @@ class LocalStorage(Storage):
         missing = []
         with _translated(uri, "make directory"):
             while not path.is_dir():
-                if os.path.lexists(path):
+                if os.path.lexists(path) and not path.is_dir():  # by now: somebody else may make it at this moment
                     raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file")
                 missing.append(path)
                 path = path.parent
