@@ -26,6 +26,7 @@ import attrs
 
 import tony_provider
 from tony_provider.cluster.errors import StagingFailed
+from tony_provider.runtime import launch
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 _FORMAT = 1  # of the archive; part of the key
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
 _COMPRESSION = 6
+_DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
 _KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
 # Of a package, what no process on a node ever loads.
@@ -80,7 +82,7 @@ def worker_archive(cache_dir: Path | None = None) -> Path:
 def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS) -> None:
     """Make an archive for nodes with any of ``pythons`` (such as ``3.9``), downloading wheels with pip.
 
-    Raises StagingFailed when pip finds none that fit, or is not there.
+    Raises StagingFailed when pip finds none that fit, is not there, or takes too long.
     """
     entries = dict(_runtime_entries())
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
@@ -94,9 +96,8 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
 
 def _runtime_entries() -> Iterator[tuple[str, _Entry]]:
     package = Path(tony_provider.__file__).parent
-    launch = package / "runtime" / "launch"
-    for name in ("launch.sh", "main.py"):
-        yield name, _Entry(launch / name)
+    for name in (launch.LAUNCHER, launch.MAIN):
+        yield name, _Entry(launch.program(name))
     yield "lib/common/tony_provider/__init__.py", _Entry(package / "__init__.py")
     for path in sorted((package / "runtime").rglob("*")):
         relative = path.relative_to(package).as_posix()
@@ -157,7 +158,10 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
     command += [argument for tag in (abi, "abi3", "none") for argument in ("--abi", tag)]
     command += [argument for platform in platforms for argument in ("--platform", platform)]
     command += ["--dest", str(target), "--requirement", str(_REQUIREMENTS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise StagingFailed(f"pip had no packages for Python {python} after {_DOWNLOAD_SECONDS:g} s") from error
     if done.returncode:
         raise StagingFailed(f"no packages for Python {python} on {', '.join(platforms)}: {done.stderr.strip()}")
 

@@ -15,7 +15,7 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
 
     Raises StorageError.
     """
-    prefix = task.replace(":", "-") + "."
+    prefix = contract.log_prefix(task)
     logs = [file for file in storage.list(join(application_dir, contract.LOGS_DIR)) if file.name.startswith(prefix)]
     if not logs:
         return ""

@@ -60,3 +60,7 @@ class ApplicationDescription:
     local: Optional[LocalAccess] = None
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
     version: int = 1
+
+    def owns(self, resource: LocalizedResource) -> bool:
+        """Whether it ends with the application; others, such as the runtime, are kept on the nodes for the next one."""
+        return resource.uri.startswith(self.application_dir.rstrip("/") + "/")

@@ -62,6 +62,17 @@ MODEL_DIR = "model"
 CHECKPOINTS_DIR = "checkpoints"
 STAGING_DIR = "staging"  # removed when the application ends
 
+
+def log_name(task: str, attempt: int) -> str:
+    """In LOGS_DIR: what this attempt of a task, such as worker:0, has printed."""
+    return f"{log_prefix(task)}attempt-{attempt}.log" if attempt > 1 else f"{log_prefix(task)}log"
+
+
+def log_prefix(task: str) -> str:
+    """How the names of all its attempts' logs begin, and nobody else's."""
+    return task.replace(":", "-") + "."
+
+
 # Secrets in the credentials' secret keys.
 SECRET_CA = "tony.ca"  # PEM, the authority's certificate; its key is thrown away
 SECRET_AM_CERTIFICATE = "tony.am.certificate"

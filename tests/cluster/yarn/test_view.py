@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tony_provider.cluster.yarn.check import ClusterView, problems
-from tony_provider.cluster.yarn.view import GPU, Node, Queue, node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.view import Node, Queue, node_labels, nodes, queues, resources
+from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
 
 LEAF = {"type": "capacitySchedulerLeafQueueInfo", "state": "RUNNING", "nodeLabels": ["gpu"]}

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from tony_provider.cluster.base import Submission
 from tony_provider.cluster.local.application_folder import ApplicationFolder, Record, this_boot, this_host
-from tony_provider.cluster.yarn.submission import am_environment
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalAccess
+from tony_provider.runtime.launch.command import command, environment
 from tony_provider.runtime.local.archives import ArchiveCache, shared_cache
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
 
@@ -44,7 +43,7 @@ def start_master(
 
 def _prepare(folder: ApplicationFolder, submission: Submission, access: LocalAccess) -> None:
     """The container's directory, as a NodeManager would make it."""
-    cache = ArchiveCache(shared_cache(access), folder.unpacked, submission.description.application_dir)
+    cache = ArchiveCache(shared_cache(access), folder.unpacked, submission.description.owns)
     materialise(folder.am_directory, submission.am_resources, cache)
     write_tokens(folder.am_directory, submission.credentials.to_bytes())
 
@@ -69,14 +68,13 @@ def _environment(folder: ApplicationFolder, submission: Submission) -> dict[str,
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     inherited = {**os.environ, "PATH": path}
     container = container_environment(folder.am_container_id, folder.am_directory, folder.am_logs, inherited)
-    return {**am_environment(submission), **container}
+    return {**environment(submission.description), **container}
 
 
 def _launch(folder: ApplicationFolder, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    command = ["/bin/sh", f"{contract.RUNTIME_DIR}/launch.sh", "am"]
     with (folder.am_logs / "stdout").open("ab") as stdout, (folder.am_logs / "stderr").open("ab") as stderr:
         return subprocess.Popen(
-            ["/bin/sh", "-c", _START, "sh", PID_FILE, *command],
+            ["/bin/sh", "-c", _START, "sh", PID_FILE, *command("am")],
             cwd=folder.am_directory,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from tony_provider.cluster.yarn.view import GPU, MEMORY, VCORES, Node, Queue
+from tony_provider.cluster.yarn.view import Node, Queue
+from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 from tony_provider.runtime.spec.model import JobSpec
 
 

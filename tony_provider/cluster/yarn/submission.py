@@ -9,26 +9,25 @@ from tony_provider.cluster.base import Submission
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.spec.model import Docker
+from tony_provider.runtime.launch.command import YARN_LOG_DIR, command, environment, on_yarn
 from tony_provider.runtime.storage import uris
 
 APPLICATION_TYPE = "TONY"
-# `exec`, so that no shell leads the process group: its death on SIGTERM would end the container at once.
-# No `$` in it: it would expand in the shell that YARN's launch script runs it with.
-AM_COMMAND = f"exec /bin/sh {contract.RUNTIME_DIR}/launch.sh am 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
 
 
 def submission_context(submission: Submission, max_attempts: int) -> dict[str, Any]:
     """The body of ``POST /ws/v1/cluster/apps``."""
-    job = submission.description.job
+    description = submission.description
+    job = description.job
+    resources = {each.name: _local(each, description.owns(each)) for each in submission.am_resources}
     context: dict[str, Any] = {
-        "application-id": submission.description.application_id,
+        "application-id": description.application_id,
         "application-name": job.name,
         "application-type": APPLICATION_TYPE,
         "am-container-spec": {
-            "local-resources": _entries({resource.name: _local(resource) for resource in submission.am_resources}),
-            "commands": {"command": AM_COMMAND},
-            "environment": _entries(am_environment(submission)),
+            "local-resources": _entries(resources),
+            "commands": {"command": on_yarn(command("am"))},
+            "environment": _entries({**environment(description), contract.ENV_LOG_DIR: YARN_LOG_DIR}),
             "credentials": _credentials(submission.credentials),
         },
         "unmanaged-AM": False,
@@ -48,35 +47,11 @@ def submission_context(submission: Submission, max_attempts: int) -> dict[str, A
     return context
 
 
-def am_environment(submission: Submission) -> dict[str, str]:
-    """The environment of the application master's container; no secret is in it."""
-    description = submission.description
-    environment = {contract.ENV_LOG_DIR: "<LOG_DIR>"}  # YARN puts the directory in
-    if description.python:
-        environment[contract.ENV_PYTHON_CANDIDATES] = ":".join(description.python)
-    if description.job.docker is not None:
-        environment.update(docker_environment(description.job.docker))
-    return environment
-
-
-def docker_environment(docker: Docker) -> dict[str, str]:
-    """What makes a NodeManager run a container in an image.
-
-    https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/DockerContainers.html
-    """
-    environment = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": docker.image}
-    if docker.mounts:
-        environment["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = ",".join(docker.mounts)
-    return environment
-
-
-def _local(resource: LocalizedResource) -> dict[str, Any]:
-    # The file that describes one application is of no use to others; all else is kept on the node for the next job.
-    shared = resource.name != contract.APPLICATION_FILE
+def _local(resource: LocalizedResource, own: bool) -> dict[str, Any]:
     return {
         "resource": uris.encoded(resource.uri),
         "type": resource.kind.value,
-        "visibility": "PRIVATE" if shared else "APPLICATION",
+        "visibility": "APPLICATION" if own else "PRIVATE",
         "size": resource.size,
         "timestamp": resource.modified_ms,
     }

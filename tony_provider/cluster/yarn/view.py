@@ -10,9 +10,7 @@ from typing import Any
 
 import attrs
 
-MEMORY = "memory-mb"
-VCORES = "vcores"
-GPU = "yarn.io/gpu"
+from tony_provider.runtime.resource_names import MEMORY, VCORES
 
 
 @attrs.frozen

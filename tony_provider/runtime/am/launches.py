@@ -8,11 +8,9 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, Credentials
-from tony_provider.runtime.spec.model import Docker
+from tony_provider.runtime.launch.command import command, environment
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.task_identity import TaskIdentity, make_token
-
-COMMAND = ["/bin/sh", f"{contract.RUNTIME_DIR}/launch.sh", "executor"]
 
 # Everything else in the credentials stays with the application master.
 _HANDED_ON = frozenset(
@@ -45,22 +43,19 @@ class Launches:
         """For one container, whose credentials prove who its executor is."""
         identity = TaskIdentity(self.description.application_id, container.id, task, attempt)
         return Launch(
-            command=COMMAND,
+            command=command("executor"),
             env=self._environment(task, attempt),
             resources=[self.description.runtime, self.application_file, *self.description.resources],
             credentials=self._credentials(make_token(self.task_key, identity)),
         )
 
     def _environment(self, task: str, attempt: int) -> dict[str, str]:
-        env = {
+        return {
+            **environment(self.description),
             contract.ENV_AM_ADDRESS: self.address,
             contract.ENV_TASK: task,
             contract.ENV_TASK_ATTEMPT: str(attempt),
         }
-        if self.description.python:
-            env[contract.ENV_PYTHON_CANDIDATES] = ":".join(self.description.python)
-        docker = self.description.job.docker
-        return {**env, **docker_environment(docker)} if docker else env
 
     def _credentials(self, task_token: str) -> bytes:
         mine = self.credentials
@@ -72,11 +67,3 @@ class Launches:
         secrets[contract.SECRET_TASK_TOKEN] = task_token.encode()
         tokens = {alias: token for alias, token in mine.tokens.items() if token.kind not in _KEPT_TOKENS}
         return Credentials(tokens, secrets).to_bytes()
-
-
-def docker_environment(docker: Docker) -> dict[str, str]:
-    """What YARN's container runtimes read (org.apache.hadoop.yarn…runtime.DockerLinuxContainerRuntime)."""
-    env = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": docker.image}
-    if docker.mounts:
-        env["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = ",".join(docker.mounts)
-    return env

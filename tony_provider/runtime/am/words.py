@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterable
 from typing import Optional
 
+from tony_provider.runtime import shell
 from tony_provider.runtime.am.session.task import ProcessEnd
 from tony_provider.runtime.spec.model import TaskSpec
 
@@ -35,7 +36,7 @@ _CONTAINER = {
     KILLED_BY_SCHEDULER: "was killed by its NodeManager to make room",
     EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
 }
-_SHELL = {126: " (the command cannot be executed)", 127: " (command not found)"}
+_SHELL = {shell.NOT_EXECUTABLE: " (the command cannot be executed)", shell.NOT_FOUND: " (command not found)"}
 OUT_OF_MEMORY = frozenset({EXCEEDED_VIRTUAL_MEMORY, EXCEEDED_PHYSICAL_MEMORY})
 NODE_TROUBLE = frozenset({ABORTED, DISKS_FAILED, PREEMPTED, KILLED_BY_RESOURCE_MANAGER, KILLED_BY_SCHEDULER})
 """Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
@@ -49,8 +50,9 @@ def signal_name(number: int) -> str:
 
 
 def _exit_code(code: int) -> str:
-    if 128 < code <= 192:
-        return f"ended with exit code {code} (killed by {signal_name(code - 128)})"
+    killer = shell.killed_by(code)
+    if killer:
+        return f"ended with exit code {code} (killed by {signal_name(killer)})"
     return f"ended with exit code {code}{_SHELL.get(code, '')}"
 
 

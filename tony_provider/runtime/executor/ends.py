@@ -1,19 +1,18 @@
-"""What a shell's exit codes say about the command it was given (POSIX, Shell & Utilities, 2.8.2)."""
+"""What is wrong with a command that a shell could not run."""
 
 from __future__ import annotations
 
-NOT_STARTED = 126
-NOT_FOUND = 127
-SHELL_BASE = 128  # a command that signal n killed gives 128 + n
+from tony_provider.runtime import shell
+
 _QUOTED = 200  # characters of a command or of a shell's complaint that are quoted
 
 
 def command_problem(command: str, exit_code: int, stderr: str) -> str:
     """What is wrong with the command itself, for the exit codes that say so; else empty."""
-    if exit_code == NOT_FOUND:
+    if exit_code == shell.NOT_FOUND:
         said = _complaint(stderr, "not found", "No such file")
         return f"the command was not found: {_short(command)}{said}; it must be in files, in python_env or on PATH"
-    if exit_code == NOT_STARTED:
+    if exit_code == shell.NOT_EXECUTABLE:
         said = _complaint(stderr, "denied", "cannot execute", "Is a directory", "Exec format")
         return f"the command cannot be executed: {_short(command)}{said}"
     return ""

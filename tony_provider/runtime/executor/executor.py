@@ -217,7 +217,7 @@ class Executor:
     async def _keep_log(self) -> None:
         """A log that cannot be kept is no reason to fail: YARN has the container's own files."""
         task, attempt = self._container.identity.task, self._container.identity.attempt
-        name = task.replace(":", "-") + (f".attempt-{attempt}" if attempt > 1 else "") + ".log"
+        name = contract.log_name(task, attempt)
         try:
             target = uris.join(self._container.description.application_dir, contract.LOGS_DIR, name)
             await asyncio.wait_for(asyncio.to_thread(self._upload_log, target), _LOG_PATIENCE)

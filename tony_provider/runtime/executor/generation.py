@@ -13,10 +13,10 @@ from typing import Any, Callable, Optional
 
 import attrs
 
-from tony_provider.runtime import contract
+from tony_provider.runtime import contract, shell
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.executor.ends import NOT_STARTED, SHELL_BASE, command_problem
+from tony_provider.runtime.executor.ends import command_problem
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.memory import OutOfMemoryWatch
 from tony_provider.runtime.executor.output import Capture, Output
@@ -105,7 +105,7 @@ class Generation:
             else:
                 await self._run_process(exited)
         except (OSError, PythonEnvError, LookupError) as error:
-            exited.exit_code = NOT_STARTED
+            exited.exit_code = shell.NOT_EXECUTABLE
             exited.error = f"the command could not be started: {error}"
         progress = await self.progress()
         if progress is not None:
@@ -191,8 +191,7 @@ class Generation:
         if ending.done():
             code = ending.result()
             exited.exit_code, exited.signal = max(code, 0), max(-code, 0)
-            if SHELL_BASE < code <= SHELL_BASE + signal.SIGRTMAX:
-                exited.signal = code - SHELL_BASE  # the shell's word for: my command was killed
+            exited.signal = shell.killed_by(code) or exited.signal
             exited.out_of_memory = killed and exited.signal == signal.SIGKILL
         else:
             exited.signal = signal.SIGKILL

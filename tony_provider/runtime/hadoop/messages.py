@@ -9,10 +9,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import StartContainerRequestProto
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.resource_names import MEMORY, VCORES
 
 ANYWHERE = "*"
-# Hadoop 3 also lists these two among the named resources.
-_MEMORY, _VCORES = "memory-mb", "vcores"
+_OWN_FIELDS = (MEMORY, VCORES)  # Hadoop 3 also lists these two among the named resources
 
 
 def resource(memory: int, vcores: int, others: Optional[Mapping[str, int]] = None) -> yarn.ResourceProto:
@@ -26,7 +26,7 @@ def resource(memory: int, vcores: int, others: Optional[Mapping[str, int]] = Non
 
 def other_resources(proto: yarn.ResourceProto) -> dict[str, int]:
     """What a resource holds beside memory and cores."""
-    return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in (_MEMORY, _VCORES)}
+    return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in _OWN_FIELDS}
 
 
 def resource_request(

@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Callable
 
 import attrs
 
@@ -28,15 +29,14 @@ class ArchiveCache:
 
     shared: Path
     private: Path
-    application_dir: str  # URI; what lies below it is the application's own
+    owns: Callable[[LocalizedResource], bool]  # whether it is the application's own
 
     def unpacked(self, resource: LocalizedResource) -> Path:
         """A directory with what is in the archive; not to be written to.
 
         Raises ArchiveError, also when another container takes more than UNPACK_SECONDS to unpack the same.
         """
-        own = resource.uri.startswith(self.application_dir.rstrip("/") + "/")
-        root = self.private if own else self.shared
+        root = self.private if self.owns(resource) else self.shared
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = hashlib.sha256(f"{resource.uri} {resource.size} {resource.modified_ms}".encode()).hexdigest()[:32]
         target = root / key

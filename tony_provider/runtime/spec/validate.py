@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tony_provider.runtime import contract
+from tony_provider.runtime import contract, resource_names
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import fits
@@ -33,10 +33,10 @@ _MOUNT = re.compile(r"/[^:,\s]*:/[^:,\s]*(?::(?:ro|rw))?")
 
 _OWN_RESOURCES = {
     "memory": "memory",
-    "memory-mb": "memory",
-    "vcores": "vcores",
+    resource_names.MEMORY: "memory",
+    resource_names.VCORES: "vcores",
     "cpu": "vcores",
-    "yarn.io/gpu": "gpus",
+    resource_names.GPU: "gpus",
     "gpu": "gpus",
 }
 # What YARN writes into a container's working directory, and what we do.

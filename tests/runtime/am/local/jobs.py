@@ -23,6 +23,7 @@ from tony_provider.runtime.application import (
 )
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.launch.command import command
 from tony_provider.runtime.local.archives import ArchiveCache, shared_cache
 from tony_provider.runtime.local.container_dir import container_environment, materialise, write_tokens
 from tony_provider.runtime.protocol.final_report import FinalReport, read_report
@@ -151,7 +152,7 @@ def stage(
     )
     staged = store / contract.STAGING_DIR / contract.APPLICATION_FILE
     staged.write_bytes(dump_json(description))
-    cache = ArchiveCache(shared_cache(local), root / "unpacked", description.application_dir)
+    cache = ArchiveCache(shared_cache(local), root / "unpacked", description.owns)
     own = root / "am"
     materialise(own, [description.runtime, resource(staged, contract.APPLICATION_FILE)], cache)
     credentials = Credentials({}, application_secrets(APPLICATION_ID, secrets or {}))
@@ -171,9 +172,7 @@ async def start(
     staged = stage(directory, spec, files=files, access=access, secrets=secrets)
     with (directory / "am.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "tony/launch.sh",
-            "am",
+            *command("am"),
             cwd=staged.own,
             env=staged.environment,
             stdout=log,

@@ -24,7 +24,6 @@ from tony_provider.runtime.am.resource_manager import (
     LaunchFailed,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.session.gang import GPU
 from tony_provider.runtime.am.words import ABORTED, KILLED_BY_APPLICATION_MASTER
 from tony_provider.runtime.application import (
     ApplicationDescription,
@@ -36,6 +35,7 @@ from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import TOKEN_FILE, materialise, write_tokens
 from tony_provider.runtime.protocol.final_report import FinalReport, read_report
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import JobSpec
 
 DEADLINE = 30
@@ -46,9 +46,22 @@ def resource(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> L
     return LocalizedResource(name, path.as_uri(), status.st_size, int(status.st_mtime * 1000), kind)
 
 
+def describe(tmp_path: Path, access: LocalAccess | None = None) -> ApplicationDescription:
+    return ApplicationDescription(
+        "application_1_0001",
+        "me",
+        JobSpec("standalone", {}),
+        (tmp_path / "application").as_uri(),
+        None,
+        [],
+        LocalizedResource("tony", "file:///nowhere", 0, 0, ResourceKind.ARCHIVE),
+        local=access,
+    )
+
+
 @pytest.fixture
 def cache(tmp_path: Path) -> ArchiveCache:
-    return ArchiveCache(tmp_path / "shared", tmp_path / "private", (tmp_path / "application").as_uri())
+    return ArchiveCache(tmp_path / "shared", tmp_path / "private", describe(tmp_path).owns)
 
 
 def make_zip(path: Path) -> Path:
@@ -170,16 +183,7 @@ def ask(key: int, memory: int = 100, gpus: int = 0, priority: int = 1) -> Contai
 async def inside(tmp_path: Path) -> AsyncIterator[Inside]:
     access = LocalAccess(str(tmp_path / "cluster"), memory=1000, vcores=8, gpus=2)
     (tmp_path / "cluster").mkdir()
-    description = ApplicationDescription(
-        "application_1_0001",
-        "me",
-        JobSpec("standalone", {}),
-        (tmp_path / "store").as_uri(),
-        None,
-        [],
-        LocalizedResource("tony", "file:///nowhere", 0, 0, ResourceKind.ARCHIVE),
-        local=access,
-    )
+    description = describe(tmp_path, access)
     manager = LocalResourceManager(description, access, tmp_path / "shared")
     await manager.register(host="127.0.0.1", port=1, tracking_url="")
     yield Inside(manager, Path(access.root), manager.events().__aiter__())

@@ -11,7 +11,7 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
-from tests.jobs.waiting import until
+from tests.waiting import until
 from tony_provider.runtime.protocol.status import FailureKind, JobState
 
 # Started again and again by the tests: one that notices the loss of its master soon.

@@ -6,16 +6,21 @@ import pytest
 
 from tony_provider.runtime.am.resource_manager import Launch
 from tony_provider.runtime.am.yarn.nodes import launch_context
-from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.spec.model import JobSpec
 
 APPLICATION_DIR = "hdfs://nn/jobs/x"
+RUNTIME = LocalizedResource("tony", "hdfs://nn/cache/tony.zip", 1, 2, ResourceKind.ARCHIVE)
+DESCRIPTION = ApplicationDescription(
+    "application_1_0001", "me", JobSpec("standalone", {}), APPLICATION_DIR, None, [], RUNTIME
+)
 
 
 def localized(uri: str, kind: ResourceKind = ResourceKind.FILE) -> yarn.LocalResourceProto:
     launch = Launch(["true"], {}, [LocalizedResource("input", uri, 1, 2, kind)], Credentials().to_bytes())
-    (entry,) = launch_context(launch, (), APPLICATION_DIR).localResources
+    (entry,) = launch_context(launch, (), DESCRIPTION).localResources
     assert entry.key == "input"
     return entry.value
 

@@ -10,6 +10,7 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime import shell
 from tony_provider.runtime.am.resource_manager import Launch
 from tony_provider.runtime.am.words import KILLED_BY_APPLICATION_MASTER
 from tony_provider.runtime.local.archives import ArchiveCache
@@ -53,7 +54,7 @@ class LocalProcess:
         diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
         if self._stopped:
             return KILLED_BY_APPLICATION_MASTER, diagnostics
-        return (128 - code if code < 0 else code), diagnostics
+        return (shell.exit_code(-code) if code < 0 else code), diagnostics
 
     async def stop(self) -> None:
         """SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""

@@ -28,12 +28,12 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManager,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.session.gang import GPU
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.resource_names import GPU
 
 _NOTICE = 3600.0  # seconds: nobody kills a local application master that ends its tasks
 
@@ -69,7 +69,7 @@ class LocalResourceManager(ResourceManager):
         self._root = Path(access.root)
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
-        self._cache = ArchiveCache(shared, self._root / "unpacked", description.application_dir)
+        self._cache = ArchiveCache(shared, self._root / "unpacked", description.owns)
         self._numbers = itertools.count(2)  # 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
         self._held: dict[str, Share] = {}

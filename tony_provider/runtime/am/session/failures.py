@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Optional
 
+from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.task import ProcessEnd, Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
-_NOT_RUNNABLE = (126, 127)  # as a POSIX shell reports them
+_NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:

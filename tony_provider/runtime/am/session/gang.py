@@ -16,9 +16,9 @@ from tony_provider.runtime.am.resource_manager import Container, ContainerReques
 from tony_provider.runtime.am.session.actions import Action, Cancel, Note, Release, Request
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
-GPU = "yarn.io/gpu"
 _LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
 
 

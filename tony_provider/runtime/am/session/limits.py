@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Largest
-from tony_provider.runtime.am.session.gang import GPU
+from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import JobSpec
 
 

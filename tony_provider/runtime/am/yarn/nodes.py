@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import Launch
-from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
 from tony_provider.runtime.hadoop import messages
 from tony_provider.runtime.hadoop.errors import (
     HadoopError,
@@ -25,6 +24,7 @@ from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
+from tony_provider.runtime.launch.command import YARN_LOG_DIR, on_yarn
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 
 log = logging.getLogger(__name__)
@@ -33,14 +33,13 @@ _TIMEOUT = 30.0  # seconds for one call, connecting included
 _AT_ONCE = 32  # calls
 _TRIES = 5  # of a node that is not ready yet
 _RETRY_DELAY = 1.0  # seconds
-_LOG_DIR = "<LOG_DIR>"  # the NodeManager puts the container's log directory in its place (ApplicationConstants)
 
 
 class Nodes:
     """One client per node, made when it is first needed; YARN hands each node's token out once."""
 
-    def __init__(self, application_dir: str) -> None:
-        self._application_dir = application_dir
+    def __init__(self, description: ApplicationDescription) -> None:
+        self._description = description
         self._tokens: dict[Address, Token] = {}
         self._clients: dict[Address, ContainerManagementProtocol] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -58,15 +57,16 @@ class Nodes:
         """Start a container's program; None when its node has accepted it, else why not."""
         address = node_address(container.nodeId)
         try:
-            request = messages.start_request(launch_context(launch, self.acls, self._application_dir), container)
+            request = messages.start_request(launch_context(launch, self.acls, self._description), container)
         except (ValueError, StorageInvalidPath) as error:
             return str(error)
         async with self._slots:
-            for _ in range(_TRIES - 1):
+            for left in reversed(range(_TRIES)):
                 try:
                     return await self._start(address, ContainerId.from_proto(container.id), request)
                 except NodeManagerNotYetReady:
-                    await asyncio.sleep(_RETRY_DELAY)
+                    if left:
+                        await asyncio.sleep(_RETRY_DELAY)
                 except HadoopError as error:
                     return f"{address}: {error}"
         return f"{address} is not ready"
@@ -110,27 +110,24 @@ class Nodes:
 
 
 def launch_context(
-    launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto], application_dir: str
+    launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto], description: ApplicationDescription
 ) -> yarn.ContainerLaunchContextProto:
     """Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve."""
-    # exec: else the shell would lead the process group, and its death on SIGTERM end the container at once.
-    command = ["exec", *map(shlex.quote, launch.command), f"1>{_LOG_DIR}/stdout", f"2>{_LOG_DIR}/stderr"]
     return messages.launch_context(
-        commands=[" ".join(command)],
-        environment={**launch.env, contract.ENV_LOG_DIR: _LOG_DIR},
-        local_resources={each.name: _local_resource(each, application_dir) for each in launch.resources},
+        commands=[on_yarn(launch.command)],
+        environment={**launch.env, contract.ENV_LOG_DIR: YARN_LOG_DIR},
+        local_resources={each.name: _local_resource(each, description.owns(each)) for each in launch.resources},
         credentials=Credentials.from_bytes(launch.credentials),
         acls=acls,
     )
 
 
-def _local_resource(resource: LocalizedResource, application_dir: str) -> yarn.LocalResourceProto:
-    # What outlives the application, such as the runtime, stays on the node for the user's next one.
-    shared = not resource.uri.startswith(application_dir.rstrip("/") + "/")
+def _local_resource(resource: LocalizedResource, own: bool) -> yarn.LocalResourceProto:
     return messages.local_resource(
         uris.encoded(resource.uri),
         size=resource.size,
         modified_ms=resource.modified_ms,
         archive=resource.kind is ResourceKind.ARCHIVE,
-        visibility=yarn.PRIVATE if shared else yarn.APPLICATION,
+        # What outlives the application, such as the runtime, stays on the node for the user's next one.
+        visibility=yarn.APPLICATION if own else yarn.PRIVATE,
     )

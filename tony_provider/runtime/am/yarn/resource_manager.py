@@ -60,7 +60,7 @@ class YarnResourceManager(ResourceManager):
         """Within a running event loop. Raises CredentialsError, ResourceManagerError."""
         self._scheduler = Scheduler(_addresses(access), credentials.application_master_token())
         self._asks = Asks()
-        self._nodes = Nodes(description.application_dir)
+        self._nodes = Nodes(description)
         self._containers: dict[str, yarn.ContainerProto] = {}
         self._events: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
         self._background = Background(self._events.put_nowait)

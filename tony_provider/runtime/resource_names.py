@@ -1,0 +1,8 @@
+"""What YARN calls the resources that a specification has fields of its own for
+(org.apache.hadoop.yarn.api.records.ResourceInformation)."""
+
+from __future__ import annotations
+
+MEMORY = "memory-mb"  # MiB
+VCORES = "vcores"
+GPU = "yarn.io/gpu"
