@@ -7,15 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout, BaseOperator, conf, mask_secret
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.identity import Identity
 from tony_provider.exceptions import (
-    TonyJobFailed,
     TonyJobRejected,
     TonyKilledExternally,
     TonyQueueTimeout,
@@ -23,27 +20,19 @@ from tony_provider.exceptions import (
     TonyTaskKilled,
 )
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.conclusion import Conclusion
 from tony_provider.operators.killing import KillSwitch, end_application
-from tony_provider.operators.logs import task_log_tail
-from tony_provider.operators.result import JobResult
+from tony_provider.operators.submission import attach_or_submit, identity_of, job_of, labels_of, search_path
 from tony_provider.operators.verdict import failure, killed_by_airflow
+from tony_provider.operators.waiting import deadlines_of, wait
 from tony_provider.operators.watch import Deadlines, Ending, JobWatch, Reason
-from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.parse import parse_job
-from tony_provider.runtime.spec.problems import SpecError
-from tony_provider.runtime.spec.source import load_source
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.triggers.tony import TonyJobTrigger
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from tony_provider.cluster.base import Application
-    from tony_provider.runtime.protocol.status import JobStatus
-
-FIRST_POLL = 0.5  # seconds; the pauses grow from there by POLL_GROWTH, up to poll_interval
-POLL_GROWTH = 1.3
 KILL_REASON = "the task was ended by a user, or with its worker"
 DEFER_SLACK = 300.0  # seconds after the deadline, until which a triggerer that is down may come back
 
@@ -163,8 +152,14 @@ class TonyTrainOperator(BaseOperator):
         application_id, attached = self._start(context, job, secrets)
         self._heed_kill(context)
         if not self.wait_for_completion:
-            return self._result(context, application_id, self.hook.application(application_id), None)
-        deadlines = self._deadlines(context, job, application_id)
+            return self._conclusion(context, application_id).result(self.hook.application(application_id), None)
+        deadlines = deadlines_of(
+            self.hook,
+            application_id,
+            job,
+            started=context["ti"].start_date,
+            execution_timeout=self.execution_timeout,
+        )
         if self.deferrable:
             self._defer(context, application_id, deadlines, attached)
         ending = self._wait(context, application_id, deadlines)
@@ -181,61 +176,34 @@ class TonyTrainOperator(BaseOperator):
         return rendered
 
     def _parse_job(self, secrets: Mapping[str, str]) -> JobSpec:
-        arguments: dict[str, Any] = {"name": self.name, "queue": self.yarn_queue, "env": dict(self.env_vars or {})}
-        given = {key: value for key, value in arguments.items() if value}
-        if secrets:
-            given["secrets"] = sorted(secrets)
-        if self.queue_timeout is not None:
-            # The application master keeps to it too, for jobs that nobody watches, and tells what was missing.
-            given["timeouts"] = {"queue": _seconds(self.queue_timeout)}
-        try:
-            job = merge({"name": f"{self.dag_id}.{self.task_id}"}, load_source(self.job))
-            return parse_job(merge(job, given), overrides=self.overrides or None)
-        except SpecError as error:
-            raise TonySpecError(str(error)) from error
+        return job_of(
+            self.job,
+            default_name=f"{self.dag_id}.{self.task_id}",
+            name=self.name,
+            queue=self.yarn_queue,
+            env=self.env_vars,
+            secrets=list(secrets),
+            queue_timeout=self.queue_timeout,
+            overrides=self.overrides,
+        )
 
     def _start(self, context: Context, job: JobSpec, secrets: Mapping[str, str]) -> tuple[str, bool]:
-        """The application that a try whose worker died left running (True), else a new one (False)."""
-        identity = self._identity(context)
-        if running := self.hook.find(identity):
-            application_id = self._switch.application_id = running[0].id
-            self.log.info("Attaching to %s, which an earlier try of this task started", application_id)
-            return application_id, True
-        application_id = self.hook.submit(
+        """The application's id, and whether it was there already."""
+        return attach_or_submit(
+            self.hook,
             job,
-            identity=identity,
+            identity=identity_of(self.hook, context),
             secrets=secrets,
-            labels=_labels(context),
-            search_path=self._search_path(),
-            before_submit=self._switch.remember,
+            labels=labels_of(context),
+            search_path=search_path(self.dag),
+            switch=self._switch,
+            log=self.log,
         )
-        directory = self.hook.application_dir(identity, application_id)
-        self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, job.name, directory)
-        return application_id, False
-
-    def _identity(self, context: Context) -> Identity:
-        ti = context["ti"]
-        return self.hook.identity(dag_id=ti.dag_id, run_id=ti.run_id, task_id=ti.task_id, map_index=_map_index(context))
-
-    def _search_path(self) -> list[Path]:
-        further = self.dag.template_searchpath or []
-        return [Path(self.dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
-    def _deadlines(self, context: Context, job: JobSpec, application_id: str) -> Deadlines:
-        end = None
-        if self.execution_timeout:
-            begun = context["ti"].start_date
-            end = (begun.timestamp() if begun else time.time()) + self.execution_timeout.total_seconds()
-        if job.timeouts.queue is None:
-            return Deadlines(end)
-        application = self.hook.application(application_id)
-        submitted = application.started_ms / 1000 if application and application.started_ms else time.time()
-        return Deadlines(end, submitted + job.timeouts.queue)
-
     def _defer(self, context: Context, application_id: str, deadlines: Deadlines, attached: bool) -> NoReturn:
-        identity = self._identity(context)
+        identity = identity_of(self.hook, context)
         self.defer(
             trigger=TonyJobTrigger(
                 tony_conn_id=self.tony_conn_id,
@@ -257,13 +225,8 @@ class TonyTrainOperator(BaseOperator):
         )
 
     def _wait(self, context: Context, application_id: str, deadlines: Deadlines) -> Ending:
-        watch = JobWatch(self.hook, self._identity(context), application_id, deadlines, self.log.info)
-        pause = min(FIRST_POLL, self.poll_interval)
-        while (ending := watch.look()) is None:
-            self._switch.sleep(pause)
-            self._heed_kill(context)
-            pause = min(pause * POLL_GROWTH, self.poll_interval)
-        return ending
+        watch = JobWatch(self.hook, identity_of(self.hook, context), application_id, deadlines, self.log.info)
+        return wait(watch, self._switch, self.poll_interval, lambda: self._heed_kill(context))
 
     def _heed_kill(self, context: Context) -> None:
         """Airflow lets execute() go on after on_kill(), and would call its return a success."""
@@ -289,52 +252,23 @@ class TonyTrainOperator(BaseOperator):
                 f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
                 application_id=application_id,
             )
-        self._clean_up(context, application_id)
+        conclusion = self._conclusion(context, application_id)
+        conclusion.clean_up()
         error = failure(application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and attached and killed_by_airflow(ending.application):
             self.log.info("%s was killed on behalf of the try that started it: starting anew", application_id)
             return self._train(context)
         if error is not None:
-            self._log_failure(context, error)
+            conclusion.tell_failure(error)
             raise error
-        return self._result(context, application_id, ending.application, ending.status)
+        return conclusion.result(ending.application, ending.status)
 
-    def _clean_up(self, context: Context, application_id: str) -> None:
-        """What was left is no reason to call a training failed."""
-        try:
-            self.hook.cleanup(self._identity(context), application_id)
-        except (ClusterError, StorageError) as error:
-            self.log.warning("Not everything of %s could be removed: %s", application_id, error)
-
-    def _result(
-        self, context: Context, application_id: str, application: Application | None, status: JobStatus | None
-    ) -> dict[str, Any]:
-        directory = self.hook.application_dir(self._identity(context), application_id)
-        result = JobResult.of(application_id, directory, application, status)
-        for warning in result.warnings:
-            self.log.warning("%s", warning)
-        for key, value in result.to_dict().items():
-            if value not in (None, [], {}):
-                self.log.info("%s: %s", key, value)
-        return result.to_dict()
-
-    def _log_failure(self, context: Context, error: TonyJobFailed) -> None:
-        """The end of the failed task's log, or of the application master's when it could not say what failed."""
-        try:
-            if error.failure is not None and error.failure.task is not None:
-                directory = self.hook.application_dir(self._identity(context), error.application_id)
-                title, tail = error.failure.task, task_log_tail(self.hook.storage(), directory, error.failure.task)
-            else:
-                title, tail = "the application master", self.hook.log_tail(error.application_id)
-        except (ClusterError, StorageError) as problem:
-            self.log.warning("No logs of %s: %s", error.application_id, problem)
-            return
-        if tail:
-            self.log.error("End of the output of %s:\n%s", title, tail)
+    def _conclusion(self, context: Context, application_id: str) -> Conclusion:
+        return Conclusion(self.hook, identity_of(self.hook, context), application_id, self.log)
 
     def _end(self, context: Context, reason: str) -> None:
         if self._switch.application_id is not None:
-            end_application(self.hook, self._identity(context), self._switch.application_id, reason)
+            end_application(self.hook, identity_of(self.hook, context), self._switch.application_id, reason)
 
     @contextmanager
     def _errors_and_timeouts(self, context: Context) -> Iterator[None]:
@@ -354,19 +288,3 @@ class TonyTrainOperator(BaseOperator):
             raise
         finally:
             self.hook.close()
-
-
-def _map_index(context: Context) -> int:
-    index = context["ti"].map_index
-    return -1 if index is None else index
-
-
-def _labels(context: Context) -> dict[str, str]:
-    """Where the job comes from, for its event log."""
-    ti = context["ti"]
-    labels = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": str(ti.try_number)}
-    return labels if _map_index(context) < 0 else {**labels, "map_index": str(_map_index(context))}
-
-
-def _seconds(time_span: timedelta | float) -> float:
-    return time_span.total_seconds() if isinstance(time_span, timedelta) else time_span

@@ -1,0 +1,65 @@
+"""What a task does with an application that has ended: clears up after it, and tells what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.exceptions import TonyJobFailed
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.logs import task_log_tail
+from tony_provider.operators.result import JobResult
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+
+@attrs.frozen
+class Conclusion:
+    hook: TonyHook
+    identity: Identity
+    application_id: str
+    log: Logger
+
+    def clean_up(self) -> None:
+        """What was left is no reason to call a training failed."""
+        try:
+            self.hook.cleanup(self.identity, self.application_id)
+        except (ClusterError, StorageError) as error:
+            self.log.warning("Not everything of %s could be removed: %s", self.application_id, error)
+
+    def result(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
+        """Of what is known, see ``JobResult``; tells it in the task's log too."""
+        result = JobResult.of(self.application_id, self._directory, application, status)
+        for warning in result.warnings:
+            self.log.warning("%s", warning)
+        for key, value in result.to_dict().items():
+            if value not in (None, [], {}):
+                self.log.info("%s: %s", key, value)
+        return result.to_dict()
+
+    def tell_failure(self, error: TonyJobFailed) -> None:
+        """The end of the failed task's log, or of the application master's when it could not say what failed."""
+        try:
+            title, tail = self._log_tail(error)
+        except (ClusterError, StorageError) as problem:
+            self.log.warning("No logs of %s: %s", self.application_id, problem)
+            return
+        if tail:
+            self.log.error("End of the output of %s:\n%s", title, tail)
+
+    def _log_tail(self, error: TonyJobFailed) -> tuple[str, str]:
+        task = error.failure.task if error.failure is not None else None
+        if task is None:
+            return "the application master", self.hook.log_tail(self.application_id)
+        return task, task_log_tail(self.hook.storage(), self._directory, task)
+
+    @property
+    def _directory(self) -> str:
+        return self.hook.application_dir(self.identity, self.application_id)
