@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import until
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
@@ -26,22 +25,12 @@ def identity(hook: TonyHook, task_id: str = "train") -> Identity:
     return hook.identity(dag_id="tests", run_id="manual__2026-01-01T00:00:00+00:00", task_id=task_id)
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = SECONDS) -> Any:
-    """What ``condition`` gives, as soon as that is true."""
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
-    return result
-
-
 def ended(hook: TonyHook, application_id: str) -> Application:
     def application() -> Application | None:
         found = hook.application(application_id)
         return found if found is not None and found.is_final else None
 
-    result: Application = until(application, f"the end of {application_id}")
-    return result
+    return until(application, f"the end of {application_id}", SECONDS)
 
 
 def running(hook: TonyHook, which: Identity, application_id: str) -> None:
@@ -54,7 +43,7 @@ def running(hook: TonyHook, which: Identity, application_id: str) -> None:
         assert not application.is_final, application.diagnostics
         return status is not None and status.state.value == "RUNNING"
 
-    until(state, f"{application_id} running")
+    until(state, f"{application_id} running", SECONDS)
 
 
 def below(hook: TonyHook, directory: str) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,8 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.ports import free_ports
 from tests.hadoop.settings import Settings
 from tests.hooks.conftest import AddConnection, add_yarn
-from tests.hooks.jobs import below, ended, identity, job, running, until
+from tests.hooks.jobs import SECONDS, below, ended, identity, job, running
+from tests.waiting import until
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import (
     ClusterUnreachable,
@@ -298,7 +299,8 @@ def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_conne
             cluster.kill("resourcemanager-1")
             threading.Thread(target=cluster.activate, args=(2,)).start()
             # Asked while there is no active one: it waits for the other to become so.
-            assert until(lambda: hook.find(which), "the application, known to the other")[0].id == application_id
+            found = until(lambda: hook.find(which), "the application, known to the other", SECONDS)
+            assert found[0].id == application_id
             hook.kill(application_id, "seen enough")
             assert ended(hook, application_id).state is ApplicationState.KILLED
     finally:
@@ -312,7 +314,9 @@ def test_what_the_nodes_are_told_of_the_store_and_the_cluster(yarn: TonyHook, ha
     description = json.loads(yarn.storage().open_read(path).read())
     yarn.kill(application_id, "seen enough")
     assert description["application_id"] == application_id
-    assert description["store"] == {"webhdfs": hadoop.webhdfs, "user": "alice", "ca_file": None}
+    webhdfs = description["webhdfs"]
+    assert webhdfs["addresses"] == hadoop.webhdfs
+    assert (webhdfs["user"], webhdfs["proxy_user"], webhdfs["ca_file"]) == ("alice", None, None)
     assert len(description["yarn"]["scheduler"]) == 1
     assert description["local"] is None
     assert description["labels"] == {"dag": "tests"}

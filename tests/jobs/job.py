@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.jobs.processes import Seen, processes_of
-from tests.jobs.waiting import SECONDS, until
+from tests.waiting import SECONDS, until
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook

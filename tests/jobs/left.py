@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.jobs.job import Job
 from tests.jobs.places import Place
-from tests.jobs.waiting import settled
+from tests.waiting import settled
 
 
 def assert_nothing_left(place: Place, job: Job) -> None:

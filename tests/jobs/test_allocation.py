@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
-from tests.jobs.waiting import until
+from tests.waiting import until
 from tony_provider.runtime.protocol.status import FailureKind, JobState, TaskState
 
 

@@ -9,7 +9,7 @@ from tests.hadoop.processes import Process
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place
-from tests.jobs.waiting import settled
+from tests.waiting import settled
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState
 

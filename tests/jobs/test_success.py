@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place, YarnPlace
-from tests.jobs.waiting import until
+from tests.waiting import until
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
 # Each reports progress, waits until both have, and says who it is; rank 0 leaves a model.

@@ -15,7 +15,8 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.serialization.serialized_objects import DagSerialization
 
 from tests.airflow_dags import run
-from tests.operators.jobs import Marker, applications, dag_of, ended, job, train, wait_until
+from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
+from tests.waiting import until
 from tony_provider.exceptions import (
     TonyJobFailed,
     TonyJobRejected,
@@ -196,7 +197,7 @@ def test_an_application_killed_on_behalf_of_its_own_try_is_replaced(local: TonyH
         first = run(dag, **dates).results["train"]["application_id"]
 
     def kill() -> None:
-        wait_until((tmp_path / "first").exists)
+        until((tmp_path / "first").exists, "the first application", DEADLINE)
         local.kill(first, KILLED_BY_AIRFLOW + "the deferred task was cleared")
 
     with dag_of(spec, ActsOnceAttached, act=kill) as dag:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from airflow.triggers.base import TriggerEvent
 
-from tests.operators.jobs import DEADLINE, Marker, ended, job, wait_until
+from tests.operators.jobs import DEADLINE, Marker, ended, job
+from tests.waiting import until
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.watch import Reason
@@ -73,7 +74,7 @@ async def test_another_triggerer_can_go_on_with_it(local: TonyHook, tmp_path: Pa
 
 async def test_being_cancelled_ends_nothing(local: TonyHook, marker: Marker) -> None:
     identity, application_id = submit(local, marker.forever)
-    wait_until(marker.path.exists)
+    until(marker.path.exists, "the user process", DEADLINE)
     await cancelled(trigger_for(identity, application_id))
     assert is_alive(local, application_id)
     local.kill(application_id, "enough")
@@ -83,7 +84,7 @@ async def test_on_kill_ends_its_own_application_only(local: TonyHook, marker: Ma
     other = Marker(marker.path.with_name("other"))
     identity, application_id = submit(local, marker.forever)
     _, neighbour = submit(local, other.forever, run_id="yesterday")
-    wait_until(lambda: marker.path.exists() and other.path.exists())
+    until(lambda: marker.path.exists() and other.path.exists(), "both user processes", DEADLINE)
     await trigger_for(identity, application_id).on_kill()
     assert not is_alive(local, application_id)
     assert is_alive(local, neighbour)
@@ -92,7 +93,7 @@ async def test_on_kill_ends_its_own_application_only(local: TonyHook, marker: Ma
 
 async def test_on_kill_may_be_told_to_keep_it(local: TonyHook, marker: Marker) -> None:
     identity, application_id = submit(local, marker.forever)
-    wait_until(marker.path.exists)
+    until(marker.path.exists, "the user process", DEADLINE)
     await trigger_for(identity, application_id, kill=False).on_kill()
     assert is_alive(local, application_id)
     local.kill(application_id, "enough")
