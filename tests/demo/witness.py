@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import urllib.request
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
 
 from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.processes import parent_of, pids
 
 PERIOD = 0.25  # seconds between two looks
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Witness:
-    """Looks from a thread of its own, from ``with`` to its end."""
+    """Looks as ``user`` from a thread of its own, from ``with`` to its end."""
 
-    def __init__(self, cluster: HadoopCluster) -> None:
+    def __init__(self, cluster: HadoopCluster, user: str) -> None:
         self.nodes: dict[str, set[str]] = {}  # container id -> hosts of the NodeManagers that said they run it
         self.programs: Counter[str] = Counter()  # of the processes below containers, as often as seen
         self.java: set[str] = set()  # command lines of Java processes below containers
         self.looks = 0
         self.error: BaseException | None = None
         self._cluster = cluster
+        self._client = cluster.client(user)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="witness", daemon=True)
 
@@ -57,8 +56,7 @@ class Witness:
             self.error = error
 
     def _look_at_node(self, host: str, web: str) -> None:
-        with _opener.open(f"http://{web}/ws/v1/node/containers", timeout=15) as answer:
-            containers = json.load(answer)["containers"] or {}
+        containers = self._client.get_json(f"http://{web}/ws/v1/node/containers")["containers"] or {}
         for container in containers.get("container", []):
             self.nodes.setdefault(container["id"], set()).add(host)
 
@@ -76,25 +74,13 @@ class Witness:
 def below_nodemanagers(cluster: HadoopCluster) -> list[int]:
     """Processes below the containers of a cluster: those below its NodeManagers, and strays in containers' folders."""
     managers = [process.pid for name, process in cluster.state.processes.items() if name.startswith("nodemanager")]
-    parents = {pid: parent for pid in _pids() if (parent := _parent(pid)) is not None}
+    parents = {pid: parent for pid in pids() if (parent := parent_of(pid)) is not None}
     found = {pid for pid in parents if any(ancestor in managers for ancestor in _ancestors(pid, parents))}
     # A NodeManager starts small shells of its own, too, as java itself: a copy of the JVM before its exec.
     found -= {pid for pid in found if parents[pid] in managers and _is_copy(pid, parents[pid])}
     strays = {process.pid for process in cluster.containers()}
     inside = {pid for pid in parents if _works_in(pid, cluster.layout.data)}
     return sorted((found | strays | inside) - set(managers))
-
-
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else int(fields[1])
 
 
 def _ancestors(pid: int, parents: dict[int, int]) -> list[int]:

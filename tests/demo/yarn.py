@@ -82,7 +82,7 @@ class Demonstration:
         self._known = set(self._applications())
 
     def findings(self) -> list[Finding]:
-        with Witness(self._hadoop) as witness:
+        with Witness(self._hadoop, USER) as witness:
             self._run_dag("first")
         first = self._new_applications()
         published = Published.current(self._storage, self.staging_dir)

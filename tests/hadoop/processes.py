@@ -107,19 +107,36 @@ def stop(processes: Iterable[Process], grace: float) -> None:
 
 
 def _state_and_start(pid: int) -> tuple[str, int]:
-    """Fields 3 and 22 of proc_pid_stat(5); the second, the name, may hold anything."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """Fields 3 and 22."""
+    fields = _stat(pid)
     return fields[0], int(fields[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of proc_pid_stat(5) from the third on; the second, the name, may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def pids() -> list[int]:
+    """Of every process of this machine, zombies included."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def parent_of(pid: int) -> int | None:
+    """None when the process has ended, reaped or not."""
+    try:
+        fields = _stat(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[1])
 
 
 def with_environment(needle: bytes) -> Iterator[Process]:
     """Every live process whose initial environment holds `needle`."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
+    for pid in pids():
         try:
-            found = needle in (entry / "environ").read_bytes()
+            found = needle in Path(f"/proc/{pid}/environ").read_bytes()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if found and (process := Process.of(int(entry.name))) is not None:
+        if found and (process := Process.of(pid)) is not None:
             yield process
