@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.demo.airflow import REPOSITORY, Airflow, DemoFailed
 from tests.demo.published import MINIMUM_ACCURACY, Published
+from tests.demo.turn import turn
 from tony_provider.runtime.storage.local import LocalStorage
 
 HOME = REPOSITORY / ".tony" / "demo"
@@ -11,6 +12,11 @@ HOME = REPOSITORY / ".tony" / "demo"
 
 def run() -> None:
     """Raises DemoFailed."""
+    with turn(HOME):
+        _run()
+
+
+def _run() -> None:
     staging_dir = HOME / "jobs"
     airflow = Airflow(
         HOME / "airflow", {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(staging_dir)}}

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from tests.demo.airflow import DemoFailed
-from tests.demo.yarn import Finding, cluster, run
+from tests.demo.turn import turn
+from tests.demo.yarn import Finding, cluster, home_of, run
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.resolve import ResolveError
 
@@ -19,7 +20,7 @@ def run_all(versions: Sequence[str]) -> int:
     found: dict[str, list[Finding]] = {}
     for version in versions:
         try:
-            with cluster(version) as hadoop:
+            with turn(home_of(version)), cluster(version) as hadoop:
                 found[version] = run(hadoop)
         except (ClusterError, ResolveError) as error:
             raise DemoFailed(f"Hadoop {version}: {error}") from error

@@ -14,6 +14,7 @@ from tests.demo.airflow import REPOSITORY, Airflow
 from tests.demo.published import MINIMUM_ACCURACY, Published
 from tests.demo.witness import Witness, below_nodemanagers
 from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.daemons import ClusterError
 from tests.hadoop.settings import Settings
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage.base import FileStatus
@@ -25,7 +26,13 @@ from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 T = TypeVar("T")
 
 USER = "alice"  # an ordinary one: HDFS's superuser would hide missing permissions
+HOMES = REPOSITORY / ".tony" / "demo-yarn"
 CLEAN_SECONDS = 30  # NodeManagers remove folders and processes some time after an application has ended
+
+
+def home_of(version: str) -> Path:
+    """The folder of the demonstration on this version of Hadoop; only in its ``turn``."""
+    return HOMES / version
 
 
 @dataclass(frozen=True)
@@ -37,21 +44,37 @@ class Finding:
 
 @contextmanager
 def cluster(version: str) -> Iterator[HadoopCluster]:
-    """The cluster of `make hadoop` where that runs, else one of our own that ends with us."""
-    here = HadoopCluster(REPOSITORY / ".tony" / f"hadoop-{version}", Settings(version=version))
+    """The cluster of `make hadoop` where that runs, which is left alone; else one that nobody else uses, in our turn.
+
+    Raises ClusterError, ResolveError.
+    """
+    shared = REPOSITORY / ".tony" / f"hadoop-{version}"
+    if _runs(shared):
+        print(f"Hadoop {version}: on the cluster in {shared}", flush=True)
+        there = HadoopCluster(shared, Settings(version=version))
+        there.start()
+        yield there
+        return
+    ours = HadoopCluster(HOMES / f"hadoop-{version}", Settings(version=version))
     print(f"Hadoop {version}: starting HDFS and YARN (the first time downloads them) …", flush=True)
-    ours = here.start()
+    ours.start()  # one that a demonstration left when it was killed is taken over
     try:
-        yield here
+        yield ours
     finally:
-        if ours:
-            here.stop()
+        ours.stop()
+
+
+def _runs(root: Path) -> bool:
+    try:
+        return HadoopCluster.load(root).running()
+    except ClusterError:
+        return False
 
 
 def run(hadoop: HadoopCluster) -> list[Finding]:
     """Raises DemoFailed when the DAG does not even succeed."""
     version = hadoop.settings.version
-    home = REPOSITORY / ".tony" / "demo-yarn" / version
+    home = home_of(version)
     shutil.rmtree(home, ignore_errors=True)
     airflow = Airflow(
         home,
