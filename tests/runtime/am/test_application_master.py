@@ -11,12 +11,13 @@ import pytest
 
 from tests.runtime.am.local.jobs import stage
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.application_master import Surroundings, SurroundingsError, serve
+from tony_provider.runtime.am.application_master import Surroundings, serve
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.launches import Launches
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import Container, Launch, ResourceManagerError
 from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
 from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol.final_report import read_report
@@ -89,7 +90,7 @@ def test_description_that_cannot_be_read(tmp_path: Path, content: bytes | None, 
         content = dump_json(attrs.evolve(staged.description, job=attrs.evolve(JOB, framework="caffe")))
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(SurroundingsError, match=words):
+    with pytest.raises(ContainerError, match=words):
         Surroundings.of_process(staged.environment, staged.own)
 
 

@@ -74,7 +74,8 @@ async def setting() -> AsyncIterator[Setting]:
     secrets = make_certificates(APPLICATION_ID)
     listener = Recorder()
     service = ExecutorService(APPLICATION_ID, KEY, listener)
-    server = await Server.start(service, secrets, "127.0.0.1", PORTS)
+    server = Server.bind(secrets, "127.0.0.1", PORTS)
+    await server.start(service)
     yield Setting(server, listener, secrets)
     await server.stop()
 
@@ -179,6 +180,5 @@ async def test_no_free_port_is_an_error_that_names_the_range(setting: Setting) -
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        service = ExecutorService(APPLICATION_ID, KEY, setting.listener)
         with pytest.raises(OSError, match=f"no free port on 127.0.0.1 in {port}-{port}"):
-            await Server.start(service, setting.secrets, "127.0.0.1", PortRange(port, port))
+            Server.bind(setting.secrets, "127.0.0.1", PortRange(port, port))

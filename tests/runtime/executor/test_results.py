@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+
+import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
+from tony_provider.runtime.executor.results import commit_directory
 from tony_provider.runtime.spec.model import TaskSpec
+from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 
 _SAVE = 'cd "$TONY_MODEL_DIR" && mkdir -p variables assets && echo weights > variables/data && echo graph > saved.pb'
 
@@ -78,3 +83,23 @@ async def test_a_model_that_cannot_be_uploaded_fails_the_task(launch: Launch) ->
     assert ended.exit_code == 0
     assert ended.error.startswith("its results could not be uploaded: ")
     assert stored(running.container.application_dir) == []
+
+
+class BreakingStorage(LocalStorage):
+    """Stands for a store that is gone when the new results are to take the place of the old."""
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        if ".tmp-" in source and not Path(target).exists():
+            raise StorageUnreachable(source, "rename", "it is gone")
+        super().rename(source, target, overwrite=overwrite)
+
+
+def test_what_was_there_stays_when_the_new_cannot_take_its_place(tmp_path: Path) -> None:
+    target = tmp_path / "store" / "model"
+    for directory, content in ((target, "old"), (tmp_path / "new", "new")):
+        directory.mkdir(parents=True)
+        (directory / "weights").write_text(content)
+    with pytest.raises(StorageUnreachable, match="it is gone"):
+        commit_directory(BreakingStorage(), tmp_path / "new", str(target), threading.Event())
+    assert (target / "weights").read_text() == "old"
+    assert stored(tmp_path / "store") == ["model", "model/weights"]

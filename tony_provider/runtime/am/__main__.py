@@ -8,8 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from tony_provider.runtime.am.application_master import Surroundings, SurroundingsError, run
+from tony_provider.runtime.am.application_master import Surroundings, run
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
+from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.hadoop.errors import HadoopError
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import StorageError
@@ -18,7 +19,7 @@ from tony_provider.runtime.task_identity import IdentityError
 log = logging.getLogger("tony_provider.runtime.am")
 
 # What people can put right; the traceback of anything else is worth having.
-_EXPECTED = (SurroundingsError, ResourceManagerError, HadoopError, IdentityError, StorageError, OSError)
+_EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, StorageError, OSError)
 
 
 def main() -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
 
 import attrs
 
-from tony_provider.runtime import contract
+from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.launches import Launches, application_file
 from tony_provider.runtime.am.master import Master
@@ -22,9 +21,8 @@ from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.signals import Signals
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
-from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
@@ -34,10 +32,6 @@ from tony_provider.runtime.task_identity import secret
 log = logging.getLogger(__name__)
 
 _MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's
-
-
-class SurroundingsError(Exception):
-    """The container was not launched as an application master's must be; the message says what is wrong."""
 
 
 @attrs.frozen
@@ -51,22 +45,17 @@ class Surroundings:
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> Surroundings:
-        """Raises SurroundingsError."""
+        """Raises ContainerError."""
+        description = container_inputs.description(directory)
+        container_id = container_inputs.variable(environ, contract.ENV_CONTAINER_ID)
+        credentials = container_inputs.credentials(environ)
         try:
-            description = load_json((directory / contract.APPLICATION_FILE).read_bytes(), ApplicationDescription)
-            container = ContainerId.parse(_variable(environ, contract.ENV_CONTAINER_ID))
-            credentials = Credentials.read_file(_variable(environ, contract.ENV_TOKEN_FILE))
+            container = ContainerId.parse(container_id)
             get_framework(description.job.framework)
-        except (CodecError, CredentialsError, OSError, ValueError, LookupError) as error:
-            raise SurroundingsError(str(error)) from error
-        return cls(description, credentials, _variable(environ, contract.ENV_NODE_HOST), container.attempt.number)
-
-
-def _variable(environ: Mapping[str, str], name: str) -> str:
-    value = environ.get(name)
-    if not value:
-        raise SurroundingsError(f"{name} is not set")
-    return value
+        except (ValueError, LookupError) as error:
+            raise ContainerError(str(error)) from error
+        host = container_inputs.variable(environ, contract.ENV_NODE_HOST)
+        return cls(description, credentials, host, container.attempt.number)
 
 
 async def run(surroundings: Surroundings) -> FinalStatus:
@@ -84,21 +73,21 @@ async def serve(surroundings: Surroundings, storage: Storage, resource_manager: 
     """The same with a store and a cluster at hand, which stay open."""
     description, credentials = surroundings.description, surroundings.credentials
     task_key = secret(credentials.secrets, contract.SECRET_TASK_KEY)
-    master = Master(description, resource_manager, am_attempt=surroundings.attempt)
-    service = ExecutorService(description.application_id, task_key, master)
-    server = await Server.start(service, credentials.secrets, surroundings.host, description.job.port_range)
+    server = Server.bind(credentials.secrets, surroundings.host, description.job.port_range)
     try:
         staged = await asyncio.to_thread(application_file, storage, description)
         launches = Launches(description, credentials, task_key, staged, str(server.address))
+        records = Records(storage, description)
+        master = Master(description, resource_manager, launches, records, am_attempt=surroundings.attempt)
+        await server.start(ExecutorService(description.application_id, task_key, master))
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=""
         )
         log.info("registered; executors find this application master at %s", server.address)
-        records = Records(storage, description, master.status, time_ms=_epoch_ms())
-        records.start()
+        records.start(master.status)
         signals = Signals(master, records, resource_manager.notice)
         signals.obey()
-        verdict = await _verdict(master.run(registered, launches, records))
+        verdict = await _verdict(master.run(registered))
         await signals.ignore()
         return await _end(verdict, master, records, resource_manager)
     finally:
@@ -127,7 +116,3 @@ async def _end(verdict: Verdict, master: Master, records: Records, resource_mana
     except ResourceManagerError as error:
         log.warning("the cluster did not take the final status: %s", error)
     return verdict.status
-
-
-def _epoch_ms() -> int:
-    return int(time.time() * 1000)

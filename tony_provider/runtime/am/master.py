@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from functools import partial
 from typing import Callable, Optional
 
@@ -41,6 +40,7 @@ from tony_provider.runtime.am.session.actions import (
 from tony_provider.runtime.am.session.limits import too_large
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobStatus
@@ -59,19 +59,26 @@ class Master(Listener):
         self,
         description: ApplicationDescription,
         resource_manager: ResourceManager,
+        launches: Launches,
+        records: Records,
         *,
         am_attempt: int,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        """Within a running event loop. ``jitter``: see Session."""
         self.description = description
         self._am_attempt = am_attempt
         self._rm = resource_manager
-        self._started_ms = _epoch_ms()
+        self._launches = launches
+        self._records = records
+        self._started_ms = epoch_ms()
         job = description.job
         self.session = Session(job, decisive=get_framework(job.framework).decisive(job), jitter=jitter)
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._streams: dict[str, Stream] = {}
         self._verdict: Optional[Verdict] = None
+        self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._background = Background(partial(_set_exception, self._ended))
 
     # ---- what people see ---------------------------------------------------------------------------------------
 
@@ -82,16 +89,13 @@ class Master(Listener):
             am_attempt=self._am_attempt,
             started_ms=self._started_ms,
             now=_now(),
-            now_ms=_epoch_ms(),
+            now_ms=epoch_ms(),
         )
 
     # ---- running -----------------------------------------------------------------------------------------------
 
-    async def run(self, registered: Registered, launches: Launches, records: Records) -> Verdict:
+    async def run(self, registered: Registered) -> Verdict:
         """From the answer to the registration until every task is stopped. Raises what goes wrong inside."""
-        self._launches, self._records = launches, records
-        ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        background = self._background = Background(partial(_set_exception, ended))
         self._rm.release([container.id for container in registered.containers])
         # Not known, YARN itself refuses what is too large, in its own words.
         problem = too_large(self.description.job, registered.largest) if registered.largest else None
@@ -100,18 +104,18 @@ class Master(Listener):
         else:
             self._steps.put_nowait(self.session.start)
         try:
-            background.spawn(self._listen())
-            background.spawn(self._tick())
-            background.spawn(self._work(ended))
-            return await ended
+            self._background.spawn(self._listen())
+            self._background.spawn(self._tick())
+            self._background.spawn(self._work())
+            return await self._ended
         finally:
-            await background.close()
+            await self._background.close()
 
     def stop(self, reason: str) -> None:
         """Have the job end as killed; a second time it hurries."""
         self._steps.put_nowait(partial(self.session.stop_requested, reason))
 
-    async def _work(self, ended: asyncio.Future[Verdict]) -> None:
+    async def _work(self) -> None:
         while self._verdict is None:
             step = await self._steps.get()
             before = self.session.phase
@@ -121,8 +125,8 @@ class Master(Listener):
                 log.info("%s: %s", self.session.phase.value, snapshot.message(self.session, _now()))
                 self._records.changed()
                 self._rm.set_progress(snapshot.fraction_done(self.session))
-        if not ended.done():
-            ended.set_result(self._verdict)
+        if not self._ended.done():
+            self._ended.set_result(self._verdict)
 
     async def _tick(self) -> None:
         while True:
@@ -176,7 +180,7 @@ class Master(Listener):
 
     def _note(self, note: Note) -> None:
         log.info("%s%s: %s", f"{note.task} " if note.task else "", note.event, note.message)
-        self._records.note(note.event, note.message, note.task, time_ms=_epoch_ms())
+        self._records.note(note.event, note.message, note.task, time_ms=epoch_ms())
 
     def _send(self, task: str, message: tony_pb2.ToExecutor) -> None:
         stream = self._streams.get(task)
@@ -244,7 +248,3 @@ def _set_exception(future: asyncio.Future[Verdict], error: BaseException) -> Non
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _epoch_ms() -> int:
-    return int(time.time() * 1000)

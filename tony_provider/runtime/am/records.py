@@ -10,6 +10,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.am.event_log import EventLog
 from tony_provider.runtime.am.publisher import Publisher
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import Storage, StorageError, uris
@@ -18,41 +19,36 @@ log = logging.getLogger(__name__)
 
 
 class Records:
-    """``status`` gives the job's status of the moment."""
-
-    def __init__(
-        self,
-        storage: Storage,
-        description: ApplicationDescription,
-        status: Callable[[], JobStatus],
-        *,
-        time_ms: int,
-    ) -> None:
+    def __init__(self, storage: Storage, description: ApplicationDescription) -> None:
         self._storage = storage
         self._directory = description.application_dir
-        self._events = EventLog(description.labels, time_ms=time_ms)
-        self._status_file = self._publisher(contract.STATUS_FILE, lambda: dump_json(status()))
+        self._events = EventLog(description.labels, time_ms=epoch_ms())
         self._events_file = self._publisher(contract.EVENTS_FILE, self._events.content)
+        self._status_file: Optional[Publisher] = None
         self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
 
-    def start(self) -> None:
+    def start(self, status: Callable[[], JobStatus]) -> None:
+        """Keep the files up to date from now on. ``status`` gives the job's status of the moment."""
+        self._status_file = self._publisher(contract.STATUS_FILE, lambda: dump_json(status()))
         self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run())
         self._publishing.add_done_callback(_log_fault)
 
     def changed(self, *, soon: bool = True) -> None:
         """The status is another one."""
-        self._status_file.changed(soon=soon)
+        if self._status_file:
+            self._status_file.changed(soon=soon)
 
     def note(self, event: str, message: str, task: Optional[str], *, time_ms: int) -> None:
         """Something happened."""
         self._events.append(event, message, task, time_ms=time_ms)
         self._events_file.changed()
-        self._status_file.changed()
+        self.changed()
 
     async def stop(self) -> None:
         """After the writes under way, which end by the store's deadlines."""
-        self._status_file.stop()
-        self._events_file.stop()
+        for file in (self._status_file, self._events_file):
+            if file:
+                file.stop()
         if self._publishing:
             await asyncio.wait({self._publishing})
 

@@ -127,20 +127,22 @@ async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:
 
 @attrs.frozen
 class Server:
-    """A running gRPC server."""
+    """A gRPC server: its port is held from the beginning, and serves from ``start`` on."""
 
     address: Address
     _server: grpc.aio.Server
 
     @classmethod
-    async def start(cls, service: ExecutorService, secrets: Mapping[str, bytes], host: str, ports: PortRange) -> Server:
-        """Listen on ``host`` only, on a free port of the range. Raises OSError when there is none, IdentityError when
-        the credentials lack the server's certificate."""
+    def bind(cls, secrets: Mapping[str, bytes], host: str, ports: PortRange) -> Server:
+        """On ``host`` only, on a free port of the range. Raises OSError when there is none, IdentityError when the
+        credentials lack the server's certificate."""
         server = grpc.aio.server(options=server_options())
-        tony_pb2_grpc.add_ApplicationMasterServicer_to_server(service, server)
         port = _bind(server, server_credentials(secrets), host, ports)
-        await server.start()
         return cls(Address(host, port), server)
+
+    async def start(self, service: ExecutorService) -> None:
+        tony_pb2_grpc.add_ApplicationMasterServicer_to_server(service, self._server)
+        await self._server.start()
 
     async def stop(self) -> None:
         await self._server.stop(_GOODBYE)

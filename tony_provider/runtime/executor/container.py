@@ -7,17 +7,12 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.runtime import codec, contract, task_identity
+from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.hadoop.errors import CredentialsError
-from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.container_inputs import ContainerError, variable
 from tony_provider.runtime.ranks import leading_type
 from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec
 from tony_provider.runtime.task_identity import TaskIdentity
-
-
-class ContainerError(Exception):
-    """The container was not launched as an executor's must be; the message says what is missing or malformed."""
 
 
 @attrs.frozen
@@ -38,30 +33,30 @@ class Container:
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> Container:
         """Reads the description and the token file. Raises ContainerError."""
-        task = _variable(environ, contract.ENV_TASK)
+        task = variable(environ, contract.ENV_TASK)
         task_type, _, index = task.rpartition(":")
-        attempt = _variable(environ, contract.ENV_TASK_ATTEMPT)
+        attempt = variable(environ, contract.ENV_TASK_ATTEMPT)
         if not task_type or not index.isdecimal() or not attempt.isdecimal():
             raise ContainerError(f"{contract.ENV_TASK}={task}, {contract.ENV_TASK_ATTEMPT}={attempt} name no task")
-        description = _description(directory / contract.APPLICATION_FILE)
+        description = container_inputs.description(directory)
         if task_type not in description.job.tasks:
             raise ContainerError(f"{task} is no task of the job, which has {', '.join(description.job.tasks)}")
-        host = _variable(environ, contract.ENV_NODE_HOST)
-        secrets = _secrets(Path(_variable(environ, contract.ENV_TOKEN_FILE)))
+        host = variable(environ, contract.ENV_NODE_HOST)
+        secrets = container_inputs.credentials(environ).secrets
         return cls(
             description=description,
             secrets=secrets,
             token=_token(secrets),
             identity=TaskIdentity(
-                description.application_id, _variable(environ, contract.ENV_CONTAINER_ID), task, int(attempt)
+                description.application_id, variable(environ, contract.ENV_CONTAINER_ID), task, int(attempt)
             ),
             task_type=task_type,
             index=int(index),
-            master=_variable(environ, contract.ENV_AM_ADDRESS),
+            master=variable(environ, contract.ENV_AM_ADDRESS),
             host=host,
-            node=f"{host}:{_variable(environ, contract.ENV_NODE_PORT)}",
+            node=f"{host}:{variable(environ, contract.ENV_NODE_PORT)}",
             directory=directory,
-            log_dir=Path(_variable(environ, contract.ENV_LOG_DIR)),
+            log_dir=Path(variable(environ, contract.ENV_LOG_DIR)),
             environ=environ,
         )
 
@@ -91,27 +86,6 @@ class Container:
             for name, value in self.secrets.items()
             if name.startswith(prefix)
         }
-
-
-def _variable(environ: Mapping[str, str], name: str) -> str:
-    value = environ.get(name)
-    if not value:
-        raise ContainerError(f"{name} is not set")
-    return value
-
-
-def _description(path: Path) -> ApplicationDescription:
-    try:
-        return codec.load_json(path.read_bytes(), ApplicationDescription)
-    except (OSError, codec.CodecError) as error:
-        raise ContainerError(f"{contract.APPLICATION_FILE}: {error}") from error
-
-
-def _secrets(path: Path) -> Mapping[str, bytes]:
-    try:
-        return Credentials.read_file(path).secrets
-    except (OSError, CredentialsError) as error:
-        raise ContainerError(str(error)) from error
 
 
 def _token(secrets: Mapping[str, bytes]) -> str:

@@ -11,7 +11,8 @@ from typing import NoReturn
 
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.application_store import open_application_store
-from tony_provider.runtime.executor.container import Container, ContainerError
+from tony_provider.runtime.container_inputs import ContainerError
+from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.executor import Executor
 from tony_provider.runtime.executor.generation import Surroundings
 from tony_provider.runtime.executor.output import Output

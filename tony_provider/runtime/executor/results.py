@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from tony_provider.runtime.storage import Storage, StorageExists, upload, uris
+from tony_provider.runtime.storage import Storage, StorageError, StorageExists, upload, uris
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 4  # files in transfer; each holds a buffer of storage.base.CHUNK or so
 
@@ -44,8 +47,19 @@ def _put_in_place(storage: Storage, temporary: str, target: str, former: str) ->
         storage.rename(temporary, target)
     except StorageExists:
         storage.rename(target, former)
-        storage.rename(temporary, target)
+        try:
+            storage.rename(temporary, target)
+        except StorageError:
+            _put_back(storage, former, target)
+            raise
         storage.remove(former, recursive=True)
+
+
+def _put_back(storage: Storage, former: str, target: str) -> None:
+    try:
+        storage.rename(former, target)
+    except StorageError as error:
+        log.warning("what %s held before is now in %s: %s", target, former, error)
 
 
 def _upload_tree(storage: Storage, directory: Path, target: str, cancelled: threading.Event) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
-import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Union
 
 import attrs
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.background import Background
+from tony_provider.runtime.am.event_queue import EventQueue
 from tony_provider.runtime.am.local.process import LocalProcess
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
@@ -29,6 +28,7 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManagerError,
 )
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
@@ -74,8 +74,8 @@ class LocalResourceManager(ResourceManager):
         self._waiting: dict[int, ContainerRequest] = {}
         self._held: dict[str, Share] = {}
         self._processes: dict[str, LocalProcess] = {}
-        self._events: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
-        self._background = Background(self._events.put_nowait)
+        self._events = EventQueue()
+        self._background = Background(self._events.fail)
         self._closed = False
 
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
@@ -87,7 +87,7 @@ class LocalResourceManager(ResourceManager):
         if wanted.fits(self._whole):
             self._grant()
             return
-        self._events.put_nowait(
+        self._events.fail(
             ResourceManagerError(
                 f"the job needs {wanted} for {words.count(len(self._held) + len(self._waiting), 'task')} at once, and "
                 f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
@@ -104,7 +104,7 @@ class LocalResourceManager(ResourceManager):
             if process:
                 self._background.spawn(process.stop())
             elif self._held.pop(container_id, None):
-                self._events.put_nowait(Completed(container_id, words.ABORTED, "given back"))
+                self._events.put(Completed(container_id, words.ABORTED, "given back"))
         self._grant()
 
     async def launch(self, container: Container, launch: Launch) -> None:
@@ -114,7 +114,7 @@ class LocalResourceManager(ResourceManager):
         try:
             process = await LocalProcess.start(container.id, directory, log_dir, launch, self._cache)
         except (OSError, ArchiveError) as error:
-            self._events.put_nowait(LaunchFailed(container.id, str(error)))
+            self._events.put(LaunchFailed(container.id, str(error)))
             return
         if container.id not in self._held or self._closed:
             process.kill()
@@ -123,14 +123,8 @@ class LocalResourceManager(ResourceManager):
         self._processes[container.id] = process
         self._background.spawn(self._watch(container.id, process))
 
-    async def events(self) -> AsyncIterator[Event]:
-        while True:
-            event = await self._events.get()
-            if event is None:
-                return
-            if isinstance(event, BaseException):
-                raise event
-            yield event
+    def events(self) -> AsyncIterator[Event]:
+        return self._events.__aiter__()
 
     def set_progress(self, progress: float) -> None:
         """The job's status says it already."""
@@ -138,7 +132,7 @@ class LocalResourceManager(ResourceManager):
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
         await asyncio.gather(*(process.stop() for process in self._processes.values()))
         await asyncio.to_thread(shutil.rmtree, self._root / "unpacked", ignore_errors=True)
-        report = FinalReport(status, diagnostics, tracking_url, int(time.time() * 1000))
+        report = FinalReport(status, diagnostics, tracking_url, epoch_ms())
         await asyncio.to_thread(write_report, self._root, report)
 
     async def close(self) -> None:
@@ -147,7 +141,7 @@ class LocalResourceManager(ResourceManager):
         self._closed = True
         for process in self._processes.values():
             process.kill()
-        self._events.put_nowait(None)
+        self._events.close()
         await self._background.close()
 
     async def _watch(self, container_id: str, process: LocalProcess) -> None:
@@ -155,7 +149,7 @@ class LocalResourceManager(ResourceManager):
         await asyncio.to_thread(shutil.rmtree, process.directory, ignore_errors=True)
         del self._processes[container_id]
         self._held.pop(container_id, None)
-        self._events.put_nowait(Completed(container_id, exit_status, diagnostics))
+        self._events.put(Completed(container_id, exit_status, diagnostics))
         self._grant()
 
     def _grant(self) -> None:
@@ -168,7 +162,7 @@ class LocalResourceManager(ResourceManager):
             container_id = self._container_id(next(self._numbers))
             self._held[container_id] = share
             container = Container(container_id, f"{NODE_HOST}:{NODE_PORT}", request.memory, request.vcores)
-            self._events.put_nowait(Allocated(request.key, container))
+            self._events.put(Allocated(request.key, container))
 
     def _container_id(self, number: int) -> str:
         return f"{self._application_id.replace('application', 'container', 1)}_01_{number:06d}"

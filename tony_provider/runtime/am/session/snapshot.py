@@ -93,7 +93,7 @@ def _starting(session: Session) -> str:
 
 def _leader(session: Session) -> Optional[Task]:
     """The task that speaks for the job: rank 0."""
-    name = leading_type({name: session.course.job.role(name) for name in session.course.job.tasks})
+    name = leading_type(session.course.job.roles)
     return session.task(f"{name}:0") if name else None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from typing import Union
 
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.background import Background
+from tony_provider.runtime.am.event_queue import EventQueue
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,
@@ -62,8 +62,8 @@ class YarnResourceManager(ResourceManager):
         self._asks = Asks()
         self._nodes = Nodes(description)
         self._containers: dict[str, yarn.ContainerProto] = {}
-        self._events: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
-        self._background = Background(self._events.put_nowait)
+        self._events = EventQueue()
+        self._background = Background(self._events.fail)
         self._wake = asyncio.Event()
         self._progress = 0.0
         self._busy_until = 0.0
@@ -103,16 +103,10 @@ class YarnResourceManager(ResourceManager):
             return  # it has ended already, which was reported
         problem = await self._nodes.start(allocated, launch)
         if problem:
-            self._events.put_nowait(LaunchFailed(container.id, problem))
+            self._events.put(LaunchFailed(container.id, problem))
 
-    async def events(self) -> AsyncIterator[Event]:
-        while True:
-            event = await self._events.get()
-            if event is None:
-                return
-            if isinstance(event, BaseException):
-                raise event
-            yield event
+    def events(self) -> AsyncIterator[Event]:
+        return self._events.__aiter__()
 
     def set_progress(self, progress: float) -> None:
         self._progress = progress
@@ -123,7 +117,7 @@ class YarnResourceManager(ResourceManager):
             await self._scheduler.finish(status, diagnostics, tracking_url)
 
     async def close(self) -> None:
-        self._events.put_nowait(None)
+        self._events.close()
         await self._background.close()
         await self._scheduler.close()
         await self._nodes.close()
@@ -158,7 +152,7 @@ class YarnResourceManager(ResourceManager):
             return
         except InvalidResourceRequest as error:
             self._asks.refused(asks)
-            self._events.put_nowait(ResourceManagerError(f"YARN refuses the request for containers: {error}"))
+            self._events.fail(ResourceManagerError(f"YARN refuses the request for containers: {error}"))
             return
         except RpcError as error:
             raise ResourceManagerError(f"YARN refuses this application master: {error}") from error
@@ -185,23 +179,23 @@ class YarnResourceManager(ResourceManager):
             return
         self._containers[_id(container)] = container
         self._hurry()
-        self._events.put_nowait(Allocated(request.key, _container(container)))
+        self._events.put(Allocated(request.key, _container(container)))
 
     def _completed(self, status: yarn.ContainerStatusProto) -> None:
         container_id = ContainerId.from_proto(status.container_id)
         self._asks.completed(container_id)
         self._hurry()  # others may follow
         if self._containers.pop(str(container_id), None):
-            self._events.put_nowait(Completed(str(container_id), status.exit_status, status.diagnostics))
+            self._events.put(Completed(str(container_id), status.exit_status, status.diagnostics))
 
     def _lost(self, reason: str) -> None:
         if self._reachable:
             self._reachable = False
-            self._events.put_nowait(ConnectionLost(reason))
+            self._events.put(ConnectionLost(reason))
 
     def _end(self, reason: str) -> None:
         self._ended = True
-        self._events.put_nowait(StopRequested(reason))
+        self._events.put(StopRequested(reason))
 
 
 def _addresses(access: YarnAccess) -> list[Address]:

@@ -1,0 +1,34 @@
+"""The events of a cluster on their way to the application master, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Union
+
+from tony_provider.runtime.am.resource_manager import Event
+
+
+class EventQueue:
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
+
+    def put(self, event: Event) -> None:
+        self._queue.put_nowait(event)
+
+    def fail(self, error: BaseException) -> None:
+        """Have the reader meet this error, after what was put before."""
+        self._queue.put_nowait(error)
+
+    def close(self) -> None:
+        """The reader ends, after what was put before."""
+        self._queue.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            event = await self._queue.get()
+            if event is None:
+                return
+            if isinstance(event, BaseException):
+                raise event
+            yield event
