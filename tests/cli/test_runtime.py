@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.pythons import find_python
+from tony_provider.cluster import runtime_archive
+from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.runtime_archive import build, worker_archive
 
 
@@ -81,6 +83,13 @@ def test_a_python_that_no_packages_are_made_for(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "no packages for Python 3.12 on no_such_platform" in done.stderr
     assert not output.exists()
+
+
+def test_pip_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_archive, "_DOWNLOAD_SECONDS", 0.01)
+    with pytest.raises(StagingFailed, match=r"pip had no packages for Python 3.12 after 0.01 s"):
+        build(["3.12"], tmp_path / "runtime.zip")
+    assert not (tmp_path / "runtime.zip").exists()
 
 
 def test_the_workers_own_packages_are_packed_once(tmp_path: Path) -> None:

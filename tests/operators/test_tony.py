@@ -17,6 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from tests.airflow_dags import run
 from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
 from tests.waiting import until
+from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import (
     TonyJobFailed,
     TonyJobRejected,
@@ -157,6 +158,20 @@ def test_execution_timeout_ends_the_application(local: TonyHook, marker: Marker,
     done = train(job(marker.forever), execution_timeout=timedelta(seconds=8), deferrable=deferrable)
     assert isinstance(done.errors["train"], AirflowTaskTimeout)
     assert ended(local)
+
+
+def test_a_timeout_stays_a_timeout_though_the_kill_is_mocked_to_fail(
+    local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise ClusterUnreachable("nobody answers")
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(TonyHook, "kill", unreachable)
+        error = train(job(marker.forever), execution_timeout=timedelta(seconds=8)).errors["train"]
+    assert isinstance(error, AirflowTaskTimeout)
+    (application_id,) = applications(local)
+    local.kill(application_id, "enough")
 
 
 def test_sigterm_ends_the_application_and_is_no_success(local: TonyHook, marker: Marker) -> None:
