@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
 
 TAIL_BYTES = 8 << 10
@@ -21,5 +21,5 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
         return ""
     newest = max(logs, key=lambda file: file.modified_ms)
     offset = max(0, newest.size - TAIL_BYTES)
-    text = read_bytes(storage, newest.path, offset=offset).decode("utf-8", "replace")
+    text = read_text(storage, newest.path, offset=offset)
     return text.partition("\n")[2] if offset else text

@@ -110,7 +110,7 @@ async def test_executors_get_no_secret_of_the_application_master(tmp_path: Path)
     }
     task_key = staged.credentials.secrets[contract.SECRET_TASK_KEY]
     launches = Launches(staged.description, staged.credentials, task_key, staged.description.runtime, "127.0.0.1:1")
-    launch = launches.launch("worker:0", 1, Container("container_1_0001_01_000002", "n:1", 1, 1))
+    launch = launches.launch("worker:0", 1, Container("container_1_0001_01_000002", "n:1"))
     given = Credentials.from_bytes(launch.credentials)
     assert set(given.secrets) == {
         contract.SECRET_CA,

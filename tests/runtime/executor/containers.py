@@ -17,6 +17,7 @@ from tony_provider.runtime.application import ApplicationDescription, LocalAcces
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.local.container_dir import write_tokens
 from tony_provider.runtime.spec.model import Duration, JobSpec, TaskSpec, Timeouts
 from tony_provider.runtime.task_identity import TaskIdentity, make_token
 
@@ -77,7 +78,7 @@ class ContainerDirectory:
         credentials = Credentials(secrets={name: self.secrets[name] for name in handed_on})
         credentials.secrets[contract.SECRET_TASK_TOKEN] = make_token(self.token_key, identity).encode()
         credentials.secrets[contract.SECRET_USER_PREFIX + SECRET_NAME] = SECRET.encode()
-        credentials.write_file(self.directory / "container_tokens")
+        write_tokens(self.directory, credentials.to_bytes())
 
     def environ(self, port: int) -> dict[str, str]:
         return {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from tony_provider.runtime.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop.tokens import Credentials
 
 if __name__ == "__main__":
-    credentials = Credentials.from_environment()
+    credentials = Credentials.read_file(os.environ[ENV_TOKEN_FILE])
     print("secrets", {name: value.decode() for name, value in credentials.secrets.items()})
     print("kinds", sorted({token.kind for token in credentials.tokens.values()}))
     print("files", {path.name: path.read_text() for path in Path().glob("input-*")})

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from tony_provider.runtime.address import Address
+from tony_provider.runtime.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop import errors, messages
 from tony_provider.runtime.hadoop.connection import ConnectionSettings
 from tony_provider.runtime.hadoop.ids import ContainerId, node_address
@@ -85,7 +86,8 @@ class Master:
             environment={"PYTHONPATH": os.environ["PYTHONPATH"], "GREETING": "hello"},
             local_resources=self.files,
             credentials=Credentials(
-                self.credentials.without_kind(AM_RM_TOKEN).tokens, {**self.credentials.secrets, "task": b"of this task"}
+                {alias: token for alias, token in self.credentials.tokens.items() if token.kind != AM_RM_TOKEN},
+                {**self.credentials.secrets, "task": b"of this task"},
             ),
             acls=self.acls,
         )
@@ -257,7 +259,7 @@ def _file(text: str) -> yarn.LocalResourceProto:
 async def run(
     scenario: str, report: Path, scheduler: list[Address], protection: tuple[str, ...], files: list[str]
 ) -> None:
-    credentials = Credentials.from_environment()
+    credentials = Credentials.read_file(os.environ[ENV_TOKEN_FILE])
     settings = ConnectionSettings(protection=protection)
     protocol = ApplicationMasterProtocol(scheduler, credentials.application_master_token(), settings=settings)
     inputs = {f"input-{n}": _file(text) for n, text in enumerate(files)}

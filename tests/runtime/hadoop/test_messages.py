@@ -6,7 +6,6 @@ import pytest
 
 from tony_provider.runtime.hadoop import messages
 from tony_provider.runtime.hadoop.errors import (
-    AccessDenied,
     InvalidResourceRequest,
     RemoteError,
     remote_error,
@@ -62,7 +61,7 @@ def test_a_launch_context_carries_a_token_file() -> None:
     ("java_class", "text", "error", "said"),
     [
         ("org.apache.hadoop.yarn.exceptions.InvalidResourceRequestException", "why", InvalidResourceRequest, "why"),
-        ("org.apache.hadoop.security.AccessControlException", "", AccessDenied, "AccessControlException"),
+        ("org.apache.hadoop.security.AccessControlException", "", RemoteError, "AccessControlException"),
         ("a.B", "a.B: why\n\tat c.D.e(D.java:1)", RemoteError, "B: why"),
         ("", "", RemoteError, ""),
     ],

@@ -16,7 +16,6 @@ from tests.runtime.hadoop.scripted_server import TOKEN, Call, Session, serve
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.hadoop.connection import ConnectionSettings
 from tony_provider.runtime.hadoop.errors import (
-    AccessDenied,
     ApplicationAttemptNotFound,
     NodeManagerNotYetReady,
     RemoteError,
@@ -294,7 +293,7 @@ async def test_a_refusal_of_the_connection_is_raised_by_the_call_that_wanted_it(
         await session.until_closed()
 
     async with serve(script) as addresses, client_of(addresses) as client:
-        with pytest.raises(AccessDenied, match="no"):
+        with pytest.raises(RemoteError, match=r"^AuthorizationException: no$"):
             await ask(client)
 
 

@@ -106,7 +106,7 @@ def default_of(written: Any, wanted: Any) -> Any:
 
 def test_the_example_is_a_job() -> None:
     job = parse_job(blocks("yaml")[0])
-    assert job.total_instances == 5
+    assert sum(task.instances for task in job.tasks.values()) == 5
     assert job.role("tensorboard") is Role.SIDECAR
 
 

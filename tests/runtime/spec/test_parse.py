@@ -186,7 +186,7 @@ def test_nothing_given_is_changed() -> None:
 def test_helpers_of_the_model() -> None:
     job = parse_job(FULL)
     assert [job.role(name) for name in job.tasks] == [Role.CHIEF, Role.WORKER, Role.PS]
-    assert job.total_instances == 4
+    assert sum(task.instances for task in job.tasks.values()) == 4
     assert [file.target for file in job.files] == ["train.py", "vocab/words.txt", "odd"]
     assert Resource("hdfs:///data/days/").target == "days"
     assert role_of("tensorboard", TaskSpec("x")) is Role.SIDECAR

@@ -209,6 +209,13 @@ class Master(Listener):
         if former:
             former.close()
         self._streams[name] = stream
+        log.info(
+            "%s: its executor is process %d on %s, with Python %s",
+            name,
+            registration.pid,
+            registration.node,
+            registration.python,
+        )
         return self.session.registered(
             name, attempt, registration.host, registration.ports, registration.generation, now
         )

@@ -31,8 +31,6 @@ class ContainerRequest:
 class Container:
     id: str  # as YARN writes it: container_e01_…
     node: str  # host:port of its NodeManager
-    memory: int  # MiB granted
-    vcores: int
 
 
 @attrs.frozen

@@ -135,8 +135,7 @@ class RpcConnection:
     ) -> RpcConnection:
         """Connects and authenticates. The caller limits the time; when that or anything else fails, nothing stays open.
 
-        Raises RpcConnectionError, RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, AccessDenied,
-        …).
+        Raises RpcConnectionError, RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, …).
         """
         try:
             reader, writer = await asyncio.open_connection(address.host, address.port)

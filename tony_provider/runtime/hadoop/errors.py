@@ -95,28 +95,6 @@ class InvalidResourceRequest(RemoteError):
     )
 
 
-class InvalidResourceBlacklistRequest(RemoteError):
-    java_classes = (_YARN + "InvalidResourceBlacklistRequestException",)
-
-
-class InvalidContainerRelease(RemoteError):
-    """A release of a container that is not this application's."""
-
-    java_classes = (_YARN + "InvalidContainerReleaseException",)
-
-
-class ContainerNotFound(RemoteError):
-    """No such container. (NodeManagers say this of a container they do not have with a plain YarnException.)"""
-
-    java_classes = (_YARN + "ContainerNotFoundException",)
-
-
-class InvalidContainer(RemoteError):
-    """The node refuses the container, whose token was made before the ResourceManager was restarted."""
-
-    java_classes = (_YARN + "InvalidContainerException",)
-
-
 class NodeManagerNotYetReady(RemoteError):
     """The NodeManager has not registered with the ResourceManager yet (Hadoop 2): try again soon."""
 
@@ -127,15 +105,6 @@ class InvalidToken(RemoteError):
     """The token is unknown to the server, or too old."""
 
     java_classes = ("org.apache.hadoop.security.token.SecretManager$InvalidToken",)
-
-
-class AccessDenied(RemoteError):
-    """The server knows who calls and does not allow it, or allows no caller of this kind."""
-
-    java_classes = (
-        "org.apache.hadoop.security.AccessControlException",
-        "org.apache.hadoop.security.authorize.AuthorizationException",
-    )
 
 
 class SaslRefused(RemoteError):
@@ -154,16 +123,6 @@ class Retriable(RemoteError):
     """The server cannot do it now (starting, too busy); the call was not carried out."""
 
     java_classes = ("org.apache.hadoop.ipc.RetriableException", "org.apache.hadoop.ipc.ObserverRetryOnActiveException")
-
-
-class NoSuchRpc(RemoteError):
-    """The server does not have the protocol, its version, or the method: a wrong address, or too old a Hadoop."""
-
-    java_classes = (
-        "org.apache.hadoop.ipc.RpcNoSuchMethodException",
-        "org.apache.hadoop.ipc.RpcNoSuchProtocolException",
-        "org.apache.hadoop.ipc.RPC$VersionMismatch",
-    )
 
 
 _BY_JAVA_CLASS: dict[str, type[RemoteError]] = {

@@ -9,14 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import tempfile
 from pathlib import Path
 from typing import Union
 
 import attrs
 from google.protobuf.message import DecodeError
 
-from tony_provider.runtime.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.frames import parse_into, split_delimited
 from tony_provider.runtime.hadoop.proto import security_pb2
@@ -96,10 +94,6 @@ class Credentials:
             raise CredentialsError(f"no {AM_RM_TOKEN} token, only {', '.join(kinds) or 'none at all'}")
         return found[0]
 
-    def without_kind(self, kind: str) -> Credentials:
-        """A copy to hand on: containers must not get the application master's own token."""
-        return Credentials({a: t for a, t in self.tokens.items() if t.kind != kind}, dict(self.secrets))
-
     @classmethod
     def from_bytes(cls, data: bytes) -> Credentials:
         """Reads either format; raises CredentialsError."""
@@ -132,26 +126,6 @@ class Credentials:
             return cls.from_bytes(Path(path).read_bytes())
         except CredentialsError as error:
             raise CredentialsError(f"{os.fspath(path)}: {error}") from error
-
-    @classmethod
-    def from_environment(cls) -> Credentials:
-        """The token file that YARN gave this process; raises CredentialsError when it gave none."""
-        path = os.environ.get(ENV_TOKEN_FILE)
-        if not path:
-            raise CredentialsError(f"{ENV_TOKEN_FILE} is not set: not started by YARN")
-        return cls.read_file(path)
-
-    def write_file(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Replaces the file in one act, with mode 0600; blocks. Raises OSError."""
-        target = Path(path)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # made with mode 0600
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self.to_bytes())
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink()
-            raise
 
     @classmethod
     def _read_writable(cls, reader: WritableReader) -> Credentials:

@@ -134,8 +134,3 @@ class JobSpec:
     def roles(self) -> dict[str, Role]:
         """Of every type, as specified."""
         return {task_type: self.role(task_type) for task_type in self.tasks}
-
-    @property
-    def total_instances(self) -> int:
-        """How many tasks, and so containers beside the application master's, the whole gang has."""
-        return sum(task.instances for task in self.tasks.values())

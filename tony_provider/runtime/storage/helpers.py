@@ -17,9 +17,9 @@ def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[
         return stream.read()
 
 
-def read_text(storage: Storage, uri: str) -> str:
-    """As UTF-8; what is not is replaced, since a log may be cut anywhere."""
-    return read_bytes(storage, uri).decode("utf-8", "replace")
+def read_text(storage: Storage, uri: str, *, offset: int = 0) -> str:
+    """As UTF-8; what is not is replaced, since a log may be cut anywhere. ``offset`` in bytes."""
+    return read_bytes(storage, uri, offset=offset).decode("utf-8", "replace")
 
 
 def write_atomically(storage: Storage, uri: str, data: bytes, *, permission: int = PRIVATE_FILE) -> FileStatus:

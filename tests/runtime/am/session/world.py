@@ -100,9 +100,9 @@ class World:
 
     def grant(self, key: int | None = None) -> str:
         key = min(self.outstanding) if key is None else key
-        request = self.outstanding.pop(key)
+        del self.outstanding[key]
         number = len(self.allocated) + 1
-        container = Container(f"container_1_0001_01_{number:06d}", f"node{number % self.nodes}:1", request.memory, 1)
+        container = Container(f"container_1_0001_01_{number:06d}", f"node{number % self.nodes}:1")
         self.allocated[container.id] = container
         self.carry_out(self.session.allocated(key, container, self.now))
         return container.id

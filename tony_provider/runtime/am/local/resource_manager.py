@@ -161,7 +161,7 @@ class LocalResourceManager(ResourceManager):
             del self._waiting[request.key]
             container_id = self._container_id(next(self._numbers))
             self._held[container_id] = share
-            container = Container(container_id, f"{NODE_HOST}:{NODE_PORT}", request.memory, request.vcores)
+            container = Container(container_id, f"{NODE_HOST}:{NODE_PORT}")
             self._events.put(Allocated(request.key, container))
 
     def _container_id(self, number: int) -> str:

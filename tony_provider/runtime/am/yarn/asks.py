@@ -27,10 +27,6 @@ class Asks:
         """Whether something is waited for."""
         return bool(self._outstanding)
 
-    @property
-    def unsaid(self) -> bool:
-        return bool(self._to_say or self._releases)
-
     def request(self, requests: Iterable[ContainerRequest]) -> None:
         for request in requests:
             self._outstanding[request.key] = request

@@ -210,5 +210,4 @@ def _id(container: yarn.ContainerProto) -> str:
 
 
 def _container(container: yarn.ContainerProto) -> Container:
-    node = str(node_address(container.nodeId))
-    return Container(_id(container), node, container.resource.memory, container.resource.virtual_cores)
+    return Container(_id(container), str(node_address(container.nodeId)))
