@@ -10,21 +10,20 @@ import signal
 import time
 from typing import Any, Optional
 
-from tony_provider.runtime import contract, exit_codes
+from tony_provider.runtime import exit_codes
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.generation import Generation, Surroundings
+from tony_provider.runtime.executor.kept_log import keep_log
 from tony_provider.runtime.executor.link import Link, LinkError, RefusedError
-from tony_provider.runtime.executor.output import KEPT_LIMIT
 from tony_provider.runtime.executor.ports import PortError
+from tony_provider.runtime.executor.pulse import Pulse
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.protocol import timing, tony_pb2
 from tony_provider.runtime.spec.model import Role
-from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)
 
-_LOG_PATIENCE = 20.0  # seconds for the log to reach the store; the application master waits 30
 _GOODBYE_PATIENCE = 5.0  # seconds for the last messages to reach the application master
 _TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL when SIGTERM came to us: YARN itself leaves 0.25
 _TERM_PATIENCE = 1.0  # seconds for the kernel then
@@ -40,7 +39,7 @@ class Executor:
         self._container = container
         self._its = surroundings
         self._link = Link(container, self._greeting, self._handle, lost_after=lost_after)
-        self._usage = processes.UsageMeter()
+        self._pulse = Pulse()
         self._newest = 0  # generation that a rendezvous came for
         self._never_start = 0  # generation that was to be stopped before its turn came
         self._waiting: asyncio.Queue[ClusterSpec] = asyncio.Queue()
@@ -115,7 +114,7 @@ class Executor:
             await asyncio.wait({over, generations}, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
         self._activity = "keeping its log"
-        await self._keep_log()
+        await keep_log(self._its)
         self._link.finish()
         await asyncio.wait({link}, timeout=_GOODBYE_PATIENCE)
 
@@ -189,47 +188,9 @@ class Executor:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(timing.HEARTBEAT_INTERVAL)
-            heartbeat = await self._heartbeat()
+            heartbeat = await self._pulse.take(self._current, self._activity, ending=self._shutdown.is_set())
             if self._link.idle:
                 self._link.send(tony_pb2.FromExecutor(heartbeat=heartbeat))
-
-    async def _heartbeat(self) -> tony_pb2.Heartbeat:
-        table = await asyncio.to_thread(processes.descendants, os.getpid())
-        usage = self._usage.measure(table, time.monotonic())
-        heartbeat = tony_pb2.Heartbeat(
-            rss_bytes=usage.rss_bytes, cpu_percent=usage.cpu_percent, activity=self._activity
-        )
-        current = self._current
-        if current is None:
-            return heartbeat
-        if current.pid is not None:
-            processes.reap_orphans(table, os.getpid(), current.pid)
-        await current.look_at_memory()
-        progress = await current.progress()
-        if progress is not None:
-            heartbeat.progress.CopyFrom(progress)
-        if current.exited is None:
-            heartbeat.activity = current.activity
-        elif not self._shutdown.is_set():
-            heartbeat.activity = "ended"
-        return heartbeat
-
-    async def _keep_log(self) -> None:
-        """A log that cannot be kept is no reason to fail: YARN has the container's own files."""
-        task, attempt = self._container.identity.task, self._container.identity.attempt
-        name = contract.log_name(task, attempt)
-        try:
-            target = uris.join(self._container.description.application_dir, contract.LOGS_DIR, name)
-            await asyncio.wait_for(asyncio.to_thread(self._upload_log, target), _LOG_PATIENCE)
-        except asyncio.TimeoutError:
-            log.warning("the log could not be uploaded within %g s", _LOG_PATIENCE)
-        except (StorageError, OSError) as error:
-            log.warning("the log could not be uploaded: %s", error)
-
-    def _upload_log(self, target: str) -> None:
-        data = self._its.output.both.last(KEPT_LIMIT)
-        if data:
-            self._its.storage.write(target, data, overwrite=True)
 
 
 def _cluster(rendezvous: tony_pb2.Rendezvous) -> ClusterSpec:

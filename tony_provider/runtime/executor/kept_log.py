@@ -1,0 +1,34 @@
+"""The end of what a task has printed, kept on the store when its container ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.executor.generation import Surroundings
+from tony_provider.runtime.executor.output import KEPT_LIMIT
+from tony_provider.runtime.storage import StorageError, uris
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 20.0  # seconds for the log to reach the store; the application master waits timing.KEEP_LOGS
+
+
+async def keep_log(its: Surroundings) -> None:
+    """A log that cannot be kept is no reason to fail: YARN has the container's own files."""
+    container = its.container
+    name = contract.log_name(container.identity.task, container.identity.attempt)
+    try:
+        target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
+        await asyncio.wait_for(asyncio.to_thread(_upload, its, target), _PATIENCE)
+    except asyncio.TimeoutError:
+        log.warning("the log could not be uploaded within %g s", _PATIENCE)
+    except (StorageError, OSError) as error:
+        log.warning("the log could not be uploaded: %s", error)
+
+
+def _upload(its: Surroundings, target: str) -> None:
+    data = its.output.both.last(KEPT_LIMIT)
+    if data:
+        its.storage.write(target, data, overwrite=True)
