@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SECONDS = 120.0  # more than anything here ever takes, on a machine that is busy
-_PERIOD = 0.1
+_PERIOD = 0.2
 
 
 def until(look: Callable[[], T | None], what: Callable[[], str] | str, seconds: float = SECONDS) -> T:

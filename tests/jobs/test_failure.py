@@ -65,15 +65,24 @@ def test_the_diagnostics_name_the_task_and_end_with_its_last_words(place: Place)
         pytest.param("/etc", FailureKind.LAUNCH, ["worker:0", "/etc", "cannot be executed"], id="no program"),
     ],
 )
-def test_the_diagnostics_say_why(place: Place, command: str, kind: FailureKind, words: list[str]) -> None:
-    job = place.run({"tasks": {"worker": {"memory": "128MiB", "command": command}}})
+def test_the_diagnostics_say_why(local: Place, command: str, kind: FailureKind, words: list[str]) -> None:
+    job = local.run({"tasks": {"worker": {"memory": "128MiB", "command": command}}})
 
     diagnostics = job.failed()
     assert [word for word in words if word not in diagnostics] == [], diagnostics
     failure = job.status().failure
     assert failure is not None
     assert failure.kind is kind
-    assert_nothing_left(place, job)
+    assert_nothing_left(local, job)
+
+
+def test_a_command_that_does_not_exist_on_the_nodes(yarn: YarnPlace) -> None:
+    job = yarn.run({"tasks": {"worker": {"memory": "128MiB", "command": "no-such-program --fast; exit $?"}}})
+
+    diagnostics = job.failed()
+    assert diagnostics.startswith(f"worker:0 on {job.task('worker:0').node} ended with exit code 127")
+    assert "no-such-program" in diagnostics.splitlines()[-1]
+    assert_nothing_left(yarn, job)
 
 
 def test_a_task_that_takes_more_memory_than_its_container_has(yarn: YarnPlace, tmp_path: Path) -> None:

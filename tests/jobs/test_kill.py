@@ -8,7 +8,7 @@ from typing import Any
 from tests.hadoop.processes import Process
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
-from tests.jobs.places import LocalPlace, Place
+from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import settled
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState
@@ -56,6 +56,20 @@ def test_a_job_killed_before_it_began(place: Place) -> None:
     assert job.end().state is ApplicationState.KILLED
     job.hook.cleanup(job.identity, job.id)
     assert_nothing_left(place, job)
+
+
+def test_a_job_killed_while_it_waits_for_room(yarn: YarnPlace) -> None:
+    memory = yarn.cluster.settings.node_memory_mb * 6 // 10
+    job = yarn.submit({"tasks": {"worker": {"instances": yarn.nodes + 1, "memory": memory, "command": "sleep 1000"}}})
+    job.until(JobState.WAITING)
+
+    job.hook.kill(job.id, "not today")
+
+    application = job.end()
+    assert application.state is ApplicationState.KILLED
+    assert "not today" in application.diagnostics
+    job.hook.cleanup(job.identity, job.id)
+    assert_nothing_left(yarn, job)
 
 
 def test_an_executor_that_dies_fails_the_job_and_leaves_nothing(place: Place) -> None:

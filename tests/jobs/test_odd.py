@@ -39,8 +39,8 @@ def test_output_that_is_no_text(place: Place) -> None:
     assert "end of it" in job.log("worker:0")
 
 
-def test_much_output_is_cut_at_its_beginning(place: Place) -> None:
-    job = place.run(one("yes 0123456789012345678901234567890123456789 | head -c 60000000; echo the end; exit 1"))
+def test_much_output_is_cut_at_its_beginning(local: Place) -> None:
+    job = local.run(one("yes 0123456789012345678901234567890123456789 | head -c 60000000; echo the end; exit 1"))
 
     job.failed()
     log = job.log("worker:0")
@@ -48,20 +48,20 @@ def test_much_output_is_cut_at_its_beginning(place: Place) -> None:
     assert log.rstrip().endswith("the end")
 
 
-def test_what_a_process_leaves_running_ends_with_it(place: Place) -> None:
-    job = place.run(one("(trap '' TERM HUP; setsid sleep 1000) & echo started"))
+def test_what_a_process_leaves_running_ends_with_it(local: Place) -> None:
+    job = local.run(one("(trap '' TERM HUP; setsid sleep 1000) & echo started"))
 
     job.succeeded()
-    assert_nothing_left(place, job)
+    assert_nothing_left(local, job)
 
 
-def test_no_free_port(place: Place) -> None:
+def test_no_free_port(local: Place) -> None:
     tasks = {"worker": {"instances": 7, "memory": "128MiB", "command": "sleep 1000"}}
-    job = place.run({"port_range": "20100-20102", "timeouts": {"grace": "1s"}, "tasks": tasks})
+    job = local.run({"port_range": "20100-20102", "timeouts": {"grace": "1s"}, "tasks": tasks})
 
     diagnostics = job.failed()
     assert "20100-20102" in diagnostics
-    assert_nothing_left(place, job)
+    assert_nothing_left(local, job)
 
 
 def test_a_large_model(place: Place) -> None:
