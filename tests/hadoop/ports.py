@@ -7,7 +7,8 @@ import socket
 from contextlib import ExitStack
 
 # Below 32768: from there on the kernel hands ports to outgoing connections, and a daemon's may be gone when it binds.
-FIRST, LAST = 20000, 31999
+# And apart from the ports that jobs take by default (JobSpec.port_range): one that runs while a cluster starts is no danger.
+FIRST, LAST = 10000, 19999
 
 
 def free_ports(count: int) -> list[int]:
