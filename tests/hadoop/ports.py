@@ -7,7 +7,7 @@ import socket
 from contextlib import ExitStack
 
 # Below 32768: from there on the kernel hands ports to outgoing connections, and a daemon's may be gone when it binds.
-# And apart from the ports that jobs take by default (JobSpec.port_range): one that runs while a cluster starts is no danger.
+# And apart from those that jobs take by default (JobSpec.port_range), which may run while a cluster starts.
 FIRST, LAST = 10000, 19999
 
 
