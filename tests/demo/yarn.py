@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.demo.airflow import REPOSITORY, Airflow
 from tests.demo.published import MINIMUM_ACCURACY, Published
@@ -16,6 +16,7 @@ from tests.demo.witness import Witness, below_nodemanagers
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.settings import Settings
+from tests.waiting import settled
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.factory import open_storage
@@ -23,11 +24,8 @@ from tony_provider.runtime.storage.helpers import walk
 from tony_provider.runtime.storage.uris import join
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
-T = TypeVar("T")
-
 USER = "alice"  # an ordinary one: HDFS's superuser would hide missing permissions
 HOMES = REPOSITORY / ".tony" / "demo-yarn"
-CLEAN_SECONDS = 30  # NodeManagers remove folders and processes some time after an application has ended
 
 
 def home_of(version: str) -> Path:
@@ -155,8 +153,8 @@ class Demonstration:
         ]
 
     def _left_behind(self, applications: dict[str, dict[str, Any]]) -> list[Finding]:
-        processes = _settled(lambda: below_nodemanagers(self._hadoop))
-        folders = _settled(self._application_folders)
+        processes = settled(lambda: below_nodemanagers(self._hadoop))
+        folders = settled(self._application_folders)
         staging = [file.path for file in self._storage_entries() if f"/{contract.STAGING_DIR}" in file.path]
         strangers = [
             line for line in self.list_files() if not any(part in line for part in ("/cache/", "/digits/", "/jobs/"))
@@ -202,14 +200,6 @@ class Demonstration:
     def _cache(self) -> dict[str, int]:
         cache = join(self.staging_dir, "cache")
         return {file.path: file.modified_ms for file in self._files() if file.path.startswith(cache)}
-
-
-def _settled(look: Callable[[], list[T]]) -> list[T]:
-    """What ``look`` still finds when CLEAN_SECONDS are over; nothing as soon as it finds nothing."""
-    deadline = time.monotonic() + CLEAN_SECONDS
-    while (found := look()) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return found
 
 
 def _named(things: list[Any]) -> str:
