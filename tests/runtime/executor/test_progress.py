@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,17 @@ def test_speed_begins_again_with_the_steps() -> None:
     assert meter.speed(11) == 0
     meter.add(21, 10)
     assert meter.speed(21) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 60_000])
+def test_metrics_that_no_message_can_carry_are_left_out(file: Path, name: str) -> None:
+    append(file, {name: 1, "loss": 0.5})
+    progress = ProgressReader(file).look(0)
+    assert progress is not None
+    assert dict(progress.metrics) == {"loss": 0.5}
+
+
+def test_a_fifo_in_the_place_of_the_file_is_not_waited_for(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.mkfifo(file)
+    assert ProgressReader(file).look(0) is None
+    assert "no regular file" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 from collections import deque
 from pathlib import Path
 from typing import Any, Optional
@@ -12,6 +13,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.text import is_writable
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +22,7 @@ _CHUNK = 1 << 20  # bytes read at a time
 _LONGEST_LINE = 64 << 10  # bytes; a longer one is malformed
 _LARGEST = (1 << 64) - 1  # of a step
 _MOST_METRICS = 200  # different names; more are left out, since each heartbeat carries them all
+_LONGEST_NAME = 250  # characters of a metric's name; each heartbeat carries that, too
 
 
 class FileTail:
@@ -37,11 +40,13 @@ class FileTail:
         lines: list[bytes] = []
         too_long = 0
         try:
-            file = self._path.open("rb")
+            file = open(self._path, "rb", opener=_open_at_once)  # noqa: SIM115 - in the block below
         except FileNotFoundError:
             return lines, too_long
         with file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(f"{self._path} is no regular file")
             if status.st_ino != self._inode or status.st_size < self._offset:
                 self._inode, self._offset, self._rest, self._skipping = status.st_ino, 0, b"", False
             file.seek(self._offset)
@@ -137,6 +142,8 @@ class ProgressReader:
     def _take_metric(self, name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None  # text, lists and the like are the user's own business
+        if not _is_name(name):
+            return self._warn("name", f"metrics without a proper name are left out, such as {name[:100]!a}")
         if name not in self._metrics and len(self._metrics) >= _MOST_METRICS:
             return self._warn("many", f"only the first {_MOST_METRICS} metrics are reported; {name!r} is left out")
         try:
@@ -153,6 +160,15 @@ class ProgressReader:
         if kind not in self._warned:
             self._warned.add(kind)
             log.warning("%s", text)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A FIFO in the file's place would otherwise be waited for until somebody writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and is_writable(text)
 
 
 def _count(value: Any) -> Optional[int]:

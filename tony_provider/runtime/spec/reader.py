@@ -22,6 +22,7 @@ from tony_provider.runtime.spec.model import (
 )
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.spec.units import UnitError, parse_boolean, parse_duration, parse_integer, parse_memory
+from tony_provider.runtime.text import is_writable
 
 _UNREADABLE: Any = object()
 _STAND_INS: dict[Any, Any] = {str: "", Resource: Resource("")}  # for a list's element that could not be read
@@ -110,7 +111,7 @@ class Reader:
             return self._fail(path, value, "must be text")
         if "\0" in value:
             return self._fail(path, value, "must not hold a NUL character")
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not is_writable(value):
             return self._fail(path, value, "must not hold half a surrogate pair")
         return value
 
