@@ -103,3 +103,21 @@ def test_what_was_there_stays_when_the_new_cannot_take_its_place(tmp_path: Path)
         commit_directory(BreakingStorage(), tmp_path / "new", str(target), threading.Event())
     assert (target / "weights").read_text() == "old"
     assert stored(tmp_path / "store") == ["model", "model/weights"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'mkfifo "$TONY_MODEL_DIR/odd"',
+        'ln -s /nowhere "$TONY_MODEL_DIR/odd"',
+        'rmdir "$TONY_MODEL_DIR" && mkfifo "$TONY_MODEL_DIR"',
+    ],
+)
+async def test_what_is_no_file_is_named(launch: Launch, command: str) -> None:
+    running = await launch(command)
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert "could not be uploaded" in ended.error
+    assert ("odd" if "odd" in command else "model") in ended.error
+    assert await running.end() == 0
+    assert stored(running.container.application_dir) == ["logs", "logs/worker-0.log"]

@@ -318,7 +318,7 @@ def test_acting_for_another_user(webhdfs_config: WebHdfsConfig, hdfs: Place, uri
         impostor.status(uri)
 
 
-@pytest.mark.parametrize("name", ["a:b", "x" * 300])
+@pytest.mark.parametrize("name", ["a:b", "x" * 300, "latin\udcfc"])
 def test_names_that_hdfs_refuses(hdfs: Place, name: str) -> None:
     with pytest.raises(StorageInvalidPath):
         hdfs.storage.write(hdfs.uri(name), b"x")

@@ -213,7 +213,8 @@ class Generation:
         except (UploadCancelledError, asyncio.TimeoutError):
             exited.stopped = True
         except (StorageError, OSError) as error:
-            exited.error = f"its results could not be uploaded: {error}"
+            # Names of files may be no text, which no message can carry.
+            exited.error = f"its results could not be uploaded: {error}".encode("utf-8", "replace").decode()
 
     async def _keep(self, directory: Path, name: str) -> str:
         """Commit a directory to the store; returns its URI there, empty when there is nothing in it."""

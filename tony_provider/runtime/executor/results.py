@@ -22,7 +22,8 @@ class UploadCancelledError(Exception):
 
 
 def is_empty(directory: Path) -> bool:
-    return not directory.is_dir() or next(directory.iterdir(), None) is None
+    """Whether nothing is there. Raises OSError when something else than a directory is."""
+    return not directory.exists() or next(directory.iterdir(), None) is None
 
 
 def commit_directory(storage: Storage, directory: Path, target: str, cancelled: threading.Event) -> str:
@@ -67,8 +68,10 @@ def _upload_tree(storage: Storage, directory: Path, target: str, cancelled: thre
     for path, relative in _walk(directory):
         if path.is_dir():
             storage.make_directories(uris.join(target, relative) if relative else target)
-        else:
+        elif path.is_file():
             files.append((path, uris.join(target, relative)))
+        else:  # a FIFO would be read for ever
+            raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
 
     def send(path: Path, uri: str) -> None:
         if cancelled.is_set():

@@ -23,6 +23,7 @@ from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfi
 from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFile
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
 from tony_provider.runtime.storage.webhdfs.transport import Deadline, Transport
+from tony_provider.runtime.text import is_writable
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -159,6 +160,8 @@ class WebHdfsStorage(Storage):
             raise errors.StorageInvalidPath(
                 uri, "use", f"{parsed.authority} is not the cluster that is connected to", f"that is {allowed[0]}"
             )
+        if not is_writable(parsed.path):
+            raise errors.StorageInvalidPath(ascii(uri), "use", "HDFS has no names but those in UTF-8")
         return parsed
 
     def _ask(self, call: Call, read: Callable[[dict[str, Any]], T], deadline: Optional[Deadline] = None) -> T:
