@@ -117,3 +117,11 @@ async def test_files_of_a_real_process_are_capped(launch: Launch) -> None:
     kept = running.container.stored("logs/worker-0.log")
     assert output.KEPT_LIMIT - 200 < len(kept) < output.KEPT_LIMIT + 200
     assert kept.startswith("[tony] ")
+
+
+def test_a_long_line_is_cut_and_not_lost(tmp_path: Path) -> None:
+    file = CappedFile(tmp_path / "out", 10**6)
+    file.write(b"\rstep of a progress bar" * 20_000)
+    file.write(b"\n")
+    file.close()
+    assert file.last(200_000).endswith(b"\rstep of a progress bar" * 8_000 + b"\n")

@@ -67,12 +67,15 @@ class CappedFile:
                 self._file = None
 
     def last(self, limit: int) -> bytes:
-        """The last bytes of what was written, from the start of a line; a note goes first when lines are missing."""
+        """The last bytes of what was written, from the start of a line; a note goes first when lines are missing.
+
+        A line that is very long, such as a progress bar's, is cut.
+        """
         data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
         dropped = self.dropped
         if len(data) > limit:
-            start = data.find(b"\n", -limit - 1) + 1
-            kept = data[start or -limit :]
+            cut = len(data) - limit
+            kept = data[data.find(b"\n", cut - 1, cut + _LONGEST_LINE) + 1 or cut :]
             dropped += data.count(b"\n") - kept.count(b"\n")
             data = kept
         return _dropped_note(dropped) + data
