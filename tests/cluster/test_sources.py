@@ -156,3 +156,18 @@ def test_a_stored_file_has_one_name() -> None:
 def test_an_environment_that_is_nowhere(dag_folder: Path, environment: str) -> None:
     with pytest.raises(SourceMissing, match=r"python_env: .* is neither a directory on the nodes"):
         find(job(python_env=environment), dag_folder)
+
+
+def test_what_cannot_be_a_file_of_a_job(dag_folder: Path) -> None:
+    src = dag_folder / "src"
+    os.mkfifo(src / "fifo")
+    (src / "dangling").symlink_to("/nowhere")
+    (src / "deep" / "up").symlink_to("..")
+    (src / "deep" / "self").symlink_to(".")
+    Path(os.fsdecode(os.fsencode(src) + b"/latin\xfc")).touch()
+    with pytest.raises(SourceMissing) as raised:
+        find(job(files=[Resource("src"), Resource("src/fifo", "again")]), dag_folder)
+    problems = str(raised.value).split("; ")
+    assert [problem.partition(":")[0] for problem in problems] == ["files[0]"] * 5 + ["files[1]"]
+    for name in ("fifo", "dangling", "deep/up", "deep/self", "latin"):
+        assert f"src/{name}" in str(raised.value)

@@ -22,6 +22,7 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import CHUNK, FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.text import is_writable
 
 ARCHIVE_ENDINGS = (".zip", ".tar.gz", ".tgz", ".tar")
 _IGNORED_DIRECTORIES = {"__pycache__"}
@@ -76,7 +77,14 @@ class SourceFinder:
         if isinstance(found, FileStatus):
             self._stored += self._expand_stored(found, resource.target)
         elif found is not None:
-            self._local += [local_source(file, name) for file, name in _expand(found, resource.target)]
+            for file, name in _expand(found, resource.target):
+                self._add_local(key, file, name, ResourceKind.FILE)
+
+    def _add_local(self, key: str, path: Path, name: str, kind: ResourceKind) -> None:
+        if problem := _file_problem(path):
+            self._problems.append(f"{key}: {problem}")
+        else:
+            self._local.append(local_source(path, name, kind))
 
     def _expand_stored(self, status: FileStatus, name: str) -> Iterator[LocalizedResource]:
         if not status.is_directory:
@@ -99,7 +107,7 @@ class SourceFinder:
         elif isinstance(found, FileStatus):
             self._stored.append(stored_resource(found, name, ResourceKind.ARCHIVE))
         else:
-            self._local.append(local_source(found, name, ResourceKind.ARCHIVE))
+            self._add_local(key, found, name, ResourceKind.ARCHIVE)
 
     def _add_environment(self, source: str) -> None:
         if is_archived(source):
@@ -197,8 +205,25 @@ def _expand(path: Path, name: str) -> Iterable[tuple[Path, str]]:
 
 
 def _below(directory: Path) -> Iterator[Path]:
+    """Every file, and what cannot be entered: directories that may not be read, links to where they lie in."""
     for entry in sorted(directory.iterdir()):
-        if not entry.is_dir():
+        if not entry.is_dir() or not _is_enterable(entry):
             yield entry
         elif entry.name not in _IGNORED_DIRECTORIES:
             yield from _below(entry)
+
+
+def _is_enterable(directory: Path) -> bool:
+    parent = directory.parent.resolve()
+    return os.access(directory, os.R_OK | os.X_OK) and directory.resolve() not in (parent, *parent.parents)
+
+
+def _file_problem(path: Path) -> str:
+    """Why the file cannot be taken; empty when it can."""
+    if not is_writable(str(path)):
+        return f"{str(path)!a} has a name that is not in UTF-8"
+    if path.is_dir():
+        return f"{path} is a directory that this user may not read, or a link to one that it lies in"
+    if not path.is_file():  # a FIFO would be read for ever
+        return f"{path} is neither a file nor a directory, nor a link to one"
+    return "" if os.access(path, os.R_OK) else f"{path} cannot be read by this user"
