@@ -34,11 +34,13 @@ from tony_provider.runtime.application import (
     YarnAccess,
 )
 from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.frameworks.base import fits
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError, StorageNotEmpty, StorageNotFound
 from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.text import is_writable
 
 log = logging.getLogger(__name__)
 
@@ -217,5 +219,14 @@ def _am_environment(description: ApplicationDescription) -> list[LocalizedResour
 
 
 def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
+    """The values are not shown."""
     missing = [name for name in job.secrets if name not in secrets]
-    return [f"secrets: no value was given for {name!r}" for name in missing]
+    found = [f"secrets: no value was given for {name!r}" for name in missing]
+    for name, value in secrets.items():
+        if "\0" in value:
+            found.append(f"secrets.{name}: its value holds a NUL character, which no environment variable can")
+        elif not is_writable(value):
+            found.append(f"secrets.{name}: its value is no text that UTF-8 can write")
+        elif not fits(name, value):
+            found.append(f"secrets.{name}: its value is too long: Linux takes at most 128 KiB; use a file")
+    return found
