@@ -39,10 +39,11 @@ _OWN_RESOURCES = {
     resource_names.GPU: "gpus",
     "gpu": "gpus",
 }
-# What YARN writes into a container's working directory, and what we do.
+# What YARN and the local backend write into a container's working directory, and what we do.
 _TAKEN_NAMES = {
     contract.RUNTIME_DIR,
     contract.PYTHON_ENV_DIR,
+    "container_pid",
     "container_tokens",
     "default_container_executor.sh",
     "default_container_executor_session.sh",

@@ -44,8 +44,13 @@ class LocalProcess:
                 stderr=stderr,
                 start_new_session=True,
             )
-        await asyncio.to_thread(_note_pid, directory, process.pid)
-        return cls(directory, log_dir, process)
+        started = cls(directory, log_dir, process)
+        try:
+            await asyncio.to_thread(_note_pid, directory, process.pid)
+        except BaseException:
+            started.kill()
+            raise
+        return started
 
     async def wait(self) -> tuple[int, str]:
         """Exit status as YARN gives it, and diagnostics. What the process left in its group is killed."""
@@ -90,7 +95,9 @@ def _note_pid(directory: Path, pid: int) -> None:
     except (FileNotFoundError, ProcessLookupError):
         return  # it has ended already
     start = stat.rpartition(")")[2].split()[19]
-    (directory / PID_FILE).write_text(f"{pid} {start}\n")
+    partial = directory / f"tony-{PID_FILE}.part"  # no file of the user begins like that
+    partial.write_text(f"{pid} {start}\n")
+    partial.replace(directory / PID_FILE)  # never half of it, whoever is killed and however full the disk is
 
 
 def _tail(path: Path) -> str:
