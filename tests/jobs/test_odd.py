@@ -77,3 +77,19 @@ def test_a_large_model(place: Place) -> None:
     sizes = {entry.name: entry.size for entry in job.hook.storage().list(status.model_dir)}
     assert sizes["saved model.pb"] == 6
     assert job.hook.storage().status(f"{status.model_dir}/variables/deep/shard").size == 30000000
+
+
+def test_directories_that_a_task_has_locked(local: Place) -> None:
+    """Shows something for ordinary users only: nothing is locked for root."""
+    command = """
+    mkdir -p locked/in $TMPDIR/too
+    touch locked/in/file $TMPDIR/too/file
+    chmod a-w locked/in/file $TMPDIR/too
+    chmod a-rwx locked/in
+    chmod a-rwx locked
+    """
+
+    job = local.run(one(command))
+
+    job.succeeded()
+    assert_nothing_left(local, job)

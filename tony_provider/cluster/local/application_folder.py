@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from tony_provider.cluster.local.processes import ProcessId
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
 from tony_provider.runtime.local.container_dir import PID_FILE
+from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.protocol.status import FinalStatus
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class ApplicationFolder:
     def remove_work(self) -> None:
         """All but the records and logs."""
         for work in (self.path / "containers", self.unpacked):
-            shutil.rmtree(work, ignore_errors=True)
+            remove_tree(work)
 
     def _read(self, name: str, cls: type[T]) -> T | None:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import getpass
 import logging
 import secrets
-import shutil
 import signal
 import subprocess
 import time
@@ -25,6 +24,7 @@ from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
+from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
 from tony_provider.runtime.spec.model import JobSpec
@@ -69,7 +69,7 @@ class LocalCluster(Cluster):
         try:
             self._children.append(start_master(folder, submission, self.access(folder.id), self.user))
         except (OSError, ArchiveError) as error:
-            shutil.rmtree(folder.path, ignore_errors=True)
+            remove_tree(folder.path)
             raise SubmissionRefused(f"the application master could not be started: {error}") from error
 
     def find(self, tag: str) -> list[Application]:
@@ -156,7 +156,7 @@ class LocalCluster(Cluster):
         """Forget the oldest of the applications that have ended."""
         over = [folder for folder in self._folders() if folder.ended() is not None]
         for folder in sorted(over, key=lambda folder: folder.id, reverse=True)[_KEPT:]:
-            shutil.rmtree(folder.path, ignore_errors=True)
+            remove_tree(folder.path)
 
 
 def _is_id(text: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from tony_provider.runtime.application import ApplicationDescription, LocalAcces
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT
+from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.resource_names import GPU
@@ -131,7 +131,7 @@ class LocalResourceManager(ResourceManager):
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
         await asyncio.gather(*(process.stop() for process in self._processes.values()))
-        await asyncio.to_thread(shutil.rmtree, self._root / "unpacked", ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self._root / "unpacked")
         report = FinalReport(status, diagnostics, tracking_url, epoch_ms())
         await asyncio.to_thread(write_report, self._root, report)
 
@@ -146,7 +146,7 @@ class LocalResourceManager(ResourceManager):
 
     async def _watch(self, container_id: str, process: LocalProcess) -> None:
         exit_status, diagnostics = await process.wait()
-        await asyncio.to_thread(shutil.rmtree, process.directory, ignore_errors=True)
+        await asyncio.to_thread(remove_tree, process.directory)
         del self._processes[container_id]
         self._held.pop(container_id, None)
         self._events.put(Completed(container_id, exit_status, diagnostics))
