@@ -10,6 +10,7 @@ import pytest
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place, YarnPlace
 from tony_provider.runtime.protocol.status import FailureKind, JobState, TaskState
+from tony_provider.runtime.storage.helpers import write_atomically
 
 TALKER = """
 test $TONY_TASK_INDEX = 1 || exec sleep 1000
@@ -106,4 +107,21 @@ def test_a_task_that_takes_more_memory_than_its_container_has(yarn: YarnPlace, t
     failure = job.status().failure
     assert failure is not None
     assert failure.kind is FailureKind.OUT_OF_MEMORY
+    assert_nothing_left(yarn, job)
+
+
+def test_a_file_that_vanishes_before_the_nodes_have_fetched_it(yarn: YarnPlace) -> None:
+    hook = yarn.hook()
+    stored = f"{hook.layout.root}/elsewhere/vanishing.txt"
+    write_atomically(hook.storage(), stored, b"here for now")
+    spec = {"files": [stored], "tasks": {"worker": {"memory": "128MiB", "command": "cat vanishing.txt"}}}
+
+    # Everything was checked by then, and nothing has been started.
+    job = yarn.submit(spec, hook=hook, before_submit=lambda _: hook.storage().remove(stored))
+
+    diagnostics = job.failed()
+    assert f"worker:0 on {job.task('worker:0').node} could not be prepared on its node" in diagnostics
+    assert "File does not exist" in diagnostics
+    assert "elsewhere/vanishing.txt" in diagnostics
+    assert "\tat " not in diagnostics  # of Java's stack
     assert_nothing_left(yarn, job)

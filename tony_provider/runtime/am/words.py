@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable
 from typing import Optional
@@ -37,6 +38,7 @@ _CONTAINER = {
     EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
 }
 _SHELL = {shell.NOT_EXECUTABLE: " (the command cannot be executed)", shell.NOT_FOUND: " (command not found)"}
+_FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*")
 OUT_OF_MEMORY = frozenset({EXCEEDED_VIRTUAL_MEMORY, EXCEEDED_PHYSICAL_MEMORY})
 NODE_TROUBLE = frozenset({ABORTED, DISKS_FAILED, PREEMPTED, KILLED_BY_RESOURCE_MANAGER, KILLED_BY_SCHEDULER})
 """Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
@@ -94,6 +96,11 @@ def some(names: Iterable[str], most: int = 5) -> str:
 
 def first_line(text: str) -> str:
     return text.partition("\n")[0]
+
+
+def without_frames(text: str) -> str:
+    """What a Java program says of an exception, without where in its code it was."""
+    return "\n".join(line for line in text.splitlines() if not _FRAME.fullmatch(line))
 
 
 def last_lines(text: str, *, lines: int = 30, size: int = 4096) -> str:

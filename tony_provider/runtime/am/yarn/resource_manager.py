@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from tony_provider.runtime.address import Address
+from tony_provider.runtime.am import words
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
 from tony_provider.runtime.am.resource_manager import (
@@ -103,7 +104,7 @@ class YarnResourceManager(ResourceManager):
             return  # it has ended already, which was reported
         problem = await self._nodes.start(allocated, launch)
         if problem:
-            self._events.put(LaunchFailed(container.id, problem))
+            self._events.put(LaunchFailed(container.id, words.without_frames(problem)))
 
     def events(self) -> AsyncIterator[Event]:
         return self._events.__aiter__()
@@ -186,7 +187,7 @@ class YarnResourceManager(ResourceManager):
         self._asks.completed(container_id)
         self._hurry()  # others may follow
         if self._containers.pop(str(container_id), None):
-            self._events.put(Completed(str(container_id), status.exit_status, status.diagnostics))
+            self._events.put(Completed(str(container_id), status.exit_status, words.without_frames(status.diagnostics)))
 
     def _lost(self, reason: str) -> None:
         if self._reachable:
