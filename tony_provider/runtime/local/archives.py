@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
+import lzma
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Callable
 
@@ -14,7 +15,20 @@ import attrs
 
 from tony_provider.runtime.application import LocalAccess, LocalizedResource
 from tony_provider.runtime.file_lock import locked
+from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.storage import local_path
+
+# What an archive that is cut short, damaged or encrypted makes of the readers.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
 
 UNPACK_SECONDS = 900.0  # that another container may take to unpack the same archive, an environment of several GB
 
@@ -60,10 +74,10 @@ def _unpack_aside(archive: Path, target: Path) -> None:
     try:
         unpack(archive, partial)
         partial.rename(target)
-    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise ArchiveError(f"cannot unpack {archive}: {error}") from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        remove_tree(partial)
 
 
 def unpack(archive: Path, directory: Path) -> None:

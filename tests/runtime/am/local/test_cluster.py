@@ -8,7 +8,7 @@ import stat
 import tarfile
 import threading
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import attrs
@@ -276,3 +276,16 @@ async def test_finish_stops_everything_and_leaves_the_report(inside: Inside) -> 
 def test_token_file_is_ours_alone(tmp_path: Path) -> None:
     write_tokens(tmp_path, b"secret")
     assert stat.S_IMODE((tmp_path / TOKEN_FILE).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: data[:1000] + bytes(200)])
+def test_damaged_archive_is_named(tmp_path: Path, cache: ArchiveCache, damage: Callable[[bytes], bytes]) -> None:
+    noise = tmp_path / "noise"
+    noise.write_bytes(os.urandom(100_000))
+    archive = tmp_path / "a.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(noise, "noise")
+    archive.write_bytes(damage(archive.read_bytes()))
+    with pytest.raises(ArchiveError, match=r"a\.tar\.gz"):
+        cache.unpacked(resource(archive, "env", ResourceKind.ARCHIVE))
+    assert [path.suffix for path in (tmp_path / "shared").iterdir()] == [".lock"]
