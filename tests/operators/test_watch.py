@@ -19,7 +19,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 
 Answer = Application | None | Exception
-PAST, FUTURE = time.time() - 1, time.time() + 600
+PAST, FUTURE = 0.0, time.time() + 1e9  # deadlines, in seconds since the epoch
 
 
 class ScriptedHook:

@@ -87,7 +87,7 @@ def test_a_location_that_leads_nowhere(location: str) -> None:
         return Reply(307, location=location)
 
     with scripted(answer) as address, pytest.raises(StorageError, match="names no DataNode"):
-        impatient(address).open_read(URI)
+        WebHdfsStorage(WebHdfsConfig([address])).open_read(URI)
 
 
 def test_a_token_does_not_leave_https() -> None:
