@@ -53,7 +53,7 @@ format: $(VENV)/.test  ## let ruff mend what it can
 proto:  ## generate the protobuf code again, with a pinned generator
 	PYTHON=$(PYTHON) sh tony_provider/runtime/hadoop/proto/generate.sh
 
-wheel: $(VENV)/.test  ## dist/*.whl and dist/*.tar.gz
+wheel: $(VENV)/.uv  ## dist/*.whl and dist/*.tar.gz
 	$(BIN)/uv build --out-dir dist
 
 .PHONY: constraints

@@ -72,6 +72,7 @@ def main() -> None:
         steps_per_epoch=max(1, len(labels) // options.batch_size),
         verbose=2,
         callbacks=[
+            # For a restart of this process in place; a new application begins anew.
             keras.callbacks.BackupAndRestore(os.environ["TONY_CHECKPOINT_DIR"], delete_checkpoint=False),
             Report(),
         ],

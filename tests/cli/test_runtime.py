@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import zipfile
@@ -83,6 +84,13 @@ def test_a_python_that_no_packages_are_made_for(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "no packages for Python 3.12 on no_such_platform" in done.stderr
     assert not output.exists()
+
+
+def test_a_python_without_pip_mocked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pip" else find(name, *more))
+    with pytest.raises(StagingFailed, match=r"pip downloads the packages, and .* has none"):
+        build(["3.12"], tmp_path / "runtime.zip")
 
 
 def test_pip_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

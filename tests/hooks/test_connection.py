@@ -139,7 +139,9 @@ def test_the_local_backend(add_connection: AddConnection) -> None:
         ({"extra": {"webhdfs": "nn:9870"}}, "`webhdfs` cannot be used: .* write http://host:9870"),
         ({"extra": {"webhdfs_conn_id": "nn"}}, "`webhdfs` and `webhdfs_conn_id` are both given"),
         ({"extra": {"backend": "slurm"}}, "`backend` is 'slurm' and should be one of yarn, local"),
-        ({"extra": {"quue": "ml"}}, "`quue` is not known; its extra may hold backend, "),
+        ({"extra": {"quue": "ml"}}, "`quue` is not known; did you mean queue.; its extra may hold backend, "),
+        ({"extra": {"backend": "local", "stagingdir": "/t"}}, "`stagingdir` is not known; did you mean staging_dir"),
+        ({"extra": {"backend": "local", "staging_dir": "rel/x"}}, "`staging_dir` is 'rel/x' and should be an absolute"),
         ({"extra": {"kerberos": "maybe"}}, "`kerberos` is 'maybe' and should be true or false"),
         ({"extra": {"queue": 3}}, "`queue` is 3 and should be text"),
         ({"extra": {"python": [3]}}, r"`python` is \[3\] and should be text with commas between, or a list"),
@@ -165,6 +167,12 @@ def test_a_webhdfs_connection_that_is_missing_or_has_a_password(add_connection: 
     add_connection("nn", "webhdfs", host="nn", login="alice", password="secret")
     add_connection("tony_default", host="rm", extra={"webhdfs_conn_id": "nn"})
     with pytest.raises(ConnectionProblem, match="has a password"):
+        read_connection("tony_default")
+
+
+def test_a_connection_of_another_type(add_connection: AddConnection) -> None:
+    add_connection("tony_default", "http", host="rm")
+    with pytest.raises(ConnectionProblem, match="'tony_default' is of type 'http', and should be 'tony'"):
         read_connection("tony_default")
 
 

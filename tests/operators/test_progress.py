@@ -28,9 +28,9 @@ def test_a_table_of_the_tasks_when_one_changes() -> None:
     both = [worker(0, node="node1:45454", step=20, rss_bytes=300 << 20), worker(1, "STARTING")]
     log.lines(application(), status(tasks=[worker(0, "STARTING"), worker(1, "STARTING")]))
     assert log.lines(application(), status(tasks=both)) == [
-        "task      state    node         step  steps/s  memory",
-        "worker:0  RUNNING  node1:45454  20    2.5      300 MiB",
-        "of 2 tasks: 1 RUNNING, 1 STARTING",
+        "task      state     node         step  steps/s  memory",
+        "worker:0  RUNNING   node1:45454  20    2.5      300 MiB",
+        "worker:1  STARTING  -            -     -        -",
     ]
 
 

@@ -15,7 +15,7 @@ _ARG_PLATFORM = Arg(  # type: ignore[no-untyped-call]
 )
 _ARG_OUTPUT = Arg(  # type: ignore[no-untyped-call]
     ("--output",),
-    help="The archive to write",
+    help="The archive to write (default: %(default)s)",
     default="tony-runtime.zip",
 )
 

@@ -10,6 +10,7 @@ Submission never downloads: it packs the worker's installed packages, for nodes 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import logging
 import os
 import re
@@ -158,6 +159,8 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
     command += [argument for tag in (abi, "abi3", "none") for argument in ("--abi", tag)]
     command += [argument for platform in platforms for argument in ("--platform", platform)]
     command += ["--dest", str(target), "--requirement", str(_REQUIREMENTS)]
+    if importlib.util.find_spec("pip") is None:
+        raise StagingFailed(f"pip downloads the packages, and {sys.executable} has none: install it there")
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_SECONDS)
     except subprocess.TimeoutExpired as error:

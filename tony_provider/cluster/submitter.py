@@ -221,7 +221,8 @@ def _am_environment(description: ApplicationDescription) -> list[LocalizedResour
 def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
     """The values are not shown."""
     missing = [name for name in job.secrets if name not in secrets]
-    found = [f"secrets: no value was given for {name!r}" for name in missing]
+    advice = "give it to the operator, in its argument secrets"
+    found = [f"secrets: no value was given for {name!r}; {advice}" for name in missing]
     for name, value in secrets.items():
         if "\0" in value:
             found.append(f"secrets.{name}: its value holds a NUL character, which no environment variable can")

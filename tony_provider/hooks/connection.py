@@ -17,12 +17,14 @@ from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
+from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
 _DEFAULT_RM_PORT = 8088  # yarn-default.xml
 _DEFAULT_LOCAL_VCORES = 8  # as a NodeManager's default: they are shares of a processor, not processors
 _SCHEMES = ("http", "https")
+CONN_TYPE = "tony"
 
 
 def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
@@ -51,13 +53,18 @@ def settings_of(
     connection: Connection, proxy_user: str | None, *, get_connection: Callable[[str], Connection]
 ) -> Settings:
     """``get_connection`` finds the WebHDFS connection. Raises ConnectionProblem."""
+    if connection.conn_type != CONN_TYPE:
+        raise ConnectionProblem(
+            f"the connection {connection.conn_id!r} is of type {connection.conn_type!r}, and should be {CONN_TYPE!r}"
+        )
     extra = _Extra(connection.conn_id, connection.extra_dejson)
+    extra.refuse_unknown()
     backend = extra.backend()
     if backend is Backend.LOCAL:
         yarn, local = None, _local_settings(extra)
     else:
         yarn, local = _yarn_settings(connection, extra, get_connection), None
-    settings = Settings(
+    return Settings(
         user=_user(connection, yarn),
         proxy_user=proxy_user or None,
         namespace=extra.text("namespace") or defaults.NAMESPACE,
@@ -69,14 +76,14 @@ def settings_of(
         yarn=yarn,
         local=local,
     )
-    extra.refuse_unknown()
-    return settings
 
 
 def _local_settings(extra: _Extra) -> LocalSettings:
     staging_dir = extra.text("staging_dir")
     if staging_dir is None:
         raise extra.problem("staging_dir", "is needed for the local backend: a directory that this user may write")
+    if not staging_dir.removeprefix("file://").startswith("/"):
+        raise extra.problem("staging_dir", f"is {staging_dir!r} and should be an absolute path for the local backend")
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     root = extra.text("local_root")
     return LocalSettings(
@@ -193,7 +200,8 @@ class _Extra:
         """A misspelt key would otherwise be a setting silently lost."""
         every = set(CONNECTION_FIELDS)
         if unknown := sorted(set(self._values) - every):
-            raise self.problem(unknown[0], f"is not known; its extra may hold {', '.join(sorted(every))}")
+            hint = suggestion(unknown[0], sorted(every))
+            raise self.problem(unknown[0], f"is not known{hint}; its extra may hold {', '.join(sorted(every))}")
 
     def text(self, key: str) -> str | None:
         value = self._values.get(key)

@@ -15,7 +15,7 @@ from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.submitter import Submitter, with_defaults
-from tony_provider.hooks.connection import read_connection
+from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import JobStatus
@@ -39,7 +39,7 @@ class TonyHook(BaseHook):
 
     conn_name_attr = "tony_conn_id"
     default_conn_name = "tony_default"
-    conn_type = "tony"
+    conn_type = CONN_TYPE
     hook_name = "TonY (training on YARN)"
 
     def __init__(self, tony_conn_id: str = default_conn_name, proxy_user: str | None = None) -> None:

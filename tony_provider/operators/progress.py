@@ -54,7 +54,10 @@ class ProgressLog:
         seen = {task.name: (task.state, task.attempt, task.node) for task in status.tasks}
         changed = [task for task in status.tasks if self._tasks.get(task.name) != seen[task.name]]
         self._tasks = seen
-        return task_table(changed, status.tasks) if changed else []
+        if not changed:
+            return []
+        # A small gang is shown whole: a task that is not there would look lost.
+        return task_table(status.tasks if len(status.tasks) <= MAX_ROWS else changed, status.tasks)
 
     def _progress_lines(self, status: JobStatus) -> list[str]:
         if status.step is None or status.step == self._step:

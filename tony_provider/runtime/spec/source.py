@@ -40,6 +40,8 @@ def load_source(source: Union[str, bytes, Mapping[str, Any]], path: str = "") ->
         raise SpecError(problems)
     if not isinstance(plain, Mapping):
         message = "is empty" if plain is None else "must be a mapping of keys to values"
+        if isinstance(plain, str):
+            message += " (a file with one is only loaded when its name ends in .tony.yaml or .tony.json)"
         raise SpecError([Problem(path, NOT_GIVEN if plain is None else plain, message)])
     return plain
 
