@@ -22,7 +22,12 @@ ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; left 
 ENV_CLUSTER_SPEC_FILE = "TONY_CLUSTER_SPEC_FILE"  # the same in a file, always
 ENV_METRICS_FILE = "TONY_METRICS_FILE"  # the process appends JSON lines: {"step": 10, "total_steps": 100, "loss": 0.1}
 ENV_MODEL_DIR = "TONY_MODEL_DIR"  # a local directory; what the chief (or rank 0) leaves here is the job's model
-ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"
+ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"  # a local directory; holds exactly the resume point when the process starts
+ENV_CHECKPOINT_URI = "TONY_CHECKPOINT_URI"  # the lineage's own directory on the store, for programs that write there
+ENV_CHECKPOINT_REQUEST = "TONY_CHECKPOINT_REQUEST"  # a file that appears when a checkpoint is wanted now
+ENV_RESUME_FROM = "TONY_RESUME_FROM"  # path of the checkpoint in TONY_CHECKPOINT_DIR to go on from; unset: from step 0
+ENV_RESUME_STEP = "TONY_RESUME_STEP"  # its step
+ENV_WARM_START = "TONY_WARM_START"  # a local directory with an earlier model's files, to take initial weights from
 
 # The tensorflow framework's, beside TF_CONFIG: the values that classic scripts take as arguments.
 ENV_TF_CONFIG_FILE = "TONY_TF_CONFIG_FILE"  # TF_CONFIG in a file, always; the variable itself is left out when too long
@@ -56,11 +61,19 @@ TF_CONFIG_FILE = "tony-tf-config.json"
 # Files in the application's directory on the store.
 STATUS_FILE = "status.json"
 RESULT_FILE = "result.json"
+MASTER_FILE = "master.json"  # where the current application master listens, signed
+DELIVERED_FILE = "delivered.json"  # the result has reached Airflow
 EVENTS_FILE = "events.jsonl"
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
-CHECKPOINTS_DIR = "checkpoints"
 STAGING_DIR = "staging"  # removed when the application ends
+
+# Files in a lineage's directory on the store.
+LINEAGE_FILE = "lineage.json"  # its fingerprint, and what it continues
+OWNER_FILE = "owner.json"  # the one application that may commit checkpoints
+CHECKPOINTS_DIR = "checkpoints"
+BROKEN_DIR = "broken"  # checkpoints that were set aside
+USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves
 
 
 def log_name(task: str, attempt: int) -> str:
@@ -81,5 +94,6 @@ SECRET_CLIENT_CERTIFICATE = "tony.client.certificate"
 SECRET_CLIENT_KEY = "tony.client.key"
 SECRET_TASK_KEY = "tony.task-key"  # of the application master: it makes each task's HMAC with it
 SECRET_TASK_TOKEN = "tony.task-token"  # of one container's executor
+SECRET_ADDRESS_KEY = "tony.address-key"  # of the executors: proves that MASTER_FILE is their master's
 SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on secure clusters
 SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets

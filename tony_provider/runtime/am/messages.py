@@ -24,7 +24,6 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         output_tail=message.output_tail,
         error=message.error,
         model_dir=message.model_dir,
-        checkpoint_dir=message.checkpoint_dir,
         progress=_progress(message),
     )
 

@@ -95,7 +95,23 @@ class ConnectionLost:
     reason: str
 
 
-Event = Union[Allocated, LaunchFailed, Completed, StopRequested, ConnectionLost]
+@attrs.frozen
+class Preempting:
+    """The cluster wants these containers back, and takes them soon: a moment for a checkpoint."""
+
+    container_ids: list[str]
+    seconds: Optional[float] = None  # until then; None: not known
+
+
+@attrs.frozen
+class NodeLeaving:
+    """A node is being taken out of service; its containers end soon."""
+
+    node: str  # host:port
+    seconds: Optional[float] = None  # until then; None: not known
+
+
+Event = Union[Allocated, LaunchFailed, Completed, StopRequested, ConnectionLost, Preempting, NodeLeaving]
 
 
 class ResourceManager(ABC):
@@ -119,6 +135,13 @@ class ResourceManager(ABC):
     @abstractmethod
     def release(self, container_ids: Sequence[str]) -> None:
         """Give containers back; running ones are stopped by YARN. Their completion still comes as Completed."""
+
+    @abstractmethod
+    def avoid(self, nodes: Sequence[str]) -> None:
+        """Take no containers on these nodes (host:port) from now on; the list replaces the former one. Does not block.
+
+        A wish: a cluster that has nothing else may be asked again with an empty list.
+        """
 
     @abstractmethod
     async def launch(self, container: Container, launch: Launch) -> None:

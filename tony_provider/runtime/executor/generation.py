@@ -208,7 +208,6 @@ class Generation:
         workspace = self._its.workspace
         self.activity = "uploading"
         try:
-            exited.checkpoint_dir = await self._keep(workspace.checkpoints, contract.CHECKPOINTS_DIR)
             exited.model_dir = await self._keep(workspace.model, contract.MODEL_DIR)
         except (UploadCancelledError, asyncio.TimeoutError):
             exited.stopped = True

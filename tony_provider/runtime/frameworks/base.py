@@ -10,7 +10,8 @@ import attrs
 
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.contract import MAX_ENV_STRING
-from tony_provider.runtime.spec.model import JobSpec, Role
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
 from tony_provider.runtime.spec.problems import Problem
 
 MAIN_PORT = "main"
@@ -105,6 +106,17 @@ class Framework(ABC):
         if chiefs and Role.PS in job.roles.values():
             return chiefs
         return [name for name, role in job.roles.items() if role.is_tracked]
+
+    def scope(self, role: Role) -> RestartScope:
+        """What must start again when a task of this role fails, unless its type's ``restart`` says otherwise.
+
+        The whole gang: collective operations and connections do not outlive one of their members.
+        """
+        return RestartScope.GANG if in_cluster(role) else RestartScope.TASK
+
+    def elastic(self, role: Role) -> bool:
+        """Whether a gang of this framework can start again with fewer tasks of this role."""
+        return False
 
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
 from tony_provider.runtime.spec.problems import Problem
 
 
@@ -18,6 +18,10 @@ class Standalone(Framework):
     def decisive(self, job: JobSpec) -> Sequence[str]:
         """Chief and workers alike, whatever else there is: no task works for another."""
         return [name for name, role in job.roles.items() if role.is_tracked]
+
+    def scope(self, role: Role) -> RestartScope:
+        """Nobody waits for anybody."""
+        return RestartScope.TASK
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
         return TaskEnvironment({})

@@ -34,6 +34,10 @@ class TensorFlow(Framework):
         """With TF_GRPC_REUSE_PORT TensorFlow's server binds so; evaluators and side-cars start others, or none."""
         return in_cluster(role)
 
+    def elastic(self, role: Role) -> bool:
+        """A strategy takes the workers that TF_CONFIG names; each parameter server holds its part of the variables."""
+        return role is Role.WORKER
+
     def problems(self, job: JobSpec) -> list[Problem]:
         given = {child(path, TF_CONFIG): env[TF_CONFIG] for path, env in environments(job).items() if TF_CONFIG in env}
         given.update({item("secrets", index): name for index, name in enumerate(job.secrets) if name == TF_CONFIG})

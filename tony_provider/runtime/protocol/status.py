@@ -16,6 +16,8 @@ class JobState(str, Enum):
     WAITING = "WAITING"  # for the containers of the whole gang
     STARTING = "STARTING"  # containers are there, executors are starting or registering
     RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"  # between two generations: tasks stop, lost containers are replaced, the step is chosen
+    RECOVERING = "RECOVERING"  # a new application master waits for the running tasks to register with it
     FINISHING = "FINISHING"  # the verdict is known, tasks are being stopped and logs kept
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -59,6 +61,10 @@ class FailureKind(str, Enum):
     LAUNCH = "LAUNCH"  # a container or command could not be started
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     REGISTRATION_TIMEOUT = "REGISTRATION_TIMEOUT"
+    PREEMPTED = "PREEMPTED"  # the cluster took the container back, or its node out of service
+    STALLED = "STALLED"  # no new step for timeouts.stall
+    CHECKPOINT = "CHECKPOINT"  # the resume point could not be restored
+    FENCED = "FENCED"  # a newer application owns the lineage
     KILLED = "KILLED"
     INTERNAL = "INTERNAL"
 
@@ -86,6 +92,7 @@ class TaskStatus:
     index: int
     state: TaskState
     attempt: int = 1  # counts the containers that this task has had
+    start: int = 0  # counts the starts of its user process
     container_id: Optional[str] = None
     node: Optional[str] = None
     heartbeat_ms: Optional[int] = None  # epoch, when the application master last heard of it
@@ -119,7 +126,10 @@ class JobStatus:
     total_steps: Optional[int] = None
     steps_per_second: Optional[float] = None
     model_dir: Optional[str] = None
-    checkpoint_dir: Optional[str] = None
+    resumed_step: Optional[int] = None  # that the current generation went on from; None: it began at the beginning
+    checkpoint_step: Optional[int] = None  # of the newest committed checkpoint
+    checkpoint_dir: Optional[str] = None  # its URI
+    restarts: int = 0  # of the gang or of single tasks, whatever they were for
     failure: Optional[Failure] = None
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed
     version: int = 1  # of this message's form

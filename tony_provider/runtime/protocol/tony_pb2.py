@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)tony_provider/runtime/protocol/tony.proto\x12\x04tony\"\xb8\x01\n\x0c\x46romExecutor\x12*\n\x0cregistration\x18\x01 \x01(\x0b\x32\x12.tony.RegistrationH\x00\x12$\n\theartbeat\x18\x02 \x01(\x0b\x32\x0f.tony.HeartbeatH\x00\x12\'\n\x07started\x18\x03 \x01(\x0b\x32\x14.tony.ProcessStartedH\x00\x12%\n\x06\x65xited\x18\x04 \x01(\x0b\x32\x13.tony.ProcessExitedH\x00\x42\x06\n\x04kind\"\x83\x01\n\nToExecutor\x12&\n\nrendezvous\x18\x01 \x01(\x0b\x32\x10.tony.RendezvousH\x00\x12!\n\x04stop\x18\x02 \x01(\x0b\x32\x11.tony.StopProcessH\x00\x12\"\n\x08shutdown\x18\x03 \x01(\x0b\x32\x0e.tony.ShutdownH\x00\x42\x06\n\x04kind\"\xb7\x01\n\x0cRegistration\x12\x0c\n\x04host\x18\x01 \x01(\t\x12,\n\x05ports\x18\x02 \x03(\x0b\x32\x1d.tony.Registration.PortsEntry\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0e\n\x06python\x18\x04 \x01(\t\x12\x0b\n\x03pid\x18\x05 \x01(\r\x12\x12\n\ngeneration\x18\x06 \x01(\r\x1a,\n\nPortsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"g\n\tHeartbeat\x12\x11\n\trss_bytes\x18\x01 \x01(\x04\x12\x13\n\x0b\x63pu_percent\x18\x02 \x01(\x01\x12 \n\x08progress\x18\x03 \x01(\x0b\x32\x0e.tony.Progress\x12\x10\n\x08\x61\x63tivity\x18\x04 \x01(\t\"\xa5\x01\n\x08Progress\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x13\n\x0btotal_steps\x18\x02 \x01(\x04\x12\x18\n\x10steps_per_second\x18\x03 \x01(\x01\x12,\n\x07metrics\x18\x04 \x03(\x0b\x32\x1b.tony.Progress.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"1\n\x0eProcessStarted\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\r\"\xdf\x01\n\rProcessExited\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\x11\n\texit_code\x18\x02 \x01(\x11\x12\x0e\n\x06signal\x18\x03 \x01(\r\x12\x15\n\rout_of_memory\x18\x04 \x01(\x08\x12\x0f\n\x07stopped\x18\x05 \x01(\x08\x12\x13\n\x0boutput_tail\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x11\n\tmodel_dir\x18\x08 \x01(\t\x12 \n\x08progress\x18\t \x01(\x0b\x32\x0e.tony.Progress\x12\x16\n\x0e\x63heckpoint_dir\x18\n \x01(\t\"\xa1\x01\n\x0bTaskAddress\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12+\n\x05ports\x18\x05 \x03(\x0b\x32\x1c.tony.TaskAddress.PortsEntry\x1a,\n\nPortsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"B\n\nRendezvous\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12 \n\x05tasks\x18\x02 \x03(\x0b\x32\x11.tony.TaskAddress\"H\n\x0bStopProcess\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\x15\n\rgrace_seconds\x18\x02 \x01(\x01\x12\x0e\n\x06reason\x18\x03 \x01(\t\"1\n\x08Shutdown\x12\x15\n\rgrace_seconds\x18\x01 \x01(\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t2G\n\x11\x41pplicationMaster\x12\x32\n\x06\x41ttach\x12\x12.tony.FromExecutor\x1a\x10.tony.ToExecutor(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)tony_provider/runtime/protocol/tony.proto\x12\x04tony\"\xb7\x02\n\x0c\x46romExecutor\x12*\n\x0cregistration\x18\x01 \x01(\x0b\x32\x12.tony.RegistrationH\x00\x12$\n\theartbeat\x18\x02 \x01(\x0b\x32\x0f.tony.HeartbeatH\x00\x12\'\n\x07started\x18\x03 \x01(\x0b\x32\x14.tony.ProcessStartedH\x00\x12%\n\x06\x65xited\x18\x04 \x01(\x0b\x32\x13.tony.ProcessExitedH\x00\x12 \n\x07settled\x18\x05 \x01(\x0b\x32\r.tony.SettledH\x00\x12,\n\x08uploaded\x18\x06 \x01(\x0b\x32\x18.tony.CheckpointUploadedH\x00\x12-\n\x0erestore_failed\x18\x07 \x01(\x0b\x32\x13.tony.RestoreFailedH\x00\x42\x06\n\x04kind\"\x82\x02\n\nToExecutor\x12&\n\nrendezvous\x18\x01 \x01(\x0b\x32\x10.tony.RendezvousH\x00\x12!\n\x04stop\x18\x02 \x01(\x0b\x32\x11.tony.StopProcessH\x00\x12\"\n\x08shutdown\x18\x03 \x01(\x0b\x32\x0e.tony.ShutdownH\x00\x12 \n\x07welcome\x18\x04 \x01(\x0b\x32\r.tony.WelcomeH\x00\x12,\n\ncheckpoint\x18\x05 \x01(\x0b\x32\x16.tony.CheckpointAnswerH\x00\x12-\n\x0e\x63heckpoint_now\x18\x06 \x01(\x0b\x32\x13.tony.CheckpointNowH\x00\x42\x06\n\x04kind\"\xdc\x01\n\x0cRegistration\x12\x0c\n\x04host\x18\x01 \x01(\t\x12,\n\x05ports\x18\x02 \x03(\x0b\x32\x1d.tony.Registration.PortsEntry\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0e\n\x06python\x18\x04 \x01(\t\x12\x0b\n\x03pid\x18\x05 \x01(\r\x12\x12\n\ngeneration\x18\x06 \x01(\r\x12\r\n\x05start\x18\x07 \x01(\r\x12\x14\n\x0cresumed_step\x18\x08 \x01(\x04\x1a,\n\nPortsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"g\n\tHeartbeat\x12\x11\n\trss_bytes\x18\x01 \x01(\x04\x12\x13\n\x0b\x63pu_percent\x18\x02 \x01(\x01\x12 \n\x08progress\x18\x03 \x01(\x0b\x32\x0e.tony.Progress\x12\x10\n\x08\x61\x63tivity\x18\x04 \x01(\t\"\xa5\x01\n\x08Progress\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x13\n\x0btotal_steps\x18\x02 \x01(\x04\x12\x18\n\x10steps_per_second\x18\x03 \x01(\x01\x12,\n\x07metrics\x18\x04 \x03(\x0b\x32\x1b.tony.Progress.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"@\n\x0eProcessStarted\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\r\"\xdc\x01\n\rProcessExited\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\x11\n\texit_code\x18\x02 \x01(\x11\x12\x0e\n\x06signal\x18\x03 \x01(\r\x12\x15\n\rout_of_memory\x18\x04 \x01(\x08\x12\x0f\n\x07stopped\x18\x05 \x01(\x08\x12\x13\n\x0boutput_tail\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x11\n\tmodel_dir\x18\x08 \x01(\t\x12 \n\x08progress\x18\t \x01(\x0b\x32\x0e.tony.Progress\x12\r\n\x05start\x18\x0b \x01(\rJ\x04\x08\n\x10\x0b\"=\n\x07Settled\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\r\n\x05start\x18\x02 \x01(\r\x12\x0f\n\x07problem\x18\x03 \x01(\t\"\xa7\x01\n\x12\x43heckpointUploaded\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\r\n\x05start\x18\x02 \x01(\r\x12\x0f\n\x07request\x18\x03 \x01(\r\x12\x0c\n\x04step\x18\x04 \x01(\x04\x12\x0b\n\x03uri\x18\x05 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x06 \x01(\t\x12\r\n\x05\x65ntry\x18\x07 \x01(\t\x12#\n\x05\x66iles\x18\x08 \x03(\x0b\x32\x14.tony.CheckpointFile\">\n\x0e\x43heckpointFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x03 \x01(\t\"D\n\x10\x43heckpointAnswer\x12\x0f\n\x07request\x18\x01 \x01(\r\x12\x0f\n\x07granted\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"a\n\rRestoreFailed\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\r\n\x05start\x18\x02 \x01(\r\x12\x0c\n\x04step\x18\x03 \x01(\x04\x12\x0f\n\x07\x64\x61maged\x18\x04 \x01(\x08\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\xa1\x01\n\x0bTaskAddress\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12+\n\x05ports\x18\x05 \x03(\x0b\x32\x1c.tony.TaskAddress.PortsEntry\x1a,\n\nPortsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\x89\x01\n\nRendezvous\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12 \n\x05tasks\x18\x02 \x03(\x0b\x32\x11.tony.TaskAddress\x12\r\n\x05start\x18\x03 \x01(\r\x12\x1c\n\x06resume\x18\x04 \x01(\x0b\x32\x0c.tony.Resume\x12\x18\n\x10keep_checkpoints\x18\x05 \x01(\x08\"#\n\x06Resume\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0b\n\x03uri\x18\x02 \x01(\t\"8\n\x07Welcome\x12\x12\n\nam_attempt\x18\x01 \x01(\r\x12\x19\n\x11heartbeat_seconds\x18\x02 \x01(\x01\"\x1f\n\rCheckpointNow\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x83\x01\n\x0bStopProcess\x12\x12\n\ngeneration\x18\x01 \x01(\r\x12\x15\n\rgrace_seconds\x18\x02 \x01(\x01\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\r\n\x05start\x18\x04 \x01(\r\x12\x1a\n\x12\x63heckpoint_seconds\x18\x05 \x01(\x01\x12\x0e\n\x06stacks\x18\x06 \x01(\x08\"1\n\x08Shutdown\x12\x15\n\rgrace_seconds\x18\x01 \x01(\x01\x12\x0e\n\x06reason\x18\x02 \x01(\t2G\n\x11\x41pplicationMaster\x12\x32\n\x06\x41ttach\x12\x12.tony.FromExecutor\x1a\x10.tony.ToExecutor(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,33 +38,49 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASKADDRESS_PORTSENTRY']._loaded_options = None
   _globals['_TASKADDRESS_PORTSENTRY']._serialized_options = b'8\001'
   _globals['_FROMEXECUTOR']._serialized_start=52
-  _globals['_FROMEXECUTOR']._serialized_end=236
-  _globals['_TOEXECUTOR']._serialized_start=239
-  _globals['_TOEXECUTOR']._serialized_end=370
-  _globals['_REGISTRATION']._serialized_start=373
-  _globals['_REGISTRATION']._serialized_end=556
-  _globals['_REGISTRATION_PORTSENTRY']._serialized_start=512
-  _globals['_REGISTRATION_PORTSENTRY']._serialized_end=556
-  _globals['_HEARTBEAT']._serialized_start=558
-  _globals['_HEARTBEAT']._serialized_end=661
-  _globals['_PROGRESS']._serialized_start=664
-  _globals['_PROGRESS']._serialized_end=829
-  _globals['_PROGRESS_METRICSENTRY']._serialized_start=783
-  _globals['_PROGRESS_METRICSENTRY']._serialized_end=829
-  _globals['_PROCESSSTARTED']._serialized_start=831
-  _globals['_PROCESSSTARTED']._serialized_end=880
-  _globals['_PROCESSEXITED']._serialized_start=883
-  _globals['_PROCESSEXITED']._serialized_end=1106
-  _globals['_TASKADDRESS']._serialized_start=1109
-  _globals['_TASKADDRESS']._serialized_end=1270
-  _globals['_TASKADDRESS_PORTSENTRY']._serialized_start=512
-  _globals['_TASKADDRESS_PORTSENTRY']._serialized_end=556
-  _globals['_RENDEZVOUS']._serialized_start=1272
-  _globals['_RENDEZVOUS']._serialized_end=1338
-  _globals['_STOPPROCESS']._serialized_start=1340
-  _globals['_STOPPROCESS']._serialized_end=1412
-  _globals['_SHUTDOWN']._serialized_start=1414
-  _globals['_SHUTDOWN']._serialized_end=1463
-  _globals['_APPLICATIONMASTER']._serialized_start=1465
-  _globals['_APPLICATIONMASTER']._serialized_end=1536
+  _globals['_FROMEXECUTOR']._serialized_end=363
+  _globals['_TOEXECUTOR']._serialized_start=366
+  _globals['_TOEXECUTOR']._serialized_end=624
+  _globals['_REGISTRATION']._serialized_start=627
+  _globals['_REGISTRATION']._serialized_end=847
+  _globals['_REGISTRATION_PORTSENTRY']._serialized_start=803
+  _globals['_REGISTRATION_PORTSENTRY']._serialized_end=847
+  _globals['_HEARTBEAT']._serialized_start=849
+  _globals['_HEARTBEAT']._serialized_end=952
+  _globals['_PROGRESS']._serialized_start=955
+  _globals['_PROGRESS']._serialized_end=1120
+  _globals['_PROGRESS_METRICSENTRY']._serialized_start=1074
+  _globals['_PROGRESS_METRICSENTRY']._serialized_end=1120
+  _globals['_PROCESSSTARTED']._serialized_start=1122
+  _globals['_PROCESSSTARTED']._serialized_end=1186
+  _globals['_PROCESSEXITED']._serialized_start=1189
+  _globals['_PROCESSEXITED']._serialized_end=1409
+  _globals['_SETTLED']._serialized_start=1411
+  _globals['_SETTLED']._serialized_end=1472
+  _globals['_CHECKPOINTUPLOADED']._serialized_start=1475
+  _globals['_CHECKPOINTUPLOADED']._serialized_end=1642
+  _globals['_CHECKPOINTFILE']._serialized_start=1644
+  _globals['_CHECKPOINTFILE']._serialized_end=1706
+  _globals['_CHECKPOINTANSWER']._serialized_start=1708
+  _globals['_CHECKPOINTANSWER']._serialized_end=1776
+  _globals['_RESTOREFAILED']._serialized_start=1778
+  _globals['_RESTOREFAILED']._serialized_end=1875
+  _globals['_TASKADDRESS']._serialized_start=1878
+  _globals['_TASKADDRESS']._serialized_end=2039
+  _globals['_TASKADDRESS_PORTSENTRY']._serialized_start=803
+  _globals['_TASKADDRESS_PORTSENTRY']._serialized_end=847
+  _globals['_RENDEZVOUS']._serialized_start=2042
+  _globals['_RENDEZVOUS']._serialized_end=2179
+  _globals['_RESUME']._serialized_start=2181
+  _globals['_RESUME']._serialized_end=2216
+  _globals['_WELCOME']._serialized_start=2218
+  _globals['_WELCOME']._serialized_end=2274
+  _globals['_CHECKPOINTNOW']._serialized_start=2276
+  _globals['_CHECKPOINTNOW']._serialized_end=2307
+  _globals['_STOPPROCESS']._serialized_start=2310
+  _globals['_STOPPROCESS']._serialized_end=2441
+  _globals['_SHUTDOWN']._serialized_start=2443
+  _globals['_SHUTDOWN']._serialized_end=2492
+  _globals['_APPLICATIONMASTER']._serialized_start=2494
+  _globals['_APPLICATIONMASTER']._serialized_end=2565
 # @@protoc_insertion_point(module_scope)

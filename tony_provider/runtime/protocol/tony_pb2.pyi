@@ -7,29 +7,41 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    UPLOADED_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FAILED_FIELD_NUMBER: _ClassVar[int]
     registration: Registration
     heartbeat: Heartbeat
     started: ProcessStarted
     exited: ProcessExited
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ...) -> None: ...
+    settled: Settled
+    uploaded: CheckpointUploaded
+    restore_failed: RestoreFailed
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
-    __slots__ = ("rendezvous", "stop", "shutdown")
+    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now")
     RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_NOW_FIELD_NUMBER: _ClassVar[int]
     rendezvous: Rendezvous
     stop: StopProcess
     shutdown: Shutdown
-    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ...) -> None: ...
+    welcome: Welcome
+    checkpoint: CheckpointAnswer
+    checkpoint_now: CheckpointNow
+    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ...) -> None: ...
 
 class Registration(_message.Message):
-    __slots__ = ("host", "ports", "node", "python", "pid", "generation")
+    __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed_step")
     class PortsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -43,13 +55,17 @@ class Registration(_message.Message):
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_STEP_FIELD_NUMBER: _ClassVar[int]
     host: str
     ports: _containers.ScalarMap[str, int]
     node: str
     python: str
     pid: int
     generation: int
-    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+    start: int
+    resumed_step: int
+    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed_step: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity")
@@ -83,15 +99,17 @@ class Progress(_message.Message):
     def __init__(self, step: _Optional[int] = ..., total_steps: _Optional[int] = ..., steps_per_second: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class ProcessStarted(_message.Message):
-    __slots__ = ("generation", "pid")
+    __slots__ = ("generation", "pid", "start")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     generation: int
     pid: int
-    def __init__(self, generation: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
+    start: int
+    def __init__(self, generation: _Optional[int] = ..., pid: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ProcessExited(_message.Message):
-    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "checkpoint_dir")
+    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -101,7 +119,7 @@ class ProcessExited(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIR_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    CHECKPOINT_DIR_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     generation: int
     exit_code: int
     signal: int
@@ -111,8 +129,72 @@ class ProcessExited(_message.Message):
     error: str
     model_dir: str
     progress: Progress
-    checkpoint_dir: str
-    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., checkpoint_dir: _Optional[str] = ...) -> None: ...
+    start: int
+    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ...) -> None: ...
+
+class Settled(_message.Message):
+    __slots__ = ("generation", "start", "problem")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    start: int
+    problem: str
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class CheckpointUploaded(_message.Message):
+    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    start: int
+    request: int
+    step: int
+    uri: str
+    format: str
+    entry: str
+    files: _containers.RepeatedCompositeFieldContainer[CheckpointFile]
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ...) -> None: ...
+
+class CheckpointFile(_message.Message):
+    __slots__ = ("path", "size", "checksum")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    size: int
+    checksum: str
+    def __init__(self, path: _Optional[str] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
+
+class CheckpointAnswer(_message.Message):
+    __slots__ = ("request", "granted", "reason")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    granted: bool
+    reason: str
+    def __init__(self, request: _Optional[int] = ..., granted: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RestoreFailed(_message.Message):
+    __slots__ = ("generation", "start", "step", "damaged", "reason")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    start: int
+    step: int
+    damaged: bool
+    reason: str
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., step: _Optional[int] = ..., damaged: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class TaskAddress(_message.Message):
     __slots__ = ("type", "index", "role", "host", "ports")
@@ -136,22 +218,56 @@ class TaskAddress(_message.Message):
     def __init__(self, type: _Optional[str] = ..., index: _Optional[int] = ..., role: _Optional[str] = ..., host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Rendezvous(_message.Message):
-    __slots__ = ("generation", "tasks")
+    __slots__ = ("generation", "tasks", "start", "resume", "keep_checkpoints")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    KEEP_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     tasks: _containers.RepeatedCompositeFieldContainer[TaskAddress]
-    def __init__(self, generation: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAddress, _Mapping]]] = ...) -> None: ...
+    start: int
+    resume: Resume
+    keep_checkpoints: bool
+    def __init__(self, generation: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAddress, _Mapping]]] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("step", "uri")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    uri: str
+    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("am_attempt", "heartbeat_seconds")
+    AM_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    am_attempt: int
+    heartbeat_seconds: float
+    def __init__(self, am_attempt: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
+
+class CheckpointNow(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class StopProcess(_message.Message):
-    __slots__ = ("generation", "grace_seconds", "reason")
+    __slots__ = ("generation", "grace_seconds", "reason", "start", "checkpoint_seconds", "stacks")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     grace_seconds: float
     reason: str
-    def __init__(self, generation: _Optional[int] = ..., grace_seconds: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
+    start: int
+    checkpoint_seconds: float
+    stacks: bool
+    def __init__(self, generation: _Optional[int] = ..., grace_seconds: _Optional[float] = ..., reason: _Optional[str] = ..., start: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., stacks: bool = ...) -> None: ...
 
 class Shutdown(_message.Message):
     __slots__ = ("grace_seconds", "reason")

@@ -16,6 +16,9 @@ Memory = NewType("Memory", int)
 Duration = NewType("Duration", float)
 """A time in seconds. Written as ``90s``, ``15m``, ``2h``, ``1d`` or a plain number of seconds."""
 
+Moment = NewType("Moment", float)
+"""A point in time, in seconds since the epoch. Written as ISO 8601 with a time zone: ``2026-11-21T18:00:00+01:00``."""
+
 
 class Role(str, Enum):
     """What a task type means for the job's end. Defaults to the role that its name says, else ``worker``."""
@@ -33,6 +36,41 @@ class Role(str, Enum):
 
 
 _ROLE_BY_NAME = {**{role.value: role for role in Role}, "tensorboard": Role.SIDECAR}
+
+
+class RestartScope(str, Enum):
+    """What starts again when a task of a type fails. Defaults to what the framework needs, see Framework.scope."""
+
+    GANG = "gang"  # every task of the cluster, from the newest checkpoint, in the containers that are still there
+    TASK = "task"  # this one only; the others go on
+    NEVER = "never"  # nothing: its failure is the job's (a side-car's is reported)
+
+
+class MirrorScope(str, Enum):
+    """Whose checkpoint directory is copied to the store while the job runs."""
+
+    LEADER = "leader"  # the chief's, or else rank 0's
+    ALL = "all"  # that of every task with a rank; one commit for the shards of all
+    OFF = "off"  # nobody's: the program writes to the store itself, below TONY_CHECKPOINT_URI
+
+
+class CheckpointFormat(str, Enum):
+    """How complete checkpoints are told from others."""
+
+    AUTO = "auto"  # every format below is looked for
+    TENSORFLOW = "tensorflow"  # tf.train.Checkpoint: state file, index, every data shard
+    KERAS = "keras"  # .keras files, and what BackupAndRestore keeps
+    PYTORCH = "pytorch"  # .pt, .pth and .ckpt files, and directories of shards
+    ORBAX = "orbax"  # step directories
+    MANIFEST = "manifest"  # whatever a manifest names, see tony_sdk.commit_checkpoint
+
+
+class AfterSuccess(str, Enum):
+    """What stays of a lineage's checkpoints once the job has succeeded."""
+
+    KEEP_LAST = "keep-last"  # the newest
+    KEEP_ALL = "keep-all"  # all that keep_last and keep_every left
+    REMOVE = "remove"  # none
 
 
 @attrs.frozen
@@ -63,6 +101,8 @@ class AmSpec:
     memory: Memory = Memory(512)  # MiB
     vcores: int = 1
     node_label: Optional[str] = None  # default: the job's
+    attempts: int = 2  # how often YARN may start it; the next one adopts the running tasks. The cluster caps it
+    attempts_window: Duration = Duration(3600)  # older deaths of it do not count (YARN's failures validity interval)
 
 
 @attrs.frozen
@@ -78,6 +118,8 @@ class TaskSpec:
     node_label: Optional[str] = None  # default: the job's
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     role: Optional[Role] = None  # default: by the type's name
+    restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
+    min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
 
 
 def role_of(task_type: str, task: TaskSpec) -> Role:
@@ -103,6 +145,36 @@ class Timeouts:
     lifetime: Optional[Duration] = None  # of the whole application, YARN's application lifetime; default: unlimited
     grace: Duration = Duration(30)  # between SIGTERM and SIGKILL of a user process
     evaluator: Duration = Duration(60)  # that evaluators may go on after the last tracked task succeeded
+    deadline: Optional[Moment] = None  # the application ends by then, like lifetime; default: none
+    replacement: Duration = Duration(300)  # for a lost container; then it goes on smaller, or gives all back
+    stall: Optional[Duration] = None  # without a new step a tracked task has failed; default: it may take for ever
+    checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint once the user process has ended
+
+
+@attrs.frozen
+class RestartPolicy:
+    """How often, how soon and with what tasks are started again inside the job."""
+
+    budget: int = 3  # restarts without progress, within the window; a newer checkpoint in between is progress
+    window: Duration = Duration(3600)
+    backoff: Duration = Duration(5)  # before the second restart without progress, doubled for each further one
+    max_backoff: Duration = Duration(300)
+    permanent_exit_codes: list[int] = attrs.field(factory=list)  # of user processes that no restart would mend
+    memory_step: Optional[Memory] = None  # more for the container after an out-of-memory kill; default: the same again
+    memory_limit: Optional[Memory] = None  # that memory_step goes up to; default: twice the type's memory
+    node_losses: int = 2  # containers lost on one node, after which it is avoided while others are left; 0: never
+
+
+@attrs.frozen
+class CheckpointSpec:
+    """Copying complete checkpoints to the store while the job runs, to resume from."""
+
+    mirror: MirrorScope = MirrorScope.LEADER
+    format: CheckpointFormat = CheckpointFormat.AUTO
+    keep_last: int = 3  # newest ones
+    keep_every: Optional[int] = None  # and those whose step is a multiple of this; default: no others
+    after_success: AfterSuccess = AfterSuccess.KEEP_LAST
+    bandwidth: Optional[Memory] = None  # MiB a second that one task copies at most; default: no limit
 
 
 @attrs.frozen
@@ -124,6 +196,8 @@ class JobSpec:
     env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
     secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the application's credentials
     timeouts: Timeouts = attrs.field(factory=Timeouts)
+    restart: RestartPolicy = attrs.field(factory=RestartPolicy)
+    checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 
     def role(self, task_type: str) -> Role:

@@ -11,25 +11,36 @@ import attrs
 
 from tony_provider.runtime.spec.model import (
     AmSpec,
+    CheckpointSpec,
     Docker,
     Duration,
     JobSpec,
     Memory,
+    Moment,
     PortRange,
     Resource,
+    RestartPolicy,
     TaskSpec,
     Timeouts,
 )
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
-from tony_provider.runtime.spec.units import UnitError, parse_boolean, parse_duration, parse_integer, parse_memory
+from tony_provider.runtime.spec.units import (
+    UnitError,
+    parse_boolean,
+    parse_duration,
+    parse_integer,
+    parse_memory,
+    parse_moment,
+)
 from tony_provider.runtime.text import is_writable
 
 _UNREADABLE: Any = object()
-_STAND_INS: dict[Any, Any] = {str: "", Resource: Resource("")}  # for a list's element that could not be read
+_STAND_INS: dict[Any, Any] = {str: "", int: 0, Resource: Resource("")}  # for a list's element that could not be read
 
 _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Memory: parse_memory,
     Duration: parse_duration,
+    Moment: parse_moment,
     int: parse_integer,
     bool: parse_boolean,
 }
@@ -51,6 +62,8 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (AmSpec, "am"),
     (Timeouts, "timeouts"),
     (Docker, "docker"),
+    (RestartPolicy, "restart"),
+    (CheckpointSpec, "checkpoint"),
 )
 
 

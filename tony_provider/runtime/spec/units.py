@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 
-from tony_provider.runtime.spec.model import Duration, Memory
+from tony_provider.runtime.spec.model import Duration, Memory, Moment
 
 MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
 MAX_DURATION = 3650 * 86400  # seconds; ten years is a slip of the keyboard
@@ -31,6 +31,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _LONGEST = 40  # characters that any sensible amount fits into; keeps int() and Fraction() cheap
 
 _MEMORY_ALLOWED = "write 4GiB, 512MiB (or 4g, 512m), or a number of MiB"
+_MOMENT_ALLOWED = "write it with its time zone: 2026-11-21T18:00:00+01:00"
 _DURATION_ALLOWED = "write 90s, 15m, 2h, 1d, 1h30m, or a number of seconds"
 
 
@@ -63,6 +64,24 @@ def parse_duration(value: object) -> Duration:
     if seconds > MAX_DURATION:
         raise UnitError("a time must be at most 3650d")
     return Duration(float(seconds))
+
+
+def parse_moment(value: object) -> Moment:
+    """Seconds since the epoch; a ``datetime`` is one, too, and so is the number."""
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) <= _LONGEST and _NUMBER.fullmatch(text):
+            return parse_moment(float(text))
+        try:
+            # Python 3.9 and 3.10 read no Z.
+            value = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
+        except ValueError:
+            raise UnitError(f"not a point in time; {_MOMENT_ALLOWED}") from None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise UnitError(f"a point in time needs its time zone; {_MOMENT_ALLOWED}")
+        return Moment(value.timestamp())
+    return Moment(float(_number(value, "a point in time", _MOMENT_ALLOWED)))
 
 
 def parse_integer(value: object) -> int:

@@ -20,6 +20,7 @@ MAX_TAGS = 8  # YARN takes 10, two are ours
 MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
 HIGHEST_PORT = 65535
+_LARGEST_EXIT_CODE = 255
 AM_PORTS = 2  # gRPC, and one kept for a page of its own
 
 _TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
@@ -67,6 +68,8 @@ def validate(job: JobSpec) -> list[Problem]:
         *_docker(job),
         *_environment(job),
         *_timeouts(job),
+        *_restart(job),
+        *_checkpoint(job),
         *_port_range(job),
     ]
 
@@ -160,6 +163,9 @@ def _tags(job: JobSpec) -> Iterator[Problem]:
 
 def _master(job: JobSpec) -> Iterator[Problem]:
     yield from _at_least(1, "am.vcores", job.am.vcores)
+    yield from _at_least(1, "am.attempts", job.am.attempts)
+    if job.am.attempts_window <= 0:
+        yield Problem("am.attempts_window", job.am.attempts_window, "must be more than zero")
     yield from _node_label(job.am.node_label, "am.node_label")
 
 
@@ -230,7 +236,7 @@ def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
 
 def _timeouts(job: JobSpec) -> Iterator[Problem]:
     timeouts = job.timeouts
-    for name in ("queue", "allocation", "registration", "lifetime"):
+    for name in ("queue", "allocation", "registration", "lifetime", "replacement", "stall"):
         value = getattr(timeouts, name)
         if value is not None and value <= 0:
             yield Problem(f"timeouts.{name}", value, "must be more than zero")
@@ -238,6 +244,43 @@ def _timeouts(job: JobSpec) -> Iterator[Problem]:
         yield Problem(
             "timeouts.queue", timeouts.queue, f"must be less than timeouts.lifetime ({timeouts.lifetime:g} s)"
         )
+
+
+def _restart(job: JobSpec) -> Iterator[Problem]:
+    policy = job.restart
+    for name in ("budget", "node_losses"):
+        yield from _at_least(0, f"restart.{name}", getattr(policy, name))
+    if policy.window <= 0:
+        yield Problem("restart.window", policy.window, "must be more than zero")
+    if policy.max_backoff < policy.backoff:
+        yield Problem(
+            "restart.max_backoff", policy.max_backoff, f"must not be less than backoff ({policy.backoff:g} s)"
+        )
+    for index, code in enumerate(policy.permanent_exit_codes):
+        if not 1 <= code <= _LARGEST_EXIT_CODE:
+            yield Problem(item("restart.permanent_exit_codes", index), code, "must be 1 to 255")
+    if policy.memory_limit is not None and policy.memory_step is None:
+        yield Problem("restart.memory_limit", policy.memory_limit, "means nothing without memory_step")
+    for task_type, task in job.tasks.items():
+        yield from _min_instances(job, task_type, task)
+
+
+def _min_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    if task.min_instances is None:
+        return
+    path = child(child("tasks", task_type), "min_instances")
+    yield from _at_least(1, path, task.min_instances)
+    if task.min_instances > task.instances:
+        yield Problem(path, task.min_instances, f"must not be more than instances ({task.instances})")
+    if job.framework in framework_names() and not get_framework(job.framework).elastic(role_of(task_type, task)):
+        role = role_of(task_type, task).value
+        yield Problem(path, task.min_instances, f"{job.framework} cannot go on with fewer tasks of the role {role}")
+
+
+def _checkpoint(job: JobSpec) -> Iterator[Problem]:
+    yield from _at_least(1, "checkpoint.keep_last", job.checkpoint.keep_last)
+    if job.checkpoint.keep_every is not None:
+        yield from _at_least(1, "checkpoint.keep_every", job.checkpoint.keep_every)
 
 
 def _port_range(job: JobSpec) -> Iterator[Problem]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from collections.abc import Mapping
+from typing import Any, Optional, Union
 
 import attrs
 
@@ -47,11 +48,71 @@ class LaunchTask:
 
 
 @attrs.frozen
+class ResumePoint:
+    """A committed checkpoint on the store that a generation goes on from."""
+
+    step: int
+    uri: str
+
+
+@attrs.frozen
+class ChooseResumePoint:
+    """Find the newest verified checkpoint; the answer comes as ``Session.resume_chosen``, also when there is none."""
+
+    generation: int  # that will go on from it
+
+
+@attrs.frozen
 class SendRendezvous:
     """Let the user processes of a generation start."""
 
     cluster: ClusterSpec
-    tasks: tuple[str, ...]  # those to tell
+    starts: Mapping[str, int]  # those to tell, and the count of their process's starts
+    resume: Optional[ResumePoint] = None
+    keep_checkpoints: bool = False  # only these tasks start again, in their containers: their directories stay
+
+
+@attrs.frozen
+class StopProcess:
+    """Have the executor stop its user process and stay; ProcessExited and Settled come of it."""
+
+    task: str
+    generation: int
+    start: int
+    grace: float  # seconds between SIGTERM and SIGKILL
+    checkpoint_seconds: float  # for the last copies of checkpoints afterwards
+    reason: str
+    stacks: bool = False  # have its threads' stacks written into its log first
+
+
+@attrs.frozen
+class AskCheckpoint:
+    """Ask the user processes for a checkpoint now."""
+
+    tasks: tuple[str, ...]
+    reason: str
+
+
+@attrs.frozen
+class SetAside:
+    """A committed checkpoint is damaged: nobody is to choose it again."""
+
+    resume: ResumePoint
+    reason: str
+
+
+@attrs.frozen
+class Disconnect:
+    """End the stream of an executor that was given up, so that it is refused when it comes back."""
+
+    task: str
+
+
+@attrs.frozen
+class AvoidNodes:
+    """Ask for containers on other nodes from now on; these are all that are to be avoided."""
+
+    nodes: tuple[str, ...]  # host:port
 
 
 @attrs.frozen
@@ -70,6 +131,7 @@ class Note:
     event: str
     message: str
     task: Optional[str] = None
+    data: Mapping[str, Any] = attrs.field(factory=dict)  # JSON; what a later application master needs of it
 
 
 @attrs.frozen
@@ -79,4 +141,19 @@ class Finish:
     verdict: Verdict
 
 
-Action = Union[Request, Cancel, Release, LaunchTask, SendRendezvous, ShutdownTask, Note, Finish]
+Action = Union[
+    Request,
+    Cancel,
+    Release,
+    LaunchTask,
+    ChooseResumePoint,
+    SendRendezvous,
+    StopProcess,
+    ShutdownTask,
+    AskCheckpoint,
+    SetAside,
+    Disconnect,
+    AvoidNodes,
+    Note,
+    Finish,
+]

@@ -20,7 +20,6 @@ def job_status(
     """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
     leader = _leader(session)
     progress = (leader.progress if leader else None) or TaskProgress()
-    model_dir, checkpoint_dir = _results(leader)
     verdict = session.verdict
     return JobStatus(
         application_id=application_id,
@@ -38,8 +37,7 @@ def job_status(
         step=progress.step if leader and leader.progress else None,
         total_steps=progress.total_steps,
         steps_per_second=progress.steps_per_second,
-        model_dir=model_dir,
-        checkpoint_dir=checkpoint_dir,
+        model_dir=_model_dir(leader),
         failure=verdict.failure if verdict else None,
         warnings=list(session.course.warnings),
     )
@@ -97,10 +95,10 @@ def _leader(session: Session) -> Optional[Task]:
     return session.task(f"{name}:0") if name else None
 
 
-def _results(leader: Optional[Task]) -> tuple[Optional[str], Optional[str]]:
-    """The directories of the model and of the checkpoints, once they are on the store."""
+def _model_dir(leader: Optional[Task]) -> Optional[str]:
+    """Of the model, once it is on the store."""
     end = leader.end if leader else None
-    return (end.model_dir or None, end.checkpoint_dir or None) if end else (None, None)
+    return end.model_dir or None if end else None
 
 
 def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:

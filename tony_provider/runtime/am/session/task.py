@@ -23,7 +23,6 @@ class ProcessEnd:
     output_tail: str = ""  # last lines of its stderr
     error: str = ""  # what the executor itself could not do
     model_dir: str = ""  # URI; empty: it left none
-    checkpoint_dir: str = ""  # likewise
     progress: Optional[TaskProgress] = None
 
     @property
