@@ -169,7 +169,7 @@ class Master(Listener):
             self._background.spawn(self._rm.launch(action.container, launch))
         elif isinstance(action, SendRendezvous):
             message = messages.rendezvous(action.cluster)
-            for task in action.tasks:
+            for task in action.starts:
                 self._send(task, message)
         elif isinstance(action, ShutdownTask):
             self._send(action.task, messages.shutdown(action.grace, action.reason))

@@ -107,6 +107,9 @@ class LocalResourceManager(ResourceManager):
                 self._events.put(Completed(container_id, words.ABORTED, "given back"))
         self._grant()
 
+    def avoid(self, nodes: Sequence[str]) -> None:
+        pass
+
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:
             return  # it was given back meanwhile

@@ -111,7 +111,7 @@ class Course:
         self.phase = JobState.RUNNING
         self.note("rendezvous", f"generation {self.generation} with {words.count(len(self.tasks), 'task')}")
         names = tuple(task.name for task in self.tasks if task.state is TaskState.REGISTERED)
-        self.out.append(SendRendezvous(self.cluster(), names))
+        self.out.append(SendRendezvous(self.cluster(), dict.fromkeys(names, self.generation)))
 
     # ---- failing -----------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class Session:
             task.host, task.ports = host, dict(ports)
             course.note("registered", f"on {host}, ports {dict(ports)}", task)
         elif task.state is TaskState.REGISTERED and course.phase is JobState.RUNNING and generation < course.generation:
-            course.out.append(SendRendezvous(course.cluster(), (name,)))
+            course.out.append(SendRendezvous(course.cluster(), {name: course.generation}))
         return self._checked(now)
 
     def disconnected(self, name: str, attempt: int, now: float) -> list[Action]:

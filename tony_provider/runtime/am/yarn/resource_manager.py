@@ -98,6 +98,9 @@ class YarnResourceManager(ResourceManager):
         self._asks.release(map(ContainerId.parse, container_ids))
         self._hurry()
 
+    def avoid(self, nodes: Sequence[str]) -> None:
+        pass
+
     async def launch(self, container: Container, launch: Launch) -> None:
         allocated = self._containers.get(container.id)
         if allocated is None:
