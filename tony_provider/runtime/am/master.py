@@ -73,7 +73,7 @@ class Master(Listener):
         self._records = records
         self._started_ms = epoch_ms()
         job = description.job
-        self.session = Session(job, decisive=get_framework(job.framework).decisive(job), jitter=jitter)
+        self.session = Session(job, get_framework(job.framework), jitter=jitter)
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._streams: dict[str, Stream] = {}
         self._verdict: Optional[Verdict] = None
@@ -217,7 +217,15 @@ class Master(Listener):
             registration.python,
         )
         return self.session.registered(
-            name, attempt, registration.host, registration.ports, registration.generation, now
+            name,
+            attempt,
+            registration.host,
+            registration.ports,
+            registration.generation,
+            registration.start,
+            registration.resumed_step or None,
+            stream.identity.container_id,
+            now,
         )
 
     def detached(self, stream: Stream) -> None:
@@ -241,7 +249,7 @@ class Master(Listener):
             self._rm.set_progress(snapshot.fraction_done(self.session))
             return self.session.heartbeat(name, attempt, messages.beat(message.heartbeat), now)
         if kind == "started":
-            return self.session.process_started(name, attempt, message.started.generation, now)
+            return self.session.process_started(name, attempt, message.started.start, now)
         if kind == "exited":
             return self.session.process_ended(name, attempt, messages.process_end(message.exited), now)
         log.warning("%s sent a message of a kind that is not known here", name)

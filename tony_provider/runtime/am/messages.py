@@ -16,7 +16,7 @@ def beat(message: tony_pb2.Heartbeat) -> Beat:
 
 def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
     return ProcessEnd(
-        generation=message.generation,
+        start=message.start,
         exit_code=message.exit_code,
         signal=message.signal,
         out_of_memory=message.out_of_memory,

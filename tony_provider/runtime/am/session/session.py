@@ -12,10 +12,13 @@ from typing import Optional
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session.actions import Action, Release, SendRendezvous, Verdict
+from tony_provider.runtime.am.session.actions import Action, Release, ResumePoint, SendRendezvous, Verdict
 from tony_provider.runtime.am.session.course import Course
 from tony_provider.runtime.am.session.deadlines import Deadlines
+from tony_provider.runtime.am.session.history import History
 from tony_provider.runtime.am.session.task import Beat, ProcessEnd, Task
+from tony_provider.runtime.frameworks.base import Framework
+from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.spec.model import JobSpec, Role
 
@@ -23,10 +26,9 @@ _KILL_SIGNALS = (9, 15)
 
 
 class Session:
-    """``decisive`` are task types, see Framework.decisive; ``jitter`` gives random numbers from 0 to 1."""
-
-    def __init__(self, job: JobSpec, *, decisive: Sequence[str], jitter: Callable[[], float]) -> None:
-        self.course = Course(job, decisive, jitter)
+    def __init__(self, job: JobSpec, framework: Framework, *, jitter: Callable[[], float], epoch: float = 0.0) -> None:
+        """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch."""
+        self.course = Course(job, framework.decisive(job), jitter)
         self._deadlines = Deadlines(self.course)
 
     @property
@@ -53,6 +55,26 @@ class Session:
 
     def task(self, name: str) -> Optional[Task]:
         return self.course.by_name.get(name)
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """How often an executor is to be heard of; for Welcome."""
+        return timing.HEARTBEAT_INTERVAL
+
+    def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
+        """Why this executor may not speak (any more); None when it may."""
+        task = self.task(name)
+        if not (task and task.container and task.container.id == container_id and self.is_current(name, attempt)):
+            return f"attempt {attempt} of {name} in {container_id} was replaced or ended"
+        return None
+
+    def commit_refusal(self, name: str, attempt: int, generation: int, start: int) -> Optional[str]:
+        """Why this start of this task may not commit a checkpoint (any more); None when it may."""
+        raise NotImplementedError
+
+    def mirror_ranks(self) -> Sequence[tuple[str, int]]:
+        """Name and rank of the tasks of the current generation whose checkpoints are copied to the store."""
+        raise NotImplementedError
 
     def is_current(self, name: str, attempt: int) -> bool:
         """Whether this attempt of this task may speak: its container is the one that the session counts on."""
@@ -112,8 +134,23 @@ class Session:
             self._container_failed(task, exit_status, diagnostics, now)
         return self._checked(now)
 
-    def stop_requested(self, reason: str, now: float) -> list[Action]:
-        """Somebody wants the job to end now. Asked again, containers are taken away without grace."""
+    def recover(self, containers: Sequence[Container], history: History, now: float) -> list[Action]:
+        """Instead of ``start``, for a later application master: ``containers`` are those that its cluster listed."""
+        raise NotImplementedError
+
+    def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
+        """The cluster will take these containers back, in about that many seconds when known."""
+        raise NotImplementedError
+
+    def node_leaving(self, node: str, seconds: Optional[float], now: float) -> list[Action]:
+        """The containers of a node (host:port) will end, in about that many seconds when known."""
+        raise NotImplementedError
+
+    def stop_requested(self, reason: str, now: float, *, grace: Optional[float] = None) -> list[Action]:
+        """Somebody wants the job to end now; ``grace`` instead of timeouts.grace.
+
+        Asked again, containers are taken away without grace.
+        """
         if self.course.verdict:
             self.course.out += self.course.ending.hurry(now)
         else:
@@ -125,12 +162,42 @@ class Session:
         self.course.fail(Failure(kind, message), now)
         return self._checked(now)
 
+    # ---- checkpoints -------------------------------------------------------------------------------------------
+
+    def resume_chosen(self, generation: int, resume: Optional[ResumePoint], now: float) -> list[Action]:
+        """The answer to ChooseResumePoint; None: there is no checkpoint."""
+        raise NotImplementedError
+
+    def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:
+        """The store has not answered ChooseResumePoint for long."""
+        raise NotImplementedError
+
+    def checkpoint_committed(self, step: int, uri: str, now: float) -> list[Action]:
+        raise NotImplementedError
+
+    def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
+        """Somebody wants a checkpoint now."""
+        raise NotImplementedError
+
     # ---- the executors -----------------------------------------------------------------------------------------
 
     def registered(
-        self, name: str, attempt: int, host: str, ports: Mapping[str, int], generation: int, now: float
+        self,
+        name: str,
+        attempt: int,
+        host: str,
+        ports: Mapping[str, int],
+        generation: int,
+        start: int,
+        resumed_step: Optional[int],
+        container_id: str,
+        now: float,
     ) -> list[Action]:
-        """An executor's stream is up. ``generation`` is that of the user process that it runs already, 0 for none."""
+        """An executor's stream is up.
+
+        ``generation``, ``start`` and ``resumed_step`` are those of the newest rendezvous that reached it, 0 and None
+        for none. What had ended by then it tells again.
+        """
         task = self._current(name, attempt)
         if task is None:
             return []
@@ -165,18 +232,28 @@ class Session:
             task.progress = beat.progress or task.progress
         return []
 
-    def process_started(self, name: str, attempt: int, generation: int, now: float) -> list[Action]:
+    def settled(self, name: str, attempt: int, start: int, problem: str, now: float) -> list[Action]:
+        """The last copies of checkpoints after a user process are over; ``problem`` is empty when they succeeded."""
+        raise NotImplementedError
+
+    def restore_failed(
+        self, name: str, attempt: int, start: int, step: int, damaged: bool, reason: str, now: float
+    ) -> list[Action]:
+        """The resume point could not be put into a task's checkpoint directory."""
+        raise NotImplementedError
+
+    def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
         task = self._current(name, attempt)
-        if task and generation == self.course.generation:
+        if task:
             task.heard_at = now
             if task.state is TaskState.REGISTERED:
                 task.state = TaskState.RUNNING
-                self.course.note("started", f"user process of generation {generation}", task)
+                self.course.note("started", f"user process of generation {self.course.generation}", task)
         return self.course.taken()
 
     def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
         task = self._current(name, attempt)
-        if task is None or task.end or end.generation != self.course.generation:
+        if task is None or task.end:
             return []
         started = task.state is TaskState.RUNNING
         task.heard_at, task.end = now, end

@@ -15,7 +15,7 @@ from tony_provider.runtime.spec.model import Role, TaskSpec
 class ProcessEnd:
     """How a user process ended, as its executor saw it."""
 
-    generation: int
+    start: int
     exit_code: int = 0  # when no signal ended it
     signal: int = 0  # 0: none
     out_of_memory: bool = False

@@ -1,0 +1,50 @@
+"""What a later application master must know of its predecessors: counters, rebuilt from the event log.
+
+Each note that changes one of them carries the new values as ``data``: a JSON object to be laid over what was known
+before, objects in it too (see ``merge``). So the order of the events is all that counts, and older ones can be folded
+into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import ResumePoint
+
+
+@attrs.frozen
+class TaskHistory:
+    attempt: int = 1
+    start: int = 0  # of its user process, the newest
+
+
+@attrs.frozen
+class History:
+    """Times are seconds since the epoch."""
+
+    started: Optional[float] = None  # the application
+    generation: int = 0  # the newest that began
+    resume: Optional[ResumePoint] = None  # that it went on from
+    tasks: Mapping[str, TaskHistory] = attrs.field(factory=dict)
+    restarts: int = 0  # all of them
+    restart_times: tuple[float, ...] = ()  # of those without progress since
+    nodes: Mapping[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
+    memory: Mapping[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
+    checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+
+    @classmethod
+    def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
+        """From the lines of the event log, oldest first, each a JSON object with ``time_ms`` and perhaps ``data``."""
+        raise NotImplementedError
+
+
+def merge(known: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """``data`` laid over ``known``, objects within them too."""
+    merged = dict(known)
+    for key, value in data.items():
+        before = merged.get(key)
+        merged[key] = merge(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return merged
