@@ -15,13 +15,20 @@ from tony_provider.runtime.frameworks import names
 from tony_provider.runtime.frameworks.generic import task_environment
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import (
+    AfterSuccess,
     AmSpec,
+    CheckpointFormat,
+    CheckpointSpec,
     Docker,
     Duration,
     JobSpec,
     Memory,
+    MirrorScope,
+    Moment,
     PortRange,
     Resource,
+    RestartPolicy,
+    RestartScope,
     Role,
     TaskSpec,
     Timeouts,
@@ -39,6 +46,8 @@ LEVELS: dict[str, type[Any]] = {
     "Am": AmSpec,
     "Docker": Docker,
     "Timeouts": Timeouts,
+    "Restart": RestartPolicy,
+    "Checkpoint": CheckpointSpec,
     "Resources": Resource,
 }
 TYPES: dict[Any, str] = {
@@ -46,11 +55,19 @@ TYPES: dict[Any, str] = {
     int: "integer",
     Memory: "memory",
     Duration: "duration",
+    Moment: "moment",
     Role: "role",
+    RestartScope: "scope",
+    MirrorScope: "mirror",
+    CheckpointFormat: "format",
+    AfterSuccess: "after success",
     PortRange: "port range",
     AmSpec: "[am](#am)",
     Docker: "[docker](#docker)",
     Timeouts: "[timeouts](#timeouts)",
+    RestartPolicy: "[restart](#restart)",
+    CheckpointSpec: "[checkpoint](#checkpoint)",
+    list[int]: "list of integers",
     list[str]: "list of text",
     list[Resource]: "list of resources",
     dict[str, str]: "mapping of text",
@@ -151,4 +168,4 @@ def test_every_variable_of_a_task_is_listed() -> None:
 @pytest.mark.parametrize("title", ["How values are written"])
 def test_every_kind_of_value_is_explained(title: str) -> None:
     explained = {row[0] for row in rows(section(title))}
-    assert explained == {"text", "integer", "memory", "duration", "resource", "port range", "role"}
+    assert explained == {word for word in TYPES.values() if " of " not in word and "[" not in word} | {"resource"}

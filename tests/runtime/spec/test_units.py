@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tony_provider.runtime.spec.units import (
     parse_duration,
     parse_integer,
     parse_memory,
+    parse_moment,
 )
 
 
@@ -166,8 +167,35 @@ def test_boolean_refused(written: object) -> None:
         parse_boolean(written)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "1970-01-02T00:00:00Z",
+        "1970-01-02T01:00+01:00",
+        " 1970-01-02 00:00:00+00:00 ",
+        datetime(1970, 1, 2, tzinfo=UTC),
+        86400,
+        "86400",
+    ],
+)
+def test_moment(written: object) -> None:
+    assert parse_moment(written) == 86400.0
+
+
+@pytest.mark.parametrize("written", ["1970-01-02", "1970-01-02T00:00:00", datetime(1970, 1, 2)])
+def test_moment_without_its_time_zone(written: object) -> None:
+    with pytest.raises(UnitError, match="needs its time zone"):
+        parse_moment(written)
+
+
+@pytest.mark.parametrize("written", ["soon", "", None, True, [], float("inf")])
+def test_moment_refused(written: object) -> None:
+    with pytest.raises(UnitError, match="with its time zone"):
+        parse_moment(written)
+
+
 @given(
-    st.sampled_from([parse_memory, parse_duration, parse_integer, parse_boolean]),
+    st.sampled_from([parse_memory, parse_duration, parse_integer, parse_boolean, parse_moment]),
     st.one_of(
         st.text(),
         st.text("0123456789.dhmskgtiKMGTB +-e", max_size=12),
@@ -177,6 +205,7 @@ def test_boolean_refused(written: object) -> None:
         st.none(),
         st.lists(st.integers()),
         st.timedeltas(),
+        st.datetimes(timezones=st.none() | st.timezones()),
     ),
 )
 def test_nothing_but_unit_error_is_raised(parse: Callable[[object], Any], written: object) -> None:

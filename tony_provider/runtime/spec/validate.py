@@ -253,9 +253,7 @@ def _restart(job: JobSpec) -> Iterator[Problem]:
     if policy.window <= 0:
         yield Problem("restart.window", policy.window, "must be more than zero")
     if policy.max_backoff < policy.backoff:
-        yield Problem(
-            "restart.max_backoff", policy.max_backoff, f"must not be less than backoff ({policy.backoff:g} s)"
-        )
+        yield Problem("restart.max_backoff", policy.max_backoff, f"must be at least backoff ({policy.backoff:g} s)")
     for index, code in enumerate(policy.permanent_exit_codes):
         if not 1 <= code <= _LARGEST_EXIT_CODE:
             yield Problem(item("restart.permanent_exit_codes", index), code, "must be 1 to 255")
