@@ -28,6 +28,19 @@ NODE_LABEL = "gpu"
 GPU = "yarn.io/gpu"
 # Of the whole cluster, in percent: (guaranteed, at most). `small` can never hold a large job.
 QUEUES = {"default": (30, 100), "ml": (60, 100), "small": (10, 10)}
+# Half a second after a queue lacks what is its own it is said which containers will be taken, and 4 s later they are.
+PREEMPTION = {
+    "yarn.resourcemanager.scheduler.monitor.enable": "true",
+    "yarn.resourcemanager.scheduler.monitor.policies": (
+        "org.apache.hadoop.yarn.server.resourcemanager.monitor.capacity.ProportionalCapacityPreemptionPolicy"
+    ),
+    "yarn.resourcemanager.monitor.capacity.preemption.monitoring_interval": "500",
+    "yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill": "4000",
+    # As much as is wanted, at once, and to the last container; by default it is a tenth of a cluster at a time.
+    "yarn.resourcemanager.monitor.capacity.preemption.total_preemption_per_round": "1.0",
+    "yarn.resourcemanager.monitor.capacity.preemption.natural_termination_factor": "1.0",
+    "yarn.resourcemanager.monitor.capacity.preemption.max_ignored_over_capacity": "0.0",
+}
 LOG4J = """\
 log4j.rootLogger=INFO, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -217,7 +230,7 @@ class Configuration:
             "yarn.scheduler.maximum-allocation-vcores": str(self.settings.node_vcores),
             "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "250",
             "yarn.resourcemanager.connect.retry-interval.ms": "250",
-            "yarn.resourcemanager.am.max-attempts": "2",
+            "yarn.resourcemanager.am.max-attempts": "4",
             "yarn.resourcemanager.recovery.enabled": "true",
             "yarn.resourcemanager.work-preserving-recovery.enabled": "true",
             "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
@@ -246,6 +259,11 @@ class Configuration:
             "yarn.resourcemanager.cluster-id": "tony-test",
         }
         values |= self._resourcemanagers()
+        if self.settings.preemption:
+            values |= PREEMPTION
+        if self.settings.expiry_seconds is not None:
+            milliseconds = str(int(self.settings.expiry_seconds * 1000))
+            values |= {f"yarn.{who}.liveness-monitor.expiry-interval-ms": milliseconds for who in ("nm", "am")}
         return values | (self._secure_yarn() if self.settings.secure else {})
 
     def _resourcemanagers(self) -> Properties:

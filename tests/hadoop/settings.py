@@ -30,8 +30,10 @@ class Settings:
       nothing of the virtual environment that started the cluster.
     - `secure`: Kerberos for HDFS, YARN and HTTP, with a KDC of its own, and YARN's access lists on.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
+    - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
+    - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
     - `properties`: Hadoop properties over ours, by file, such as
-      {"yarn-site": {"yarn.nm.liveness-monitor.expiry-interval-ms": "5000"}}.
+      {"yarn-site": {"yarn.resourcemanager.connect.retry-interval.ms": "500"}}.
     """
 
     version: str = DEFAULT_VERSION
@@ -44,6 +46,8 @@ class Settings:
     node_path: str = SYSTEM_PATH
     secure: bool = False
     rpc_protection: str = "authentication"
+    preemption: bool = False
+    expiry_seconds: float | None = None
     properties: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
