@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import attrs
 
@@ -64,6 +66,9 @@ class Submission:
     tags: list[str]
 
 
+CONTROL_SECONDS = 20.0  # that a running application's master may take to answer
+
+
 class Cluster(ABC):
     """All calls block, end by a deadline, and may be made from several threads.
 
@@ -106,6 +111,23 @@ class Cluster(ABC):
         """Ask for its end at once; returns before it has ended on YARN, after it on the local cluster.
 
         Idempotent: one that has ended or is unknown is left as it is.
+        """
+
+    @abstractmethod
+    def control(
+        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
+    ) -> dict[str, Any]:
+        """Ask the master of a running application for something; its answer. See ``runtime/am/web/control.py``.
+
+        Idempotent. Raises MasterOutOfReach when no master took it within ``seconds``, because it has not started yet, has
+        ended, or does not answer; ClusterAuthError when this user may not.
+        """
+
+    @abstractmethod
+    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+        """Have it killed should it still be there after so long, also when nobody on this side is any more.
+
+        Never prolongs what was said before. One that has ended or is unknown is left as it is.
         """
 
     @abstractmethod

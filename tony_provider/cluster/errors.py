@@ -67,6 +67,10 @@ class RestSubmissionDisabled(SubmissionRefused):
         )
 
 
+class MasterOutOfReach(ClusterError):
+    """The application's master does not answer: it has not started yet, has ended, or hangs."""
+
+
 class UnexpectedAnswer(ClusterError):
     """A ResourceManager answered with something that its documentation does not know."""
 

@@ -29,9 +29,11 @@ class LocalizedResource:
 
 @attrs.frozen
 class YarnAccess:
-    """The ResourceManager's scheduler addresses (host:port), one per ResourceManager."""
+    """What an application master has to know of its YARN cluster."""
 
-    scheduler: list[str]
+    scheduler: list[str]  # the ResourceManagers' scheduler addresses (host:port), one per ResourceManager
+    proxies: list[str] = attrs.field(factory=list)  # hosts of YARN's web proxies: whom the master's page answers
+    administrators: Optional[str] = None  # yarn.admin.acl, where YARN heeds access lists; None: it heeds none
 
 
 @attrs.frozen

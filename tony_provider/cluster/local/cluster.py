@@ -12,10 +12,11 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tony_provider.cluster.base import Application, ApplicationState, Cluster, Submission
-from tony_provider.cluster.errors import JobRejected, SubmissionRefused
+from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission
+from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused
 from tony_provider.cluster.local.application_folder import ApplicationFolder, Killed, Record
 from tony_provider.cluster.local.ending import ended, settle
 from tony_provider.cluster.local.limits import problems
@@ -106,6 +107,14 @@ class LocalCluster(Cluster):
                 master.signal(signal.SIGKILL)
                 master.wait_gone(_KILLED_SECONDS)
         settle(folder)
+
+    def control(
+        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
+    ) -> dict[str, Any]:
+        raise MasterOutOfReach(f"{application_id} takes no {action} yet")
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+        pass
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         return self._folder(application_id).am_log_tail(max_bytes) if _is_id(application_id) else ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 
-from tony_provider.cluster.base import Application, ApplicationState, Cluster, Submission
+from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterError,
@@ -19,6 +20,7 @@ from tony_provider.cluster.errors import (
     ConfigurationHidden,
     ConnectionProblem,
     JobRejected,
+    MasterOutOfReach,
     SubmissionRefused,
     UnexpectedAnswer,
 )
@@ -151,6 +153,14 @@ class YarnCluster(Cluster):
         except RestError as error:
             if error.status != requests.codes.not_found:
                 raise
+
+    def control(
+        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
+    ) -> dict[str, Any]:
+        raise MasterOutOfReach(f"{application_id} takes no {action} yet")
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+        pass
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         try:
