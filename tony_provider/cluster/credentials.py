@@ -20,14 +20,15 @@ from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
 
 _CLOCK_SKEW = timedelta(days=1)
 _VALIDITY = timedelta(days=3650)  # the keys die with the application; a job must never outlive its certificates
-_TASK_KEY_BYTES = 32
+_HMAC_KEY_BYTES = 32
 
 
 def application_secrets(application_id: str, user_secrets: Mapping[str, str]) -> dict[str, bytes]:
     """The secrets of one application, by the names that the contract gives them.
 
     A certificate authority of its own (P-256), whose key is thrown away here, one certificate for the application
-    master, named after the application, one for its clients; the key of the tasks' HMACs; the user's own secrets.
+    master, named after the application, one for its clients; the keys of the tasks' HMACs and of the master's address;
+    the user's own secrets.
     """
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _authority(application_id, authority_key)
@@ -41,7 +42,8 @@ def application_secrets(application_id: str, user_secrets: Mapping[str, str]) ->
         contract.SECRET_AM_KEY: am_key,
         contract.SECRET_CLIENT_CERTIFICATE: client_certificate,
         contract.SECRET_CLIENT_KEY: client_key,
-        contract.SECRET_TASK_KEY: secrets.token_bytes(_TASK_KEY_BYTES),
+        contract.SECRET_TASK_KEY: secrets.token_bytes(_HMAC_KEY_BYTES),
+        contract.SECRET_ADDRESS_KEY: secrets.token_bytes(_HMAC_KEY_BYTES),
     }
     made.update({contract.SECRET_USER_PREFIX + name: value.encode() for name, value in user_secrets.items()})
     return made

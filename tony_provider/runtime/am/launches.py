@@ -18,6 +18,7 @@ _HANDED_ON = frozenset(
         contract.SECRET_CA,
         contract.SECRET_CLIENT_CERTIFICATE,
         contract.SECRET_CLIENT_KEY,
+        contract.SECRET_ADDRESS_KEY,
         contract.SECRET_STORE_TOKEN,
     }
 )
