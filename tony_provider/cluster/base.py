@@ -145,6 +145,12 @@ class Cluster(ABC):
     def access(self, application_id: str) -> YarnAccess | LocalAccess:
         """How the application master is to reach this cluster from inside."""
 
+    @abstractmethod
+    def master_lost_after(self) -> float:
+        """Seconds without an application master after which none can come any more: longer than the cluster needs to
+        notice the death of one, and to start the next.
+        """
+
     @property
     @abstractmethod
     def user(self) -> str:

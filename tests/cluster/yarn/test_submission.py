@@ -13,7 +13,7 @@ from tony_provider.runtime.application import (
     YarnAccess,
 )
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.spec.model import AmSpec, Docker, JobSpec, Memory, TaskSpec
+from tony_provider.runtime.spec.model import AmSpec, Docker, Duration, JobSpec, Memory, TaskSpec
 
 
 def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any
         yarn=YarnAccess(["rm:8030"]),
     )
     submission = Submission(description, file, [runtime, file], credentials or Credentials(), ["tony-abc"])
-    made = submission_context(submission, max_attempts=1)
+    made = submission_context(submission)
     json.dumps(made)
     return made
 
@@ -70,7 +70,7 @@ def test_the_master_is_started_by_the_launcher_with_plain_words() -> None:
 def test_what_a_job_leaves_open_is_left_to_yarn() -> None:
     made = context()
     assert not {"queue", "priority", "app-node-label-expression", "am-container-node-label-expression"} & set(made)
-    assert (made["application-type"], made["max-app-attempts"], made["unmanaged-AM"]) == ("TONY", 1, False)
+    assert (made["application-type"], made["unmanaged-AM"]) == ("TONY", False)
     assert made["resource"] == {"memory": 512, "vCores": 1}
     # Hadoop 2.10 fails at empty lists.
     assert "credentials" not in made["am-container-spec"] or "tokens" not in made["am-container-spec"]["credentials"]
@@ -82,6 +82,12 @@ def test_what_a_job_says_is_said() -> None:
     assert made["app-node-label-expression"] == "gpu"
     assert made["am-container-node-label-expression"] == "cheap"
     assert made["resource"] == {"memory": 1024, "vCores": 2}
+
+
+def test_the_next_master_finds_the_containers_of_the_one_that_died() -> None:
+    made = context(am=AmSpec(attempts=5, attempts_window=Duration(90.5)))
+    assert made["keep-containers-across-application-attempts"] is True
+    assert (made["max-app-attempts"], made["attempt-failures-validity-interval"]) == (5, 90_500)
 
 
 def test_docker_is_asked_for_by_environment() -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tony_provider.cluster import lifetime
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission
 from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused
 from tony_provider.cluster.local.application_folder import ApplicationFolder, Killed, Record
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 _KEPT = 100  # ended applications that are remembered
 # Seconds beyond the grace of user processes that the application master lets its executors take, and for its own end.
 _KILL_SLACK = KEEP_LOGS + RELEASE_WAIT + 10.0
+_MASTER_LOST_AFTER = 10.0  # seconds: nobody starts another one here
 _KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
 
 
@@ -49,7 +51,7 @@ class LocalCluster(Cluster):
         return getpass.getuser()
 
     def check(self, job: JobSpec) -> None:
-        if found := problems(job, self._settings):
+        if found := [*lifetime.problems(job.timeouts, time.time()), *problems(job, self._settings)]:
             raise JobRejected(found)
 
     def queue_problem(self, queue: str) -> str | None:
@@ -127,6 +129,9 @@ class LocalCluster(Cluster):
     def access(self, application_id: str) -> LocalAccess:
         limits = self._settings
         return LocalAccess(str(self._folder(application_id).path), limits.memory, limits.vcores, limits.gpus)
+
+    def master_lost_after(self) -> float:
+        return _MASTER_LOST_AFTER
 
     def close(self) -> None:
         """Nothing is held open."""

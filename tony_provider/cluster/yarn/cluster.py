@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from tony_provider.cluster import lifetime
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission
 from tony_provider.cluster.errors import (
     ClusterAuthError,
@@ -24,6 +25,7 @@ from tony_provider.cluster.errors import (
     SubmissionRefused,
     UnexpectedAnswer,
 )
+from tony_provider.cluster.yarn import patience
 from tony_provider.cluster.yarn.check import ClusterView, problems, queue_problem
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.submission import submission_context
@@ -39,19 +41,17 @@ _LIVE = [state.value for state in ApplicationState if not state.is_final]
 _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
 _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
 _STORED_POLL = 0.1  # seconds
+_SHORTEST_LIFETIME = 1.0  # seconds: YARN takes no end that has passed
 _LOG_TIMEOUT = 10.0  # seconds to get a log from a NodeManager
 
 
 class YarnCluster(Cluster):
-    """:param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager.
-    :param max_attempts: of the application master (`max-app-attempts`).
-    """
+    """:param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager."""
 
-    def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str], max_attempts: int = 1) -> None:
+    def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str]) -> None:
         self.rest = rest
         self._user = user
         self._scheduler = scheduler
-        self._max_attempts = max_attempts
         # The answer that tells the largest container makes an application id too: the next submission takes it.
         self._spare_id: str | None = None
         self._spare_id_lock = threading.Lock()  # no two submissions may have one id
@@ -70,7 +70,7 @@ class YarnCluster(Cluster):
             nodes=nodes(self.rest.call(lambda rm: rm.cluster_nodes(states=["RUNNING"]))),
             largest=resources(offer.get("maximum-resource-capability") or {}),
         )
-        if found := problems(job, view):
+        if found := [*lifetime.problems(job.timeouts, time.time()), *problems(job, view)]:
             raise JobRejected(found)
 
     def queue_problem(self, queue: str) -> str | None:
@@ -98,7 +98,7 @@ class YarnCluster(Cluster):
 
     def submit(self, submission: Submission) -> None:
         application_id = submission.description.application_id
-        context = submission_context(submission, self._max_attempts)
+        context = submission_context(submission)
         self._post(context)
         deadline = time.monotonic() + self.rest.config.timeout
         while (application := self.application(application_id)) is None or application.state in _BEING_STORED:
@@ -107,9 +107,9 @@ class YarnCluster(Cluster):
             if application is None:  # a ResourceManager that died, or lost its turn, before it had stored it
                 self._post(context)
             time.sleep(_STORED_POLL)
-        lifetime = submission.description.job.timeouts.lifetime
-        if lifetime is not None and not application.is_final:
-            self._limit_lifetime(application_id, lifetime)
+        left = lifetime.seconds_left(submission.description.job.timeouts, time.time())
+        if left is not None and not application.is_final:
+            self._limit_lifetime(application_id, max(left, _SHORTEST_LIFETIME))
 
     def _post(self, context: dict[str, Any]) -> None:
         try:
@@ -204,6 +204,9 @@ class YarnCluster(Cluster):
 
     def access(self, application_id: str) -> YarnAccess:
         return YarnAccess(self._scheduler or self._configured_schedulers())
+
+    def master_lost_after(self) -> float:
+        return patience.master_lost_after(self.rest)
 
     def _configured_schedulers(self) -> list[str]:
         try:

@@ -15,7 +15,7 @@ from tony_provider.runtime.storage import uris
 APPLICATION_TYPE = "TONY"
 
 
-def submission_context(submission: Submission, max_attempts: int) -> dict[str, Any]:
+def submission_context(submission: Submission) -> dict[str, Any]:
     """The body of ``POST /ws/v1/cluster/apps``."""
     description = submission.description
     job = description.job
@@ -31,9 +31,10 @@ def submission_context(submission: Submission, max_attempts: int) -> dict[str, A
             "credentials": _credentials(submission.credentials),
         },
         "unmanaged-AM": False,
-        "max-app-attempts": max_attempts,
+        "max-app-attempts": job.am.attempts,  # YARN takes its own limit where that is lower
+        "attempt-failures-validity-interval": int(job.am.attempts_window * 1000),
+        "keep-containers-across-application-attempts": True,
         "resource": {"memory": int(job.am.memory), "vCores": job.am.vcores},
-        "keep-containers-across-application-attempts": False,
         "application-tags": {"tag": submission.tags},
     }
     if job.queue is not None:

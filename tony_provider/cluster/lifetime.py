@@ -1,0 +1,24 @@
+"""How long an application may live: the shorter of its lifetime and the time to its deadline."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tony_provider.runtime.spec.model import Timeouts
+
+
+def seconds_left(timeouts: Timeouts, now: float) -> float | None:
+    """From ``now`` (seconds since the epoch), for an application that begins then; None: for ever."""
+    limits = [
+        *([timeouts.lifetime] if timeouts.lifetime is not None else []),
+        *([timeouts.deadline - now] if timeouts.deadline is not None else []),
+    ]
+    return min(limits, default=None)
+
+
+def problems(timeouts: Timeouts, now: float) -> list[str]:
+    """A deadline that is over already; empty when there is time left."""
+    if timeouts.deadline is None or timeouts.deadline > now:
+        return []
+    deadline = datetime.fromtimestamp(timeouts.deadline, UTC)
+    return [f"timeouts.deadline: {deadline.isoformat(timespec='seconds')} is over; name one that is yet to come"]
