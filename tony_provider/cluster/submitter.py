@@ -167,6 +167,7 @@ class _Attempt:
             python=_interpreters(job, self.opened.settings.python),
             yarn=access if isinstance(access, YarnAccess) else None,
             local=access if isinstance(access, LocalAccess) else None,
+            master_lost_after=self.opened.cluster.master_lost_after(),
             labels=dict(labels),
         )
 
