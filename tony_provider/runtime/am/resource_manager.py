@@ -83,9 +83,18 @@ class Completed:
 
 @attrs.frozen
 class StopRequested:
-    """The cluster wants the application to end now: an administrator's or user's kill, or a newer attempt."""
+    """The cluster wants the application to end now."""
 
     reason: str
+
+
+@attrs.frozen
+class AttemptOver(StopRequested):
+    """The cluster has ended this application master's attempt: the application was killed, or the cluster gave this
+    master up and has started another one, whose the containers are now.
+
+    Nothing that this one does counts any more. It is to end without touching its tasks or the job's files.
+    """
 
 
 @attrs.frozen

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tony_provider.runtime.am.resource_manager import ContainerRequest
-from tony_provider.runtime.am.yarn.asks import Asks
+from tony_provider.runtime.am.yarn.asks import Asks, Saying
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
 
 ATTEMPT = ApplicationAttemptId(ApplicationId(1, 1), 1)
+NODES = ("a:1", "b:1", "b:2")
 
 
 def request(key: int) -> ContainerRequest:
@@ -28,6 +29,14 @@ class AsksMachine(RuleBasedStateMachine):
         self.believed: set[int] = set()
         self.released: set[ContainerId] = set()
         self.told: set[ContainerId] = set()
+        self.avoided: set[str] = set()
+        self.blacklist: set[str] = set()
+        self.moved: set[int] = set()
+
+    @rule(nodes=st.sets(st.sampled_from(NODES)))
+    def avoid(self, nodes: set[str]) -> None:
+        self.asks.avoid(nodes)
+        self.avoided = {*nodes, *(node.partition(":")[0] for node in nodes)}
 
     @rule()
     def ask(self) -> None:
@@ -50,22 +59,36 @@ class AsksMachine(RuleBasedStateMachine):
     @rule(answered=st.booleans(), meanwhile=st.booleans())
     def heartbeat(self, answered: bool, meanwhile: bool) -> None:
         """The ResourceManager takes a call in whether or not its answer arrives."""
-        asks, releases = self.asks.next()
-        for ask in asks:
-            (self.believed.add if ask.num_containers else self.believed.discard)(ask.allocation_request_id)
-        self.told |= {ContainerId.from_proto(release) for release in releases}
-        if meanwhile and asks:
-            self.asks.cancel([asks[0].allocation_request_id])
-            self.wanted.discard(asks[0].allocation_request_id)
+        saying = self.asks.next()
+        self.hear(saying, self.believed, self.told, self.blacklist)
+        if meanwhile and saying.asks:
+            self.asks.cancel([saying.asks[0].allocation_request_id])
+            self.wanted.discard(saying.asks[0].allocation_request_id)
         if answered:
-            self.asks.said(asks, releases)
+            self.asks.said(saying)
+
+    @staticmethod
+    def hear(saying: Saying, believed: set[int], told: set[ContainerId], blacklist: set[str]) -> None:
+        """As a ResourceManager does."""
+        for ask in saying.asks:
+            (believed.add if ask.num_containers else believed.discard)(ask.allocation_request_id)
+        told |= {ContainerId.from_proto(release) for release in saying.releases}
+        if saying.blacklist is not None:
+            blacklist |= set(saying.blacklist.blacklist_additions)
+            blacklist -= set(saying.blacklist.blacklist_removals)
 
     @precondition(lambda self: self.believed)
-    @rule(data=st.data())
-    def grant(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), node=st.sampled_from(NODES))
+    def grant(self, data: st.DataObject, node: str) -> None:
+        """A ResourceManager may have granted it before it was told to avoid the node, or give nothing on the wish."""
         key = data.draw(st.sampled_from(sorted(self.believed)))
         self.believed.discard(key)
-        answered = self.asks.granted(key)
+        answered = self.asks.granted(key, node)
+        if answered is None and key in self.wanted:
+            assert node in self.avoided
+            assert key not in self.moved, "asked for elsewhere again and again"
+            self.moved.add(key)
+            return
         assert (answered is not None) == (key in self.wanted)
         self.wanted.discard(key)
 
@@ -73,6 +96,7 @@ class AsksMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.believed.clear()
         self.told.clear()
+        self.blacklist.clear()
         self.asks.start_again()
 
     @rule(number=st.integers(2, 5))
@@ -84,13 +108,11 @@ class AsksMachine(RuleBasedStateMachine):
 
     @invariant()
     def one_more_heartbeat_says_it_all(self) -> None:
-        believed, told = set(self.believed), set(self.told)
-        asks, releases = self.asks.next()
-        for ask in asks:
-            (believed.add if ask.num_containers else believed.discard)(ask.allocation_request_id)
-        told |= {ContainerId.from_proto(release) for release in releases}
+        believed, told, blacklist = set(self.believed), set(self.told), set(self.blacklist)
+        self.hear(self.asks.next(), believed, told, blacklist)
         assert believed == self.wanted
         assert self.released <= told
+        assert blacklist == self.avoided
 
 
 TestAsks = AsksMachine.TestCase
@@ -100,7 +122,7 @@ TestAsks.settings = settings(max_examples=100, stateful_step_count=30, deadline=
 def test_ask_says_everything() -> None:
     asks = Asks()
     asks.request([request(7)])
-    ((said,), _) = asks.next()
+    (said,) = asks.next().asks
     assert (said.allocation_request_id, said.num_containers, said.resource_name) == (7, 1, "*")
     assert (said.capability.memory, said.capability.virtual_cores) == (512, 1)
     assert [(each.key, each.value) for each in said.capability.resource_value_map] == [("yarn.io/gpu", 1)]
@@ -110,7 +132,6 @@ def test_ask_says_everything() -> None:
 def test_refused_request_is_not_repeated() -> None:
     asks = Asks()
     asks.request([request(1)])
-    said, _ = asks.next()
-    asks.refused(said)
-    assert asks.next() == ([], [])
+    asks.refused(asks.next())
+    assert asks.next() == Saying()
     assert not asks.outstanding

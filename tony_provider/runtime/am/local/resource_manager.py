@@ -108,7 +108,7 @@ class LocalResourceManager(ResourceManager):
         self._grant()
 
     def avoid(self, nodes: Sequence[str]) -> None:
-        pass
+        """There is only this one."""
 
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:

@@ -12,6 +12,7 @@ from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
+    AttemptOver,
     Completed,
     ConnectionLost,
     Container,
@@ -23,10 +24,11 @@ from tony_provider.runtime.am.resource_manager import (
     Registered,
     ResourceManager,
     ResourceManagerError,
-    StopRequested,
 )
+from tony_provider.runtime.am.yarn import notices
 from tony_provider.runtime.am.yarn.asks import Asks
 from tony_provider.runtime.am.yarn.nodes import Nodes
+from tony_provider.runtime.am.yarn.notices import Notices
 from tony_provider.runtime.am.yarn.scheduler import Scheduler
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.hadoop import messages
@@ -61,6 +63,7 @@ class YarnResourceManager(ResourceManager):
         """Within a running event loop. Raises CredentialsError, ResourceManagerError."""
         self._scheduler = Scheduler(_addresses(access), credentials.application_master_token())
         self._asks = Asks()
+        self._notices = Notices()
         self._nodes = Nodes(description)
         self._containers: dict[str, yarn.ContainerProto] = {}
         self._events = EventQueue()
@@ -99,7 +102,8 @@ class YarnResourceManager(ResourceManager):
         self._hurry()
 
     def avoid(self, nodes: Sequence[str]) -> None:
-        pass
+        self._asks.avoid(nodes)
+        self._hurry()
 
     async def launch(self, container: Container, launch: Launch) -> None:
         allocated = self._containers.get(container.id)
@@ -144,8 +148,10 @@ class YarnResourceManager(ResourceManager):
                 continue
 
     async def _allocate(self) -> None:
-        asks, releases = self._asks.next()
-        request = service.AllocateRequestProto(ask=asks, release=releases, progress=self._progress)
+        saying = self._asks.next()
+        request = service.AllocateRequestProto(
+            ask=saying.asks, release=saying.releases, blacklist_request=saying.blacklist, progress=self._progress
+        )
         try:
             answer = await self._scheduler.allocate(request)
         except (RpcConnectionError, RpcTimeout) as error:
@@ -155,7 +161,7 @@ class YarnResourceManager(ResourceManager):
             self._end(f"the ResourceManager has ended this application attempt ({error})")
             return
         except InvalidResourceRequest as error:
-            self._asks.refused(asks)
+            self._asks.refused(saying)
             self._events.fail(ResourceManagerError(f"YARN refuses the request for containers: {error}"))
             return
         except RpcError as error:
@@ -164,21 +170,45 @@ class YarnResourceManager(ResourceManager):
         if answer is None:  # the ResourceManager was restarted and knows us again
             self._asks.start_again()
             return
-        self._asks.said(asks, releases)
+        self._asks.said(saying)
         self._take(answer)
 
     def _take(self, answer: service.AllocateResponseProto) -> None:
         self._nodes.learn(answer.nm_tokens)
+        for container in answer.containers_from_previous_attempts:
+            self._found_late(container)
         for container in answer.allocated_containers:
             self._allocated(container)
+        self._notice(answer)  # before the containers that end for it
         for status in answer.completed_container_statuses:
             self._completed(status)
         if answer.a_m_command == yarn.AM_SHUTDOWN and answer.HasField("a_m_command"):
             self._end("the ResourceManager told this application master to shut down")
 
+    def _found_late(self, container: yarn.ContainerProto) -> None:
+        """One of a former attempt, on a node that came back to a ResourceManager after this attempt had registered.
+
+        The job was not told of it when it took stock, and has a new one in its place.
+        """
+        if _id(container) not in self._containers:
+            log.info("%s of a former attempt was found too late: giving it back", _id(container))
+            self._asks.release([ContainerId.from_proto(container.id)])
+            self._hurry()
+
+    def _notice(self, answer: service.AllocateResponseProto) -> None:
+        now = asyncio.get_running_loop().time()
+        preempting = self._notices.preempting(answer.preempt, self._containers, now)
+        if preempting:
+            self._events.put(preempting)
+        if answer.updated_nodes:
+            holding = {_container(container).node for container in self._containers.values()}
+            for leaving in notices.leaving(answer.updated_nodes, holding):
+                self._events.put(leaving)
+
     def _allocated(self, container: yarn.ContainerProto) -> None:
-        request = self._asks.granted(container.allocation_request_id)
-        if request is None:  # asked for no more when it was granted
+        request = self._asks.granted(container.allocation_request_id, _container(container).node)
+        if request is None:
+            self._hurry()
             self._asks.release([ContainerId.from_proto(container.id)])
             return
         self._containers[_id(container)] = container
@@ -199,7 +229,7 @@ class YarnResourceManager(ResourceManager):
 
     def _end(self, reason: str) -> None:
         self._ended = True
-        self._events.put(StopRequested(reason))
+        self._events.put(AttemptOver(reason))
 
 
 def _addresses(access: YarnAccess) -> list[Address]:

@@ -315,7 +315,7 @@ class SerializedExceptionProto(_message.Message):
     def __init__(self, message: _Optional[str] = ..., trace: _Optional[str] = ..., class_name: _Optional[str] = ..., cause: _Optional[_Union[SerializedExceptionProto, _Mapping]] = ...) -> None: ...
 
 class NodeReportProto(_message.Message):
-    __slots__ = ("nodeId", "httpAddress", "rackName", "used", "capability", "numContainers", "node_state", "health_report", "last_health_report_time", "node_labels", "containers_utilization", "node_utilization")
+    __slots__ = ("nodeId", "httpAddress", "rackName", "used", "capability", "numContainers", "node_state", "health_report", "last_health_report_time", "node_labels", "containers_utilization", "node_utilization", "decommissioning_timeout")
     NODEID_FIELD_NUMBER: _ClassVar[int]
     HTTPADDRESS_FIELD_NUMBER: _ClassVar[int]
     RACKNAME_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +328,7 @@ class NodeReportProto(_message.Message):
     NODE_LABELS_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_UTILIZATION_FIELD_NUMBER: _ClassVar[int]
     NODE_UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    DECOMMISSIONING_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     nodeId: NodeIdProto
     httpAddress: str
     rackName: str
@@ -340,7 +341,8 @@ class NodeReportProto(_message.Message):
     node_labels: _containers.RepeatedScalarFieldContainer[str]
     containers_utilization: ResourceUtilizationProto
     node_utilization: ResourceUtilizationProto
-    def __init__(self, nodeId: _Optional[_Union[NodeIdProto, _Mapping]] = ..., httpAddress: _Optional[str] = ..., rackName: _Optional[str] = ..., used: _Optional[_Union[ResourceProto, _Mapping]] = ..., capability: _Optional[_Union[ResourceProto, _Mapping]] = ..., numContainers: _Optional[int] = ..., node_state: _Optional[_Union[NodeStateProto, str]] = ..., health_report: _Optional[str] = ..., last_health_report_time: _Optional[int] = ..., node_labels: _Optional[_Iterable[str]] = ..., containers_utilization: _Optional[_Union[ResourceUtilizationProto, _Mapping]] = ..., node_utilization: _Optional[_Union[ResourceUtilizationProto, _Mapping]] = ...) -> None: ...
+    decommissioning_timeout: int
+    def __init__(self, nodeId: _Optional[_Union[NodeIdProto, _Mapping]] = ..., httpAddress: _Optional[str] = ..., rackName: _Optional[str] = ..., used: _Optional[_Union[ResourceProto, _Mapping]] = ..., capability: _Optional[_Union[ResourceProto, _Mapping]] = ..., numContainers: _Optional[int] = ..., node_state: _Optional[_Union[NodeStateProto, str]] = ..., health_report: _Optional[str] = ..., last_health_report_time: _Optional[int] = ..., node_labels: _Optional[_Iterable[str]] = ..., containers_utilization: _Optional[_Union[ResourceUtilizationProto, _Mapping]] = ..., node_utilization: _Optional[_Union[ResourceUtilizationProto, _Mapping]] = ..., decommissioning_timeout: _Optional[int] = ...) -> None: ...
 
 class ExecutionTypeRequestProto(_message.Message):
     __slots__ = ("execution_type", "enforce_execution_type")
