@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-HEARTBEAT_INTERVAL = 3.0  # an executor sends one this often
+HEARTBEAT_INTERVAL = 3.0  # an executor sends one this often, unless its Welcome says otherwise
 CONNECT_TIMEOUT = 5.0  # for one connection to the application master, its TLS handshake included
 KEEPALIVE_INTERVAL = 10.0  # of gRPC's own pings, which notice a peer whose machine is gone
 KEEPALIVE_TIMEOUT = 10.0  # for the answer to one
-KEEP_LOGS = 30.0  # an executor has this long beyond its user process's grace, for its last uploads
+KEEP_LOGS = 30.0  # an executor has this long beyond its user process's grace and last copies, for its last uploads
+STOP_SLACK = 5.0  # and this long beyond them to say that its process is stopped
 RELEASE_WAIT = 10.0  # until an application master no longer waits for a container that it has released
 MASTER_LOST_AFTER = 60.0  # an executor without its application master stops its user process after this time
+
+_MOST_HEARTBEATS = 300.0  # a second, of all tasks together
+_LEAST_SILENCE = 15.0
+_MISSED_HEARTBEATS = 3
+
+
+def heartbeat_interval(tasks: int) -> float:
+    """For each of so many."""
+    return max(HEARTBEAT_INTERVAL, tasks / _MOST_HEARTBEATS)
+
+
+def lost_after(interval: float) -> float:
+    """The silence after which an executor with this heartbeat interval counts as lost."""
+    return max(_MISSED_HEARTBEATS * interval, _LEAST_SILENCE)
+LAST_WORDS = 20.0  # an application master has this long for its result and its farewell once all containers are gone
+
+
+def stop_seconds(grace: float, checkpoint: float) -> float:
+    """Until an application that was told to stop has ended by itself: ``grace`` of its user processes, then
+    ``checkpoint`` for the last copies.
+    """
+    return grace + checkpoint + KEEP_LOGS + RELEASE_WAIT + LAST_WORDS
