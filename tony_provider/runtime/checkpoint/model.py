@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import secrets
 from typing import Optional
 
 import attrs
 
+from tony_provider.runtime import contract
 from tony_provider.runtime.storage import uris
 
 MANIFEST_FILE = "manifest.json"
@@ -56,6 +59,19 @@ class StoredCheckpoint:
 
 
 @attrs.frozen
+class Stamp:
+    """Tells whether a file is still the one that was looked at."""
+
+    inode: int
+    size: int  # bytes
+    mtime_ns: int  # epoch
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> Stamp:
+        return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+@attrs.frozen
 class LocalCheckpoint:
     """A complete checkpoint in a task's checkpoint directory."""
 
@@ -64,11 +80,21 @@ class LocalCheckpoint:
     entry: str
     files: tuple[str, ...]  # paths below the directory, with slashes, sorted; all that is needed to load it
     generated: dict[str, bytes] = attrs.field(factory=dict)  # files whose content names this checkpoint alone
+    stamps: dict[str, Stamp] = attrs.field(factory=dict)  # of the others, as they were when they were verified
 
 
 def directory_name(step: int) -> str:
     """A new name for a checkpoint's directory on the store."""
     return f"step-{step:012d}-{secrets.token_hex(4)}"
+
+
+def agreed_name(application_id: str, generation: int, step: int, again: int = 0) -> str:
+    """The name that all ranks of a generation know without asking, so that their shards meet in one directory.
+
+    ``again`` counts the uploads of that step that came to nothing.
+    """
+    key = f"{application_id}\0{generation}\0{step}\0{again}"
+    return f"step-{step:012d}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
 def step_of(name: str) -> Optional[int]:
@@ -77,5 +103,14 @@ def step_of(name: str) -> Optional[int]:
     return int(match[1]) if match else None
 
 
+def checkpoints_directory(lineage_uri: str) -> str:
+    return uris.join(lineage_uri, contract.CHECKPOINTS_DIR)
+
+
 def rank_directory(checkpoint_uri: str, rank: int) -> str:
     return uris.join(checkpoint_uri, f"rank-{rank}")
+
+
+def is_inside(path: str) -> bool:
+    """Whether it is a path below whatever directory it is put after; with slashes, in its shortest form."""
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

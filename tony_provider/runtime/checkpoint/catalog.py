@@ -1,0 +1,232 @@
+"""The committed checkpoints of one lineage on the store.
+
+A checkpoint is committed exactly when its manifest is there, which is written last and in one act. So a manifest is
+also the first thing to go when a checkpoint is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Optional, Union
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.checkpoint import model
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.model import Manifest, StoredCheckpoint
+from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.spec.model import AfterSuccess
+from tony_provider.runtime.storage import (
+    Storage,
+    StorageExists,
+    StorageNotADirectory,
+    StorageNotFound,
+    read_bytes,
+    uris,
+    walk,
+)
+
+log = logging.getLogger(__name__)
+
+REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and when
+
+
+class Catalog:
+    """Calls block, are safe from several threads at once, and raise StorageError.
+
+    ``read_only`` is for a lineage that is only read: what is broken there is passed over and stays where it is.
+    """
+
+    def __init__(self, storage: Storage, lineage_uri: str, *, read_only: bool = False) -> None:
+        self.uri = model.checkpoints_directory(lineage_uri)
+        self._broken_uri = uris.join(lineage_uri, contract.BROKEN_DIR)
+        self._storage = storage
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        self._manifests: dict[str, Manifest] = {}  # by URI; a manifest never changes
+
+    def newest(self, *, verify: bool = True) -> Optional[StoredCheckpoint]:
+        """The committed checkpoint with the highest step, of two with the same step the later one.
+
+        With ``verify`` all its files are there, with their sizes; those above it that are broken are set aside.
+        """
+        steps = sorted({step for step, _ in self._directories()}, reverse=True)
+        for step in steps:
+            for found in reversed(self._load_all(step)):
+                try:
+                    if verify:
+                        self._verify(found)
+                except DamagedCheckpoint as error:
+                    self._give_up(error)
+                else:
+                    return found
+        return None
+
+    def list(self) -> Sequence[StoredCheckpoint]:
+        """All that are committed, the highest step last; those whose manifest cannot be read are set aside."""
+        return self._load_all()
+
+    def load(self, uri: str) -> StoredCheckpoint:
+        """One committed checkpoint. Raises StorageNotFound when it is not committed, DamagedCheckpoint."""
+        uri = str(uris.parse(uri))
+        with self._lock:
+            known = self._manifests.get(uri)
+        manifest = known or read_manifest(self._storage, uri)
+        with self._lock:
+            self._manifests[uri] = manifest
+        return StoredCheckpoint(uri, manifest)
+
+    def prepare(self, step: int, name: Optional[str] = None) -> str:
+        """Make the directory that a checkpoint of this step is uploaded to; returns its URI. May be there already."""
+        uri = uris.join(self.uri, name or model.directory_name(step))
+        self._storage.make_directories(uri)
+        return uri
+
+    def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
+        """From now on this checkpoint counts. Doing it twice is no error.
+
+        Raises DamagedCheckpoint when not all of its files are there, StorageExists when it was committed as another.
+        """
+        uri = str(uris.parse(uri))
+        stored = StoredCheckpoint(uri, manifest)
+        check_manifest(uri, manifest)
+        self._verify(stored)
+        try:
+            self._storage.write(uris.join(uri, model.MANIFEST_FILE), dump_json(manifest))
+        except StorageExists:
+            if read_manifest(self._storage, uri) != manifest:
+                raise
+        with self._lock:
+            self._manifests[uri] = manifest
+        return stored
+
+    def set_aside(self, checkpoint: Union[StoredCheckpoint, str], reason: str) -> Optional[str]:
+        """Move a checkpoint to where nobody looks for one. Returns its URI there; None when it was gone already."""
+        source = str(uris.parse(checkpoint if isinstance(checkpoint, str) else checkpoint.uri))
+        self._storage.make_directories(self._broken_uri)
+        name = uris.name(source)
+        for number in range(1, 1000):
+            target = uris.join(self._broken_uri, name if number == 1 else f"{name}.{number}")
+            try:
+                self._storage.rename(source, target)
+            except StorageExists:
+                continue
+            except StorageNotFound:
+                return None
+            self._forget(source)
+            note = {"reason": reason, "set_aside_ms": round(time.time() * 1000)}
+            self._storage.write(uris.join(target, REASON_FILE), json.dumps(note).encode(), overwrite=True)
+            return target
+        raise StorageExists(source, "set aside", f"{self._broken_uri} is full of that name")
+
+    def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
+        """Remove all but the ``keep_last`` newest, those whose step is a multiple of ``keep_every``, and ``keep``
+        (URIs that are in use). Returns the URIs of those removed."""
+        stored = self.list()
+        kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in stored[max(0, len(stored) - keep_last) :]}
+        kept |= {one.uri for one in stored if keep_every and one.step % keep_every == 0}
+        return self._remove([one.uri for one in stored if one.uri not in kept])
+
+    def finish(self, after_success: AfterSuccess) -> None:
+        """Leave what is to stay of them once the job has succeeded."""
+        self.remove_unfinished(())
+        if after_success is not AfterSuccess.KEEP_ALL:
+            self.prune(1 if after_success is AfterSuccess.KEEP_LAST else 0)
+
+    def remove_unfinished(self, except_: Collection[str]) -> Sequence[str]:
+        """Remove what was uploaded and never committed, but for ``except_`` (URIs, or names of directories).
+
+        Returns the URIs of those removed.
+        """
+        names = {uri.rstrip("/").rsplit("/", 1)[-1] for uri in except_}
+        unfinished = [
+            uri
+            for _, uri in self._directories()
+            if uris.name(uri) not in names and not self._storage.exists(uris.join(uri, model.MANIFEST_FILE))
+        ]
+        return self._remove(unfinished)
+
+    def _directories(self) -> Sequence[tuple[int, str]]:
+        """Step and URI of all that look like checkpoints, committed or not, by step."""
+        try:
+            found = self._storage.list(self.uri)
+        except StorageNotFound:
+            return []
+        steps = ((model.step_of(status.name), status) for status in found if status.is_directory)
+        return sorted((step, status.path) for step, status in steps if step is not None)
+
+    def _load_all(self, only_step: Optional[int] = None) -> Sequence[StoredCheckpoint]:
+        found = []
+        for step, uri in self._directories():
+            try:
+                if only_step in (None, step):
+                    found.append(self.load(uri))
+            except StorageNotFound:
+                continue  # not committed, or just removed
+            except DamagedCheckpoint as error:
+                self._give_up(error)
+        return sorted(found, key=lambda stored: (stored.step, stored.manifest.committed_ms))
+
+    def _verify(self, stored: StoredCheckpoint) -> None:
+        for rank in sorted({file.rank for file in stored.manifest.files}):
+            sizes = self._sizes(model.rank_directory(stored.uri, rank))
+            for file in stored.manifest.files:
+                if file.rank == rank and sizes.get(file.path) != file.size:
+                    there = sizes.get(file.path)
+                    why = "is missing" if there is None else f"has {there} bytes instead of {file.size}"
+                    raise DamagedCheckpoint(stored.uri, f"rank-{rank}/{file.path} {why}")
+
+    def _sizes(self, directory: str) -> Mapping[str, int]:
+        prefix = len(str(uris.parse(directory))) + 1
+        try:
+            found = [*walk(self._storage, directory)]
+        except (StorageNotFound, StorageNotADirectory):
+            return {}
+        return {status.path[prefix:]: status.size for status in found if not status.is_directory}
+
+    def _give_up(self, error: DamagedCheckpoint) -> None:
+        if self._read_only:
+            log.warning("%s; it is passed over", error)
+            return
+        where = self.set_aside(error.uri, error.reason)
+        log.warning("%s; it was set aside: %s", error, where)
+
+    def _remove(self, found: Sequence[str]) -> Sequence[str]:
+        for uri in found:
+            self._storage.remove(uris.join(uri, model.MANIFEST_FILE))
+            self._storage.remove(uri, recursive=True)
+            self._forget(uri)
+        return found
+
+    def _forget(self, uri: str) -> None:
+        with self._lock:
+            self._manifests.pop(uri, None)
+
+
+def read_manifest(storage: Storage, uri: str) -> Manifest:
+    """Of the checkpoint at ``uri``. Raises StorageNotFound when it is not committed, other StorageErrors, and
+    DamagedCheckpoint when it makes no sense."""
+    data = read_bytes(storage, uris.join(uri, model.MANIFEST_FILE))
+    try:
+        manifest = load_json(data, Manifest, ignore_unknown=True)  # a newer runtime may have written it
+    except CodecError as error:
+        raise DamagedCheckpoint(uri, f"its manifest cannot be read: {error}") from error
+    check_manifest(uri, manifest)
+    return manifest
+
+
+def check_manifest(uri: str, manifest: Manifest) -> None:
+    """Raises DamagedCheckpoint for one that names impossible files, or none."""
+    if not manifest.files:
+        raise DamagedCheckpoint(uri, "its manifest names no files")
+    if manifest.step != model.step_of(uris.name(uri)):
+        raise DamagedCheckpoint(uri, f"its manifest is of step {manifest.step}")
+    for path in (manifest.entry, *(file.path for file in manifest.files)):
+        if not model.is_inside(path):
+            raise DamagedCheckpoint(uri, f"its manifest names {path!r}, which does not lie in a directory")
+    places = {(file.rank, file.path) for file in manifest.files}
+    if len(places) < len(manifest.files):
+        raise DamagedCheckpoint(uri, "its manifest names a file twice")

@@ -1,0 +1,23 @@
+"""What can be wrong with a checkpoint, beside the store (StorageError) and the disk (OSError)."""
+
+from __future__ import annotations
+
+
+class CheckpointError(Exception):
+    """``str()`` is a complete sentence for the user."""
+
+
+class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
+    """A committed checkpoint is not what its manifest says. Another try finds the same."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(uri, reason)
+        self.uri = uri
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the checkpoint {self.uri} is damaged: {self.reason}"
+
+
+class Cancelled(CheckpointError):  # noqa: N818
+    """It was told to stop, and left nothing behind."""

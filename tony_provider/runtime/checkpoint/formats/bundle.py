@@ -1,0 +1,118 @@
+"""TensorFlow's tensor bundle, read as far as needed to know which data it takes: the index of a checkpoint.
+
+The index is a LevelDB table: blocks of sorted keys and values, each with a checksum, and a footer that leads to them.
+The value of the empty key is a BundleHeaderProto, the others are a BundleEntryProto each, which says where its tensor
+lies: in which of the data files, from which offset on, how many bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tony_provider.runtime.checkpoint.formats.crc32c import crc32c, masked
+from tony_provider.runtime.checkpoint.formats.view import Unreadable
+
+_FOOTER = 48
+_MAGIC = bytes.fromhex("57fb808b247547db")
+_TRAILER = 5  # of a block: its compression, its checksum
+_HEADER_SHARDS = 1  # field numbers of BundleHeaderProto, and of BundleEntryProto
+_ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def shard_sizes(index: bytes) -> list[int]:
+    """The least number of bytes that each data file must have. Raises Unreadable unless the index is whole."""
+    try:
+        entries = list(_table(index))
+        if not entries or entries[0][0] != b"":
+            raise Unreadable("the index has no header")
+        shards = _varint_fields(entries[0][1]).get(_HEADER_SHARDS, 0)
+        if not 0 < shards <= 1_000_000:
+            raise Unreadable(f"the index tells of {shards} data files")
+        sizes = [0] * shards
+        for _, value in entries[1:]:
+            fields = _varint_fields(value)
+            shard = fields.get(_ENTRY_SHARD, 0)
+            sizes[shard] = max(sizes[shard], fields.get(_ENTRY_OFFSET, 0) + fields.get(_ENTRY_SIZE, 0))
+    except IndexError as error:
+        raise Unreadable("the index is cut short or damaged") from error
+    return sizes
+
+
+def shard_name(prefix: str, shard: int, shards: int) -> str:
+    return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
+
+
+def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
+        raise Unreadable("the index has no footer: it is cut short or was never finished")
+    footer = data[-_FOOTER:]
+    _, at = _handle(footer, 0)  # of the block of meta information, which is empty
+    root, _ = _handle(footer, at)
+    for _, value in _entries(_block(data, *root)):
+        (offset, size), _ = _handle(value, 0)
+        yield from _entries(_block(data, offset, size))
+
+
+def _block(data: bytes, offset: int, size: int) -> bytes:
+    block = data[offset : offset + size + _TRAILER]
+    if len(block) < size + _TRAILER or offset + len(block) > len(data) - _FOOTER:
+        raise Unreadable("the index leads beyond its own end")
+    if masked(crc32c(block[:-4])) != int.from_bytes(block[-4:], "little"):
+        raise Unreadable("the index is damaged: a checksum in it is wrong")
+    if block[size]:
+        raise Unreadable("the index is compressed, which TensorFlow does not do")
+    return block[:size]
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values; each key says how much it shares with the one before."""
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (restarts + 1)
+    if end < 0:
+        raise Unreadable("the index is damaged: a block without an end")
+    at, key = 0, b""
+    while at < end:
+        shared, at = _varint(block, at)
+        more, at = _varint(block, at)
+        size, at = _varint(block, at)
+        key = key[:shared] + block[at : at + more]
+        yield key, block[at + more : at + more + size]
+        at += more + size
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    offset, at = _varint(data, at)
+    size, at = _varint(data, at)
+    return (offset, size), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number, and where the next thing begins. Raises IndexError at the end of the data."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _varint_fields(message: bytes) -> dict[int, int]:
+    """The numbers among the fields of a protobuf message, by field number."""
+    fields: dict[int, int] = {}
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            fields[tag >> 3], at = _varint(message, at)
+        elif kind == _BYTES:
+            size, at = _varint(message, at)
+            at += size
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            raise Unreadable("the index is damaged: an entry that is no message")
+    return fields
