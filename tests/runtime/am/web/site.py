@@ -1,0 +1,122 @@
+"""A site on a real port, with a master that only remembers what it is asked, and a client that speaks plain bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.web.connection import Answer
+from tony_provider.runtime.am.web.gate import Gate
+from tony_provider.runtime.am.web.messages import Head
+from tony_provider.runtime.am.web.router import Access
+from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.spec.model import PortRange
+
+HOST = "127.0.0.1"
+PORTS = PortRange(20000, 31999)
+DEADLINE = 30.0  # seconds that anything here may take
+
+
+@attrs.define
+class Session:
+    verdict: Verdict | None = None
+
+
+@attrs.define
+class Master:
+    """What it was asked, in order."""
+
+    session: Session = attrs.field(factory=Session)
+    asked: list[tuple[Any, ...]] = attrs.field(factory=list)
+
+    def status(self) -> JobStatus:
+        return JobStatus("application_1_0001", "digits", JobState.RUNNING, checkpoint_step=40)
+
+    def stop(self, reason: str, grace: float | None = None) -> None:
+        self.asked.append(("stop", reason, grace))
+
+    def ask_checkpoint(self, reason: str) -> None:
+        self.asked.append(("checkpoint", reason))
+
+
+class OpenGate(Gate):
+    """Everybody is alice."""
+
+    async def visitor(self, source: str, head: Head) -> str:
+        return "alice"
+
+    async def check(self, user: str, access: Access) -> None:
+        pass
+
+    def learn(self, access_lists: Mapping[str, str]) -> None:
+        pass
+
+
+@attrs.frozen
+class Answered:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        assert self.headers["content-type"] == "application/json"
+        return json.loads(self.body)
+
+
+@asynccontextmanager
+async def serving(answer: Answer) -> AsyncIterator[WebServer]:
+    server = await WebServer.bind(HOST, PORTS)
+    try:
+        await server.start(answer)
+        yield server
+    finally:
+        await server.stop()
+
+
+async def send(server: WebServer, sent: bytes, *, eof: bool = False, source: str = HOST) -> bytes:
+    """Everything that comes back until the server closes, which it has to."""
+    async with asyncio.timeout(DEADLINE):
+        reader, writer = await asyncio.open_connection(HOST, server.address.port, local_addr=(source, 0))
+        try:
+            writer.write(sent)
+            if eof:
+                writer.write_eof()
+            got = bytearray()
+            try:
+                while data := await reader.read(65536):
+                    got += data
+            except ConnectionError:
+                pass
+            return bytes(got)
+        finally:
+            writer.transport.abort()
+
+
+def parsed(answer: bytes) -> Answered:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    assert first.startswith("HTTP/1.1 "), answer
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert len(body) == int(headers["content-length"]) or not body
+    return Answered(int(first.split()[1]), headers, body)
+
+
+async def ask(
+    server: WebServer,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    source: str = HOST,
+) -> Answered:
+    content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"{method} {path} HTTP/1.1", "Host: am", f"Content-Length: {len(content)}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    return parsed(await send(server, "\r\n".join([*lines, "", ""]).encode("latin-1") + content, source=source))

@@ -1,0 +1,137 @@
+"""Whom the application master answers."""
+
+from __future__ import annotations
+
+import getpass
+import grp
+import os
+import socket
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runtime.am.web.site import Answered, Master, ask, serving
+from tony_provider.runtime.am.web.access_list import AccessList, groups_of
+from tony_provider.runtime.am.web.gate import Gate
+from tony_provider.runtime.am.web.local_gate import LocalGate
+from tony_provider.runtime.am.web.proxies import Proxies
+from tony_provider.runtime.am.web.site import Site, router
+from tony_provider.runtime.am.web.yarn_gate import YarnGate
+from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.spec.model import Timeouts
+
+PROXY = "127.0.0.2"
+ME = getpass.getuser()
+MY_GROUP = grp.getgrgid(os.getgid()).gr_name
+
+
+def yarn_gate(administrators: str | None = None, **access_lists: str) -> YarnGate:
+    gate = YarnGate(YarnAccess([], [PROXY], administrators), ["alice"])
+    gate.learn(access_lists)
+    return gate
+
+
+async def put(gate: Gate, cookie: str | None, source: str = PROXY) -> Answered:
+    return await _ask(gate, "PUT", "/control/checkpoint", cookie, source, {"reason": "r"})
+
+
+async def look(gate: Gate, cookie: str | None, source: str = PROXY) -> Answered:
+    return await _ask(gate, "GET", "/status", cookie, source, None)
+
+
+async def _ask(gate: Gate, method: str, path: str, cookie: str | None, source: str, body: object) -> Answered:
+    async with serving(Site(gate, router(Master(), Timeouts())).answer) as server:
+        headers = {} if cookie is None else {"Cookie": cookie}
+        return await ask(server, method, path, body, headers, source)
+
+
+@pytest.mark.parametrize("path", ["/status", "/nowhere"])
+async def test_only_the_proxy_is_answered(path: str) -> None:
+    async with serving(Site(yarn_gate(), router(Master(), Timeouts())).answer) as server:
+        stranger = await ask(server, "GET", path, headers={"Cookie": "proxy-user=alice"})
+        proxied = await ask(server, "GET", path, headers={"Cookie": "proxy-user=alice"}, source=PROXY)
+    assert stranger.status == 403
+    assert "tracking URL" in stranger.json()["error"]
+    assert proxied.status in (200, 404)
+
+
+async def test_the_owner_may_everything() -> None:
+    for gate in (yarn_gate(), yarn_gate(administrators="")):
+        assert (await look(gate, "proxy-user=alice")).status == 200
+        assert (await put(gate, "proxy-user=alice")).status == 202
+        assert (await put(gate, 'theme=dark; proxy-user="alice"')).status == 202
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [None, "", "proxy-user=", "proxy-user=bob", "proxy-user", "user=alice", "proxy-user=bob; proxy-user=alice"],
+)
+async def test_others_may_look_where_yarn_heeds_no_lists_and_nothing_else(cookie: str | None) -> None:
+    assert (await look(yarn_gate(), cookie)).status == 200
+    assert (await put(yarn_gate(), cookie)).status == 403
+    assert (await look(yarn_gate(administrators=""), cookie)).status == 403
+    assert (await put(yarn_gate(administrators=""), cookie)).status == 403
+
+
+async def test_lists_say_who_else_may() -> None:
+    gate = yarn_gate(administrators="yarn,root hadoop", VIEW_APP="bob", MODIFY_APP="carol")
+    assert [(await look(gate, f"proxy-user={user}")).status for user in ("bob", "carol", "root")] == [200, 403, 200]
+    assert [(await put(gate, f"proxy-user={user}")).status for user in ("bob", "carol", "yarn")] == [403, 202, 202]
+    everybody = yarn_gate(administrators="*")
+    assert (await put(everybody, "proxy-user=bob")).status == 202
+
+
+async def test_groups_are_those_of_this_node() -> None:
+    gate = yarn_gate(administrators="", MODIFY_APP=f"nobody {MY_GROUP}")
+    assert (await put(gate, f"proxy-user={ME}")).status == 202
+    assert (await put(gate, "proxy-user=no-such-user-here")).status == 403
+    assert MY_GROUP in groups_of(ME)
+
+
+async def test_a_name_that_was_encoded_for_the_cookie_is_the_same_name() -> None:
+    gate = yarn_gate(administrators="", VIEW_APP="jo+e smith")
+    assert (await look(gate, "proxy-user=jo%2Be")).status == 200
+
+
+async def test_on_this_machine_the_folders_secret_opens() -> None:
+    gate = LocalGate("s3cret", "alice")
+    async with serving(Site(gate, router(Master(), Timeouts())).answer) as server:
+        for headers, status in (
+            ({"Authorization": "Bearer s3cret"}, 200),
+            ({"Authorization": "Bearer wrong"}, 403),
+            ({"Authorization": "Bearer s\xe9cret"}, 403),
+            ({}, 403),
+            ({"Cookie": "proxy-user=alice"}, 403),
+        ):
+            assert (await ask(server, "GET", "/status", headers=headers)).status == status
+
+
+async def test_proxies_are_looked_up_by_name_and_in_every_spelling() -> None:
+    assert await Proxies(["localhost"]).include("127.0.0.1")
+    assert await Proxies(["localhost"]).include("::ffff:127.0.0.1")
+    assert not await Proxies(["127.0.0.2"]).include("127.0.0.1")
+    assert not await Proxies(["127.0.0.2"]).include("")
+    assert not await Proxies([]).include("127.0.0.1")
+    both = Proxies(["no-such-host.invalid", "127.0.0.3", "a" * 70])
+    assert await both.include("127.0.0.3")
+    assert not await both.include("127.0.0.4")
+
+
+async def test_a_proxy_that_calls_itself_localhost_sends_from_this_machines_own_address() -> None:
+    own = socket.gethostbyname(socket.gethostname())
+    assert await Proxies(["localhost"]).include(own)
+
+
+_names = st.text(string.ascii_lowercase + "-_.", min_size=1, max_size=8)
+
+
+@given(st.sets(_names, max_size=4), st.sets(_names, max_size=4))
+def test_an_access_list_is_read_as_hadoop_writes_it(users: set[str], groups: set[str]) -> None:
+    assert AccessList.parse(f"{','.join(users)} {','.join(groups)}") == AccessList(frozenset(users), frozenset(groups))
+
+
+@given(st.text())
+def test_no_access_list_is_an_error(text: str) -> None:
+    assert AccessList.parse(text).everybody is (text.strip() == "*")

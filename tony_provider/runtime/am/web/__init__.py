@@ -1,0 +1,1 @@
+"""The application master's page and control: HTTP behind the cluster's proxy."""

@@ -1,0 +1,52 @@
+"""YARN's access lists, such as ``alice,bob operators``: users, a blank, groups; ``*`` is everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import pwd
+
+import attrs
+
+
+@attrs.frozen
+class AccessList:
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    everybody: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> AccessList:
+        """As Hadoop's AccessControlList reads it; nothing is an error."""
+        if text.strip() == "*":
+            return cls(everybody=True)
+        users, _, groups = text.partition(" ")
+        return cls(_names(users), _names(groups))
+
+    async def allows(self, user: str) -> bool:
+        if self.everybody or user in self.users:
+            return True
+        return bool(user and self.groups) and not self.groups.isdisjoint(await asyncio.to_thread(groups_of, user))
+
+
+def groups_of(user: str) -> set[str]:
+    """The groups that this node knows the user to be in, as Hadoop's default mapping finds them. Blocks.
+
+    Empty for a user that this node does not know.
+    """
+    try:
+        own = pwd.getpwnam(user).pw_gid
+    except KeyError:
+        return set()
+    found = set()
+    for number in os.getgrouplist(user, own):
+        try:
+            found.add(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue  # a group without a name
+    return found
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())

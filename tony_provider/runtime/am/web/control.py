@@ -1,0 +1,123 @@
+"""What the Airflow side may ask of a running job.
+
+======================== ============================== =============================================
+``PUT control/stop``       ``{"reason": …, "grace": s}``    ends as killed, for this reason; see Stopping
+``PUT control/checkpoint`` ``{"reason": …}``                user processes are asked for a checkpoint now
+``GET status``                                              the job's status
+======================== ============================== =============================================
+
+Errors are ``{"error": message}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from http import HTTPStatus
+from typing import Optional, Protocol, TypeVar
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.web.messages import HttpError, Request, Response
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.timing import stop_seconds
+from tony_provider.runtime.spec.model import Timeouts
+from tony_provider.runtime.text import is_writable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_LONGEST_REASON = 2000  # characters
+_LONGEST_GRACE = 86400.0  # seconds
+
+
+class Session(Protocol):
+    @property
+    def verdict(self) -> Optional[Verdict]: ...
+
+
+class Steered(Protocol):
+    """The part of the master that is asked."""
+
+    @property
+    def session(self) -> Session: ...
+
+    def status(self) -> JobStatus: ...
+
+    def stop(self, reason: str, grace: Optional[float] = None) -> None: ...
+
+    def ask_checkpoint(self, reason: str) -> None: ...
+
+
+@attrs.frozen
+class StopOrder:
+    reason: str
+    grace: Optional[float] = None  # seconds between SIGTERM and SIGKILL of a user process; default: timeouts.grace
+
+
+@attrs.frozen
+class Stopping:
+    """The answer to it: the application ends by itself, also when nobody asks again."""
+
+    ends_within: float  # seconds, last copies of checkpoints and logs included; later than that something is wrong
+
+
+@attrs.frozen
+class CheckpointOrder:
+    reason: str
+
+
+@attrs.frozen
+class CheckpointAsked:
+    step: Optional[int] = None  # of the newest committed checkpoint so far
+
+
+class Control:
+    """Handlers, within a running event loop."""
+
+    def __init__(self, master: Steered, timeouts: Timeouts) -> None:
+        self._master = master
+        self._timeouts = timeouts
+        self._ends_at: Optional[float] = None
+
+    async def stop(self, request: Request) -> Response:
+        """Asked again, nothing is hurried, unless a shorter grace is given now."""
+        order = _read(request, StopOrder)
+        grace = self._timeouts.grace if order.grace is None else order.grace
+        if not (math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE):
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"grace: a number of seconds from 0 to {_LONGEST_GRACE:.0f}")
+        _check_reason(order.reason)
+        now = asyncio.get_running_loop().time()
+        ends_at = now + stop_seconds(grace, self._timeouts.checkpoint)
+        if self._ends_at is None or ends_at < self._ends_at:
+            log.info("%r asks the job to end: %s", request.user, order.reason)
+            if self._master.session.verdict is None or self._ends_at is not None:
+                self._master.stop(order.reason, grace)
+            self._ends_at = ends_at
+        return Response.of_object(Stopping(max(0.0, self._ends_at - now)), HTTPStatus.ACCEPTED)
+
+    async def checkpoint(self, request: Request) -> Response:
+        order = _read(request, CheckpointOrder)
+        _check_reason(order.reason)
+        log.info("%r asks for a checkpoint: %s", request.user, order.reason)
+        self._master.ask_checkpoint(order.reason)
+        return Response.of_object(CheckpointAsked(self._master.status().checkpoint_step), HTTPStatus.ACCEPTED)
+
+    async def status(self, request: Request) -> Response:
+        return Response.of_object(self._master.status())
+
+
+def _read(request: Request, cls: type[T]) -> T:
+    try:
+        return load_json(request.body, cls)
+    except CodecError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+
+
+def _check_reason(reason: str) -> None:
+    if not (0 < len(reason) <= _LONGEST_REASON and is_writable(reason)):
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"reason: text of 1 to {_LONGEST_REASON} characters")

@@ -1,0 +1,61 @@
+"""Whether a request comes from YARN's web proxy: from an address of one of its hosts, as Hadoop's AmIpFilter has it."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Optional
+
+log = logging.getLogger(__name__)
+
+_RESOLVE_SECONDS = 5.0  # for one name
+_SOONEST = 5.0  # seconds between two look-ups, however many strangers call
+_LATEST = 300.0  # seconds that a look-up is believed
+# A ResourceManager that calls itself so is on this machine, and sends from the address that the machine's name has.
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+
+
+class Proxies:
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._addresses: dict[str, frozenset[str]] = {host: frozenset() for host in hosts}
+        if not self._addresses.keys().isdisjoint(_THIS_MACHINE):
+            self._addresses[socket.gethostname()] = frozenset()
+        self._resolved_at: Optional[float] = None
+        self._resolving = asyncio.Lock()
+
+    async def include(self, source: str) -> bool:
+        """Names are looked up when they are needed: a proxy may get another address while the job runs."""
+        address = _canonical(source)
+        async with self._resolving:
+            now = asyncio.get_running_loop().time()
+            age = _LATEST if self._resolved_at is None else now - self._resolved_at
+            if age >= _LATEST or (age >= _SOONEST and not self._knows(address)):
+                self._resolved_at = now
+                await asyncio.gather(*(self._resolve(host) for host in self._addresses))
+        return self._knows(address)
+
+    def _knows(self, address: str) -> bool:
+        return any(address in addresses for addresses in self._addresses.values())
+
+    async def _resolve(self, host: str) -> None:
+        """What a name meant last is believed while nobody says what it means now."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await asyncio.wait_for(loop.getaddrinfo(host, None, type=socket.SOCK_STREAM), _RESOLVE_SECONDS)
+        except (OSError, UnicodeError, asyncio.TimeoutError) as error:
+            log.warning("the web proxy's host %s cannot be resolved: %s", host, error)
+            return
+        self._addresses[host] = frozenset(_canonical(str(address[0])) for _, _, _, _, address in found)
+
+
+def _canonical(address: str) -> str:
+    """One spelling for each: IPv6 may name its interface, or hold an IPv4 address."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)

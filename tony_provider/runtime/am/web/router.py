@@ -1,0 +1,47 @@
+"""Which request goes where, and what its sender must be allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from enum import Enum
+from http import HTTPStatus
+from typing import Callable
+
+import attrs
+
+from tony_provider.runtime.am.web.messages import Head, HttpError, Request, Response
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Access(Enum):
+    """As YARN's access lists of an application are named."""
+
+    VIEW = "VIEW_APP"
+    MODIFY = "MODIFY_APP"
+
+
+@attrs.frozen
+class Route:
+    method: str
+    path: str
+    access: Access
+    handle: Handler
+
+
+class Router:
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._paths: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            self._paths.setdefault(route.path, {})[route.method] = route
+
+    def find(self, head: Head) -> Route:
+        """Raises HttpError."""
+        methods = self._paths.get(head.path)
+        if methods is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, "there is no such page")
+        route = methods.get("GET" if head.method == "HEAD" else head.method)
+        if route is None:
+            allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed}", {"Allow": allowed})
+        return route
