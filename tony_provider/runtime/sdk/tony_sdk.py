@@ -2,9 +2,15 @@
 
     import tony_sdk
 
-    for step in range(total):
+    if tony_sdk.resume_from():
+        model = load(tony_sdk.resume_from())
+    for step in range(tony_sdk.resume_step(), total):
         ...
-        tony_sdk.report(step, total, loss=loss)
+        tony_sdk.report(step + 1, total, loss=loss)
+        if step % 1000 == 999 or tony_sdk.checkpoint_requested():
+            path = os.path.join(tony_sdk.checkpoint_dir() or "out", f"model-{step + 1}")
+            save(model, path)
+            tony_sdk.commit_checkpoint(step + 1, path)
     model.save(os.path.join(tony_sdk.model_dir() or "out", "model.keras"))
 
 Needs nothing but Python 3.8. Outside a job it does nothing and raises nothing, so the same script runs on a laptop.
@@ -16,8 +22,10 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, Optional, Union
 
 _lock = threading.Lock()
 
@@ -50,8 +58,71 @@ def model_dir() -> Optional[str]:
 
 
 def checkpoint_dir() -> Optional[str]:
-    """The directory for this training's checkpoints. None outside a job."""
+    """The directory for this training's checkpoints. When the program starts it holds exactly the one to go on from,
+    or nothing. None outside a job."""
     return os.environ.get("TONY_CHECKPOINT_DIR") or None
+
+
+def resume_from() -> Optional[str]:
+    """The path of the checkpoint to go on from, as it was saved (a file, a directory, or TensorFlow's prefix).
+
+    None when training begins at step 0, and outside a job.
+    """
+    return os.environ.get("TONY_RESUME_FROM") or None
+
+
+def resume_step() -> int:
+    """The step of the checkpoint to go on from; 0 when there is none."""
+    return _number("TONY_RESUME_STEP") or 0
+
+
+def warm_start() -> Optional[str]:
+    """A local directory with an earlier model's files, to take initial weights from at step 0. Mostly None."""
+    return os.environ.get("TONY_WARM_START") or None
+
+
+def checkpoint_requested() -> bool:
+    """Whether a checkpoint is wanted now: the container is about to be taken away, or somebody asked. Says so once.
+
+    Costs microseconds: ask after each step.
+    """
+    path = os.environ.get("TONY_CHECKPOINT_REQUEST")
+    if not path:
+        return False
+    try:
+        Path(path).unlink()
+    except OSError:
+        return False
+    return True
+
+
+def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
+    """Say that a checkpoint of any format is complete: all that is in these files and directories is one.
+
+    They lie below ``checkpoint_dir()``, and relative paths are relative to it; the first is what ``resume_from()``
+    will name. Do not change them afterwards; you may remove them when a newer one is there. For TensorFlow, Keras,
+    PyTorch and Orbax this is not needed, since their own files tell.
+
+    Returns whether it was noted: not outside a job, and not when the disk is full. Raises ValueError for a step that
+    is no number from 0 on, and for paths that are missing, not below that directory, or links.
+    """
+    directory = checkpoint_dir()
+    if directory is None:
+        return False
+    number = int(step)
+    if number < 0 or not paths:
+        raise ValueError("commit_checkpoint wants a step from 0 on, and the paths of a checkpoint")
+    top = Path(directory).resolve()
+    found = [_below(top, Path(directory, path)) for path in paths]
+    files = {file: file.stat().st_size for path in found for file in _files(path)}
+    if not files:
+        raise ValueError(f"commit_checkpoint: there are no files in {', '.join(map(str, paths))}")
+    manifest = {
+        "step": number,
+        "entry": found[0].relative_to(top).as_posix(),
+        "files": [{"path": file.relative_to(top).as_posix(), "size": files[file]} for file in sorted(files)],
+    }
+    return _write_whole(top / f"step-{number}.tony.json", json.dumps(manifest).encode())
 
 
 def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool:
@@ -78,6 +149,34 @@ def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool
                 os.close(descriptor)
     except (OSError, TypeError, ValueError, OverflowError):
         return False  # a report is never worth a training
+    return True
+
+
+def _below(top: Path, path: Path) -> Path:
+    found = path.parent.resolve() / path.name
+    if top not in found.parents:
+        raise ValueError(f"commit_checkpoint: {path} does not lie below {top}")
+    return found
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_symlink() or not path.exists():
+        raise ValueError(f"commit_checkpoint: {path} is {'a link' if path.is_symlink() else 'missing'}")
+    if path.is_dir():
+        for child in path.iterdir():
+            yield from _files(child)
+    else:
+        yield path
+
+
+def _write_whole(path: Path, data: bytes) -> bool:
+    """Readers see all of it or nothing."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError:
+        return False
     return True
 
 
