@@ -154,7 +154,7 @@ def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool
 
 def _below(top: Path, path: Path) -> Path:
     found = path.parent.resolve() / path.name
-    if top not in found.parents:
+    if top not in found.parents or path.name == "..":
         raise ValueError(f"commit_checkpoint: {path} does not lie below {top}")
     return found
 
