@@ -171,6 +171,13 @@ class HadoopCluster:
         """Of a pair of ResourceManagers, make resourcemanager-`number` the active one. The other must be gone."""
         self._daemons.activate(self.state.addresses.resourcemanagers[number - 1].name)
 
+    def decommission(self, *numbers: int, seconds: int) -> None:
+        """Tell YARN that nodemanager-`number` of each is to leave within `seconds`, and that all others may stay.
+
+        A NodeManager ends once it was made to go: `restart` it when its time is over and it is not told to leave.
+        """
+        self._daemons.decommission((self.state.addresses.nodemanagers[number - 1].host for number in numbers), seconds)
+
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """Wait until HDFS takes writes and YARN has all its nodes; raises ClusterError after `seconds`."""
         deadline = time.monotonic() + seconds

@@ -79,6 +79,11 @@ class Layout:
         return self.root / "data"
 
     @property
+    def excluded(self) -> Path:
+        """The hosts whose NodeManagers are to go, one a line."""
+        return self.root / "conf" / "excluded-nodes"
+
+    @property
     def kerberos(self) -> Path:
         return self.root / "kerberos"
 
@@ -122,6 +127,7 @@ class Configuration:
             self._write(f"resourcemanager-{number}", _host(manager.web), {"yarn-site": own})
         for number, node in enumerate(self.addresses.nodemanagers, 1):
             self._write(f"nodemanager-{number}", node.host, {"yarn-site": self._nodemanager(number, node)})
+        self.layout.excluded.touch()
 
     @property
     def _pair(self) -> bool:
@@ -230,6 +236,8 @@ class Configuration:
             "yarn.scheduler.maximum-allocation-vcores": str(self.settings.node_vcores),
             "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "250",
             "yarn.resourcemanager.connect.retry-interval.ms": "250",
+            "yarn.resourcemanager.nodes.exclude-path": str(self.layout.excluded),
+            "yarn.resourcemanager.decommissioning-nodes-watcher.poll-interval-secs": "1",
             "yarn.resourcemanager.am.max-attempts": "4",
             "yarn.resourcemanager.recovery.enabled": "true",
             "yarn.resourcemanager.work-preserving-recovery.enabled": "true",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +66,16 @@ class Daemons:
     def activate(self, resourcemanager: str) -> None:
         """Of a pair of ResourceManagers, make the one with this id (rm1, rm2) active."""
         # Without the flag the tool insists on asking the other one first, which may be dead.
-        command = self._java.command("client", RM_ADMIN, "-transitionToActive", "--forceactive", resourcemanager)
+        self._administer("-transitionToActive", "--forceactive", resourcemanager)
+
+    def decommission(self, hosts: Iterable[str], seconds: int) -> None:
+        """Have the NodeManagers of these hosts leave, within `seconds`, and let all others in."""
+        self.layout.excluded.write_text("".join(f"{host}\n" for host in hosts))
+        self._administer("-refreshNodes", "-g", str(seconds), "-server")
+
+    def _administer(self, *arguments: str) -> None:
+        """YARN's own tool for its administrators."""
+        command = self._java.command("client", RM_ADMIN, *arguments)
         environment = self._java.environment()
         if self.state.settings.secure:
             # Our requests as yarn, made while waiting, have left a ticket there.
@@ -81,7 +91,7 @@ class Daemons:
             check=False,
         )
         if done.returncode != 0:
-            raise ClusterError(f"{resourcemanager} did not become active:\n{done.stdout[-2000:]}")
+            raise ClusterError(f"rmadmin {' '.join(arguments)} failed:\n{done.stdout[-2000:]}")
 
     def containers(self) -> list[Process]:
         """Live processes of YARN containers, known by the environment that every container is started with."""
