@@ -1,0 +1,165 @@
+"""Where rows run: a cluster, the jobs under test on it, and how the cluster is mended after each row."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.faults.entries import Diary
+from tests.faults.row import TRAIN
+from tests.faults.training import Training
+from tests.faults.weights import PROGRAMS, References
+from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.processes import Process, stop
+from tests.hadoop.settings import Settings
+from tests.jobs.places import YarnPlace
+from tests.jobs.processes import processes_of
+from tony_provider.runtime.protocol.status import TaskStatus
+
+SETTINGS = Settings(
+    resourcemanagers=2,
+    nodemanagers=3,
+    datanodes=2,
+    preemption=True,
+    expiry_seconds=10,
+    properties={
+        "hdfs-site": {
+            "dfs.replication": "2",
+            # A DataNode that is gone is known to be after 12 s, and written to no more after 3.
+            "dfs.namenode.heartbeat.recheck-interval": "1000",
+            "dfs.namenode.stale.datanode.interval": "3000",
+            "dfs.namenode.avoid.write.stale.datanode": "true",
+            "dfs.namenode.avoid.read.stale.datanode": "true",
+        },
+        "yarn-site": {
+            # Disks that a test has filled are not the node's.
+            "yarn.nodemanager.disk-health-checker.enable": "false",
+        },
+    },
+)
+STEPS, EVERY = 60, 10
+PACE = 0.15  # seconds that a step takes
+# More than half of a node's: two never share one, and there is a node to spare. What TensorFlow needs is a fifth of it.
+WORKER_MEMORY = "2200MiB"
+
+
+@dataclass
+class Field:
+    hadoop: HadoopCluster
+    folder: Path  # for diaries and reports
+    references: References
+    program: str = TRAIN
+    worker_memory: str = WORKER_MEMORY
+    trainings: list[Training] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.place = YarnPlace(cluster=self.hadoop)
+
+    def train(
+        self,
+        *,
+        environment: dict[str, str] | None = None,
+        pace: float = PACE,
+        tasks: Any = None,
+        memory: str = "",
+        **changes: Any,
+    ) -> Training:
+        """Start a training of the row's program. ``environment`` are FAULTS_* variables, ``pace`` is in seconds a step.
+
+        ``memory`` of each worker, or ``tasks`` instead of two workers; ``changes`` go over the specification.
+        """
+        program = self.program
+        diary = self.new_diary()
+        what = {"FAULTS_STEPS": str(STEPS), "FAULTS_EVERY": str(EVERY), **(environment or {})}
+        spec = self.spec(diary, {"FAULTS_PACE": str(pace), **what}, tasks or self.workers(memory)) | changes
+        training = Training(self.place, self.place.submit(spec), diary, program, _deciding(what), self.references)
+        self.trainings.append(training)
+        return training
+
+    def new_diary(self) -> Diary:
+        directory = self.folder / "diaries" / str(len(list(self.folder.glob("diaries/*"))) + 1)
+        directory.mkdir(parents=True)
+        return Diary(directory)
+
+    def workers(self, memory: str = "") -> dict[str, Any]:
+        """The two that train."""
+        memory = memory or (self.worker_memory if self.program == TRAIN else "128MiB")
+        return {"worker": {"instances": 2, "memory": memory, "command": f"exec python {self.program}.py"}}
+
+    def spec(self, diary: Diary, environment: dict[str, str], tasks: Any) -> dict[str, Any]:
+        return {
+            "framework": "tensorflow",
+            "am": {"memory": "256MiB", "attempts": 4},
+            "python_env": sys.prefix,
+            "files": [str(PROGRAMS / f"{self.program}.py"), str(PROGRAMS / "diary.py")],
+            "env": {"FAULTS_DIR": str(diary.directory), **environment},
+            "restart": {"backoff": "1s"},
+            "timeouts": {"grace": "5s"},
+            "tasks": tasks,
+        }
+
+    # -- daemons and nodes -------------------------------------------------------------------------------------------
+
+    def daemon_of(self, node: str) -> str:
+        """The NodeManager that listens at host:port."""
+        host = node.partition(":")[0]
+        hosts = [manager.host for manager in self.hadoop.state.addresses.nodemanagers]
+        return f"nodemanager-{hosts.index(host) + 1}"
+
+    def active_resourcemanager(self) -> int:
+        """The number of the active one."""
+        base = self.hadoop.services.active_resourcemanager()
+        assert base is not None, "no ResourceManager is active"
+        return self.hadoop.rm_webapp.index(base) + 1
+
+    def report(self, application_id: str) -> dict[str, Any]:
+        """What the active ResourceManager says of an application."""
+        base = self.hadoop.services.active_resourcemanager()
+        app: dict[str, Any] = self.hadoop.client("alice").get_json(f"{base}/ws/v1/cluster/apps/{application_id}")["app"]
+        return app
+
+    def container_memory(self, task: TaskStatus) -> int:
+        """MiB that YARN gives a task's container."""
+        daemon = self.daemon_of(str(task.node))
+        web = self.hadoop.state.addresses.nodemanagers[int(daemon.rpartition("-")[2]) - 1].web
+        url = f"http://{web}/ws/v1/node/containers/{task.container_id}"
+        return int(self.hadoop.client("alice").get_json(url)["container"]["totalMemoryNeededMB"])
+
+    def processes_on(self, daemon: str) -> list[Process]:
+        """All that runs in containers of this NodeManager."""
+        folder = f"{self.hadoop.layout.data}/{daemon}/"
+        return [process for process in self.hadoop.containers() if folder in _environment(process)]
+
+    # -- afterwards --------------------------------------------------------------------------------------------------
+
+    def mend(self) -> None:
+        """Have all daemons back, and nothing of former rows on the cluster."""
+        for name, process in self.hadoop.state.processes.items():
+            process.signal(signal.SIGCONT)
+            if not process.alive():
+                self.hadoop.restart(name)
+        if self.hadoop.services.active_resourcemanager() is None:
+            self.hadoop.activate(1)
+        self.hadoop.wait_ready()
+        self.place.close()
+        for training in self.trainings:
+            left = [Process.of(seen.pid) for seen in processes_of(training.job.id)]
+            stop([process for process in left if process is not None], 0)
+        self.trainings.clear()
+        self.place = YarnPlace(cluster=self.hadoop)
+
+
+def _deciding(environment: dict[str, str]) -> dict[str, str]:
+    """Those that decide what the weights are."""
+    return {name: environment[name] for name in ("FAULTS_STEPS", "FAULTS_EVERY", "FAULTS_CODE") if name in environment}
+
+
+def _environment(process: Process) -> str:
+    try:
+        return Path(f"/proc/{process.pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""

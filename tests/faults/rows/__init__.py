@@ -1,0 +1,22 @@
+"""The rows, a file for each kind."""
+
+from __future__ import annotations
+
+from tests.faults.row import ROWS, Row
+from tests.faults.rows import (  # noqa: F401 - they fill ROWS
+    container,
+    limits,
+    master,
+    node,
+    preemption,
+    process,
+    resourcemanager,
+    store,
+)
+
+KINDS = ("process", "container", "node", "master", "resourcemanager", "store", "limits", "preemption")
+
+
+def in_order() -> list[Row]:
+    """All rows, as the table has them."""
+    return sorted(ROWS.values(), key=lambda row: KINDS.index(row.kind))

@@ -1,0 +1,73 @@
+"""Containers that run out of something."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults.account import Account
+from tests.faults.field import Field
+from tests.faults.row import row
+from tests.faults.rows.process import HIT_AT
+from tests.faults.training import Training
+
+DISK_KIB = 24  # room on the full disk: for the first part of a checkpoint
+STEP_MIB, HOG_MIB = 1024, 1500  # that a container gets more, and that a process takes beside what it needs
+
+
+@row("disk-full", "the disk below rank 0's checkpoints is full")
+def disk_full(field: Field) -> Account:
+    """The next checkpoint cannot be written, nor restored in this container: rank 0 goes elsewhere."""
+    if os.geteuid() != 0:
+        return Account(did="not run: mounting a small disk takes root", problems=["needs root"])
+    training = field.train()
+    training.diary.until_step(training.leader, HIT_AT)
+    directory = Path(f"/proc/{training.user_process(training.leader).pid}/cwd/tony-work/checkpoints").resolve()
+    with training.hit(), _small_disk(directory):
+        training.diary.until_step(training.leader, HIT_AT + 10, after=training.until_restarted(training.leader).at)
+    return training.finish(replaced=[training.leader])
+
+
+@contextmanager
+def _small_disk(directory: Path) -> Iterator[None]:
+    """Meanwhile ``directory`` is a disk of its own, of next to no room."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k,mode=700", "full", str(directory)]
+    subprocess.run(mount, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@row("out-of-memory", "rank 1 takes more memory than its container has")
+def out_of_memory(field: Field) -> Account:
+    """YARN kills the container; the next one has more, as the policy says."""
+    training = field.train(memory="1500MiB", restart={"memory_step": f"{STEP_MIB}MiB", "backoff": "1s"})
+    training.diary.until_step(training.leader, HIT_AT)
+    training.diary.order("worker:1", "hog", str(HOG_MIB))
+    training.hits.append(training.diary.until_obeyed("worker:1").at)
+    training.until_restarted("worker:1")
+    given = field.container_memory(training.job.task("worker:1"))
+    training.expect(given == 1500 + STEP_MIB, f"its new container has {given} MiB")
+    return training.finish(replaced=["worker:1"])
+
+
+@row("hang", "rank 1 hangs")
+def hang(field: Field) -> Account:
+    """Nobody makes a step any more, and nobody dies: the job finds out, and shows where the program hangs."""
+    training = field.train(timeouts={"grace": "5s", "stall": "10s"})
+    training.diary.until_step(training.leader, HIT_AT)
+    training.diary.order("worker:1", "hang")
+    training.hits.append(training.diary.until_obeyed("worker:1").at)
+    account = training.finish()
+    account.expect("wait_for_ever" in _logs(training), "no log shows where the program hung")
+    return account
+
+
+def _logs(training: Training) -> str:
+    """What its containers printed."""
+    paths = [path for folder in training.job.log_folders(training.job.id) for path in folder.iterdir()]
+    return "".join(path.read_text(errors="replace") for path in paths if path.is_file())

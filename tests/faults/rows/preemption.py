@@ -1,0 +1,59 @@
+"""The cluster takes containers back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.faults.account import Account
+from tests.faults.field import Field
+from tests.faults.row import row
+from tests.faults.rows.node import beside_the_master
+from tests.faults.rows.process import HIT_AT
+from tests.faults.training import Training
+from tony_provider.runtime.protocol.status import JobState
+
+# Of three nodes of 4096 MiB: two workers have more than their queue's share, and the rest of the cluster is too little
+# for the two of the other queue, whose share that is.
+WORKER, RIVAL = "3000MiB", "3500MiB"
+NO_BUDGET: dict[str, Any] = {"budget": 0}  # preemption is not counted
+RIVAL_SECONDS = 20
+
+
+@row("preempted", "preemption by another queue")
+def preempted(field: Field) -> Account:
+    """A job of the queue `ml` takes a worker's container; it comes back when that job has ended."""
+    training = field.train(memory=WORKER, restart=NO_BUDGET, queue="default")
+    training.diary.until_step(training.leader, HIT_AT)
+    with training.hit():
+        rival = field.place.submit(
+            {
+                "framework": "standalone",
+                "queue": "ml",
+                "tasks": {"worker": {"instances": 2, "memory": RIVAL, "command": f"sleep {RIVAL_SECONDS}"}},
+            }
+        )
+    rival.until(JobState.RUNNING)
+    account = training.finish(replaced=None)
+    rival.succeeded()
+    return _taken(training, account)
+
+
+@row("decommissioned", "the node of a worker is decommissioned")
+def decommissioned(field: Field) -> Account:
+    """It is said beforehand: a checkpoint is asked for, and what is lost then does not count."""
+    training = field.train(restart=NO_BUDGET, pace=0.5)
+    training.diary.until_step(training.leader, HIT_AT)
+    task = beside_the_master(field, training)
+    daemon = field.daemon_of(str(training.job.task(task).node))
+    with training.hit():
+        field.hadoop.decommission(int(daemon.rpartition("-")[2]), seconds=5)
+    training.until_restarted(task)
+    field.hadoop.decommission(seconds=0)
+    field.hadoop.restart(daemon)
+    return _taken(training, training.finish(replaced=[task]))
+
+
+def _taken(training: Training, account: Account) -> Account:
+    kinds = [event for event in training.events() if "reempt" in str(event) or "ecommission" in str(event)]
+    account.expect(bool(kinds), "no event says why")
+    return account

@@ -1,0 +1,63 @@
+"""The ResourceManager goes away, comes back, or leaves it to its twin: not an event for the job."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.faults.account import Account
+from tests.faults.field import Field
+from tests.faults.row import row
+from tests.faults.rows.master import SLOW
+from tests.faults.training import Training
+
+
+@row("resourcemanager-restarted", "ResourceManager kill -9 and restart")
+def restarted(field: Field) -> Account:
+    """The same one comes back with its state."""
+    training = field.train(pace=SLOW)
+    training.diary.until_step(training.leader, 15)
+    number = field.active_resourcemanager()
+    with training.hit():
+        field.hadoop.kill(f"resourcemanager-{number}")
+    field.hadoop.restart(f"resourcemanager-{number}")
+    field.hadoop.activate(number)
+    field.hadoop.wait_ready()
+    return _untouched(training)
+
+
+@row("resourcemanager-failover", "ResourceManager failover to its twin")
+def failover(field: Field) -> Account:
+    """The active one dies, and the standby takes over."""
+    training = field.train(pace=SLOW)
+    training.diary.until_step(training.leader, 15)
+    number = field.active_resourcemanager()
+    with training.hit():
+        _fail_over(field, number)
+    return _untouched(training)
+
+
+@row("resourcemanager-failover-asking", "failover while a container is being replaced")
+def failover_while_asking(field: Field) -> Account:
+    """What was asked of the dead one is asked of the other, once."""
+    training = field.train()
+    training.diary.until_step(training.leader, 25)
+    number, executor = field.active_resourcemanager(), training.executor("worker:1")
+    with training.hit():
+        field.hadoop.kill(f"resourcemanager-{number}", signal.SIGSTOP)
+        executor.signal(signal.SIGKILL)
+        _fail_over(field, number)
+    return training.finish(replaced=["worker:1"])
+
+
+def _fail_over(field: Field, dead: int) -> None:
+    """Have the twin take over from one that is killed."""
+    field.hadoop.kill(f"resourcemanager-{dead}")
+    field.hadoop.activate(3 - dead)
+    field.hadoop.wait_ready()
+
+
+def _untouched(training: Training) -> Account:
+    account = training.finish()
+    starts = [(entry.task, entry.pid) for entry in training.diary.entries("started")]
+    account.expect(len(starts) == len(training.gang), f"user processes were started {len(starts)} times: {starts}")
+    return account

@@ -1,0 +1,111 @@
+"""The store, and checkpoints on it or on the local disk, break while a training needs them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults.account import Account
+from tests.faults.field import Field
+from tests.faults.row import row
+from tests.faults.sockets import connections
+from tests.faults.training import Training
+from tests.hadoop.cluster import HadoopCluster
+from tests.waiting import until
+from tony_provider.runtime import contract
+from tony_provider.runtime.checkpoint.model import rank_directory
+from tony_provider.runtime.storage.helpers import read_bytes, walk
+
+Breaking = Callable[[bytes], bytes]  # makes a file of another content of it
+
+LARGE = {"FAULTS_PADDING": "32"}  # MiB
+SLOW_MIRROR = {"bandwidth": "4MiB"}
+SLOW = 1.0  # seconds that a step takes: a training that is still there after what follows
+
+
+@row("datanode-gone", "DataNode gone during a mirror, then rank 0's container")
+def datanode_gone(field: Field) -> Account:
+    """The one that the checkpoint is being written through dies: it is written again, and is good."""
+    training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=SLOW)
+    field.hadoop.kill(until(lambda: _written_through(field.hadoop, training), "a checkpoint to be on its way", 240))
+    return _committed_all_the_same(training)
+
+
+@row("namenode-restarted", "NameNode restarted during a mirror, then rank 0's container lost")
+def namenode_restarted(field: Field) -> Account:
+    """It dies while a checkpoint is being written, and comes back: the checkpoint is written all the same."""
+    training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=SLOW)
+    until(lambda: _written_through(field.hadoop, training), "a checkpoint to be on its way", 240)
+    field.hadoop.kill("namenode")
+    field.hadoop.restart("namenode")
+    return _committed_all_the_same(training)
+
+
+def _committed_all_the_same(training: Training) -> Account:
+    """Rank 0 then loses its container and its disk, so what is on the store is all there is."""
+    uri = training.until_committed(10, 120)
+    training.expect(training.diary.entries("started")[2:] == [], "a user process was restarted meanwhile")
+    with training.hit():
+        training.executor(training.leader).signal(signal.SIGKILL)
+    account = training.finish(replaced=[training.leader])
+    account.expect((training.resumed_steps() or [0])[0] >= 10, f"it did not go on from {uri}")
+    return account
+
+
+@row("truncated-on-store", "the newest checkpoint on the store is truncated")
+def truncated_on_store(field: Field) -> Account:
+    """Half of a file is gone when rank 0 needs it: the checkpoint is set aside, the one before is taken."""
+    return _broken_on_store(field, lambda data: data[: len(data) // 2])
+
+
+@row("corrupted-on-store", "the newest checkpoint on the store: a bit flipped")
+def corrupted_on_store(field: Field) -> Account:
+    """The sizes are right, and the content is not: only a checksum tells."""
+    return _broken_on_store(field, lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:])
+
+
+def _broken_on_store(field: Field, broken: Breaking) -> Account:
+    training = field.train(pace=SLOW)
+    uri = training.until_committed(20, 240)
+    storage = training.job.hook.storage()
+    files = [entry for entry in walk(storage, rank_directory(uri, 0)) if not entry.is_directory]
+    largest = max(files, key=lambda entry: entry.size).path
+    content = broken(read_bytes(storage, largest))
+    with training.hit():
+        storage.write(largest, content, overwrite=True)
+        training.executor(training.leader).signal(signal.SIGKILL)
+    account = training.finish(replaced=[training.leader])
+    account.expect(training.resumed_steps() == [10], f"it went on from {training.resumed_steps()}")
+    lineage = uri.partition(f"/{contract.CHECKPOINTS_DIR}/")[0]
+    aside = [entry.path for entry in walk(storage, f"{lineage}/{contract.BROKEN_DIR}")]
+    account.expect(bool(aside), "the broken checkpoint was not set aside")
+    return account
+
+
+@row("truncated-locally", "the newest checkpoint on rank 0's disk is truncated")
+def truncated_locally(field: Field) -> Account:
+    """Half of it is gone before it was copied, and the user process dies: the one before is taken."""
+    training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=0.5)
+    training.until_committed(10, 240)
+    newest = training.diary.until_saved(training.leader, 30)
+    directory = Path(f"/proc/{newest.pid}/cwd/tony-work/checkpoints").resolve()
+    with training.hit():
+        for path in directory.glob("*30*"):
+            content = path.read_bytes()
+            path.write_bytes(content[: len(content) // 2])
+        training.kill(training.leader)
+    account = training.finish()
+    account.expect(training.resumed_steps() in ([10], [20]), f"it went on from {training.resumed_steps()}")
+    return account
+
+
+def _written_through(hadoop: HadoopCluster, training: Training) -> str | None:
+    """The DataNode that rank 0's executor sends a checkpoint to just now."""
+    if not training.diary.entries("saved", training.leader):
+        return None
+    daemons = {datanode.http: f"datanode-{n}" for n, datanode in enumerate(hadoop.state.addresses.datanodes, 1)}
+    for each in connections(training.executor(training.leader)):
+        if daemon := daemons.get(f"{each.remote[0]}:{each.remote[1]}"):
+            return daemon
+    return None

@@ -1,0 +1,62 @@
+"""The table that `make faults` prints."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from tests.faults.account import Account
+from tests.faults.row import Row
+from tests.faults.weights import TOLERANCE
+
+_HEADER = ("row", "fault", "program", "what the job did", "lost", "back s", "training s", "verdict")
+_WIDTHS = (24, 46, 7, 46)  # of the first columns, whose text is wrapped
+NOTES = f"""\
+lost: steps that had been done and were done again. back: seconds from the fault until every user process that had to
+start again was there. training: seconds from the fault until a new step was reported, the program's own start included.
+A row passes when the final weights equal those of an undisturbed run without any cluster (within {TOLERANCE:g}),
+exactly one application trained at a time, and no process, folder or staging of it is left.
+program: `train` is TensorFlow's MultiWorkerMirroredStrategy with two workers; `count` is a small program that stands
+for it where it adds only minutes.
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    row: Row
+    account: Account
+    seconds: float  # that the row took
+
+    @property
+    def good(self) -> bool:
+        return not self.account.problems
+
+
+def lines_of(outcome: Outcome) -> list[str]:
+    """A row, as many lines as it needs."""
+    account = outcome.account
+    cells = [outcome.row.name, outcome.row.fault, outcome.row.program, account.did]
+    numbers = [
+        "-" if account.lost is None else str(account.lost),
+        "-" if account.back is None else f"{account.back:.1f}",
+        "-" if account.training is None else f"{account.training:.1f}",
+        "ok" if outcome.good else "BAD",
+    ]
+    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, _WIDTHS, strict=True)]
+    lines = []
+    for number in range(max(map(len, wrapped))):
+        texts = [cell[number] if number < len(cell) else "" for cell in wrapped]
+        lines.append(_line(texts, numbers if number == 0 else [""] * len(numbers)))
+    for problem in account.problems:
+        first, *rest = problem.strip().splitlines() or [""]
+        lines.append(f"    ! {first[:200]}" + (f" (and {len(rest)} lines more)" if rest else ""))
+    return lines
+
+
+def header() -> str:
+    return _line(list(_HEADER[:4]), list(_HEADER[4:]))
+
+
+def _line(texts: list[str], numbers: list[str]) -> str:
+    left = "  ".join(text.ljust(width) for text, width in zip(texts, _WIDTHS, strict=True))
+    return f"{left}  {numbers[0]:>4}  {numbers[1]:>6}  {numbers[2]:>10}  {numbers[3]}".rstrip()
