@@ -75,3 +75,11 @@ def test_java_exceptions_by_type(java_class: str, text: str, error: type[RemoteE
 def test_an_exception_inside_an_answer() -> None:
     made = serialized_error(yarn.SerializedExceptionProto(class_name="a.B", message="why", trace="a.B: why\n\tat c"))
     assert (str(made), made.trace) == ("B: why", "a.B: why\n\tat c")
+
+
+def test_access_lists_by_what_they_allow() -> None:
+    acls = [
+        yarn.ApplicationACLMapProto(accessType=yarn.APPACCESS_VIEW_APP, acl="bob operators"),
+        yarn.ApplicationACLMapProto(accessType=yarn.APPACCESS_MODIFY_APP),
+    ]
+    assert messages.access_lists(acls) == {"VIEW_APP": "bob operators", "MODIFY_APP": " "}

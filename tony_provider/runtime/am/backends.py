@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tony_provider.runtime.am.resource_manager import ResourceManager, ResourceManagerError
-from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.am.web.gate import Gate
+from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache
+from tony_provider.runtime.protocol import tracking
 
 
 def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:
@@ -24,3 +28,17 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
     from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 
     return LocalResourceManager(description, description.local, shared_cache(description.local))
+
+
+def open_gate(description: ApplicationDescription, user: str) -> Gate:
+    """Whom the application master answers over HTTP. Raises OSError.
+
+    ``user``: whom the cluster runs it as, which may be spelt otherwise than on the Airflow side.
+    """
+    if description.local:
+        from tony_provider.runtime.am.web.local_gate import LocalGate
+
+        return LocalGate(tracking.make_secret(Path(description.local.root)), description.user)
+    from tony_provider.runtime.am.web.yarn_gate import YarnGate
+
+    return YarnGate(description.yarn or YarnAccess([]), {description.user, user} - {""})

@@ -58,6 +58,7 @@ class Registered:
 
     largest: Optional[Largest]  # None: not known, the answer was lost
     containers: list[Container] = attrs.field(factory=list)
+    access_lists: dict[str, str] = attrs.field(factory=dict)  # VIEW_APP, MODIFY_APP: who else may, as YARN writes it
 
 
 @attrs.frozen

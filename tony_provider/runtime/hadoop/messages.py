@@ -89,6 +89,12 @@ def _host(parts: SplitResult) -> str:
     return host_and_port.rpartition(":")[0] if parts.port else host_and_port
 
 
+def access_lists(acls: Iterable[yarn.ApplicationACLMapProto]) -> dict[str, str]:
+    """By what they allow, VIEW_APP or MODIFY_APP."""
+    prefix = "APPACCESS_"
+    return {yarn.ApplicationAccessTypeProto.Name(each.accessType)[len(prefix) :]: each.acl for each in acls}
+
+
 def launch_context(
     *,
     commands: Iterable[str],

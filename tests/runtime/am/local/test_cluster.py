@@ -33,6 +33,7 @@ from tony_provider.runtime.application import (
 )
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import TOKEN_FILE, materialise, write_tokens
+from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, read_report
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.resource_names import GPU
@@ -185,9 +186,18 @@ async def inside(tmp_path: Path) -> AsyncIterator[Inside]:
     (tmp_path / "cluster").mkdir()
     description = describe(tmp_path, access)
     manager = LocalResourceManager(description, access, tmp_path / "shared")
-    await manager.register(host="127.0.0.1", port=1, tracking_url="")
+    await manager.register(host="127.0.0.1", port=1, tracking_url="http://127.0.0.1:2/")
     yield Inside(manager, Path(access.root), manager.events().__aiter__())
     await manager.close()
+
+
+async def test_where_the_master_is_asked_is_kept_for_its_owner_alone(inside: Inside) -> None:
+    secret = tracking.make_secret(inside.root)
+    assert tracking.read_url(inside.root) == "http://127.0.0.1:2/"
+    assert tracking.read_secret(inside.root) == secret
+    modes = {path.stat().st_mode & 0o777 for path in inside.root.glob("tracking-*")}
+    assert modes == {0o600}
+    assert tracking.make_secret(inside.root) != secret
 
 
 async def test_container_finds_its_surroundings(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:

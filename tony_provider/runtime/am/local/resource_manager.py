@@ -31,6 +31,7 @@ from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT
 from tony_provider.runtime.local.trees import remove_tree
+from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.resource_names import GPU
@@ -79,6 +80,7 @@ class LocalResourceManager(ResourceManager):
         self._closed = False
 
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
+        await asyncio.to_thread(tracking.write_url, self._root, tracking_url)
         return Registered(Largest(self._whole.memory, self._whole.vcores, {GPU: self._whole.gpus}))
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:

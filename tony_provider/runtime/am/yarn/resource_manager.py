@@ -87,6 +87,7 @@ class YarnResourceManager(ResourceManager):
         return Registered(
             largest=Largest(most.memory, most.virtual_cores, messages.other_resources(most)),
             containers=[_container(each) for each in answer.containers_from_previous_attempts],
+            access_lists=messages.access_lists(answer.application_ACLs),
         )
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
