@@ -2,7 +2,7 @@
 
 Each master writes it once it listens; executors that have lost theirs read it. The key is one that the masters and the
 executors of this application share, so that nobody else who can write to the directory can call the executors to him.
-Both functions block.
+Every function blocks.
 """
 
 from __future__ import annotations
@@ -45,19 +45,28 @@ def write(storage: Storage, application_dir: str, address: Address, attempt: int
 
 def read(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
     """None when there is no such file, or none that can be read and was written with this key; the log says why."""
+    try:
+        return load(storage, application_dir, key)
+    except (StorageError, OSError) as error:
+        log.warning("the application master's address cannot be read: %s", error)
+        return None
+
+
+def load(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
+    """Like ``read``, but a store that does not answer is no missing file. Raises StorageError."""
     uri = uris.join(application_dir, contract.MASTER_FILE)
     try:
         content = load_json(read_bytes(storage, uri, length=_MOST_BYTES), _File)
         address = Address.parse(content.address)
     except StorageNotFound:
-        log.info("no application master has left its address in %s", uri)
-    except (StorageError, CodecError, ValueError, OSError) as error:
+        return None
+    except (CodecError, ValueError) as error:
         log.warning("the application master's address cannot be read from %s: %s", uri, error)
-    else:
-        expected = _signature(key, content.address, content.attempt)
-        if hmac.compare_digest(expected.encode(), content.signature.encode("utf-8", "replace")):
-            return MasterAddress(address, content.attempt)
-        log.warning("the application master's address in %s is not signed by one of this application", uri)
+        return None
+    expected = _signature(key, content.address, content.attempt)
+    if hmac.compare_digest(expected.encode(), content.signature.encode("utf-8", "replace")):
+        return MasterAddress(address, content.attempt)
+    log.warning("the application master's address in %s is not signed by one of this application", uri)
     return None
 
 

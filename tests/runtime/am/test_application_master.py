@@ -11,6 +11,7 @@ import pytest
 
 from tests.runtime.am.local.jobs import stage
 from tony_provider.runtime import contract
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.application_master import Surroundings, serve
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.launches import Launches
@@ -109,7 +110,8 @@ async def test_executors_get_no_secret_of_the_application_master(tmp_path: Path)
         "hdfs": Token(b"i", b"p", "HDFS_DELEGATION_TOKEN", "127.0.0.1:1"),
     }
     task_key = staged.credentials.secrets[contract.SECRET_TASK_KEY]
-    launches = Launches(staged.description, staged.credentials, task_key, staged.description.runtime, "127.0.0.1:1")
+    here = Address("127.0.0.1", 1)
+    launches = Launches(staged.description, staged.credentials, task_key, staged.description.runtime, here)
     launch = launches.launch("worker:0", 1, Container("container_1_0001_01_000002", "n:1"))
     given = Credentials.from_bytes(launch.credentials)
     assert set(given.secrets) == {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, Credentials
@@ -38,7 +39,7 @@ class Launches:
     credentials: Credentials = attrs.field(repr=False)  # the application master's own
     task_key: bytes = attrs.field(repr=False)
     application_file: LocalizedResource
-    address: str  # host:port of the gRPC server
+    address: Address  # of the gRPC server
 
     def launch(self, task: str, attempt: int, container: Container) -> Launch:
         """For one container, whose credentials prove who its executor is."""
@@ -53,7 +54,7 @@ class Launches:
     def _environment(self, task: str, attempt: int) -> dict[str, str]:
         return {
             **environment(self.description),
-            contract.ENV_AM_ADDRESS: self.address,
+            contract.ENV_AM_ADDRESS: str(self.address),
             contract.ENV_TASK: task,
             contract.ENV_TASK_ATTEMPT: str(attempt),
         }

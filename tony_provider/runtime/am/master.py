@@ -5,54 +5,56 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from functools import partial
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.background import Background
+from tony_provider.runtime.am.checkpoints import Checkpoints, Step
+from tony_provider.runtime.am.executors import Executors
 from tony_provider.runtime.am.launches import Launches
+from tony_provider.runtime.am.own_lineage import OwnLineage
+from tony_provider.runtime.am.owner import Ownership
+from tony_provider.runtime.am.patience import persistently
 from tony_provider.runtime.am.records import Records
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
+    AttemptOver,
     Completed,
     ConnectionLost,
     Event,
     LaunchFailed,
+    NodeLeaving,
+    Preempting,
     Registered,
     ResourceManager,
     ResourceManagerError,
     StopRequested,
 )
-from tony_provider.runtime.am.service import Listener, Stream
-from tony_provider.runtime.am.session import snapshot
-from tony_provider.runtime.am.session.actions import (
-    Action,
-    Cancel,
-    Finish,
-    LaunchTask,
-    Note,
-    Release,
-    Request,
-    SendRendezvous,
-    ShutdownTask,
-    Verdict,
-)
+from tony_provider.runtime.am.session import actions, snapshot
+from tony_provider.runtime.am.session.actions import Action, Note, Verdict
+from tony_provider.runtime.am.session.history import History
 from tony_provider.runtime.am.session.limits import too_large
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobStatus
-from tony_provider.runtime.task_identity import TaskIdentity
+from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
 
 TICK = 0.5  # seconds
-Step = Callable[[float], "list[Action]"]
+_LOOK_FOR_SUCCESSOR = 5.0  # seconds between two looks, while the cluster cannot tell
+_FOREVER = float("inf")
 
 
-class Master(Listener):
+class DismissedError(Exception):
+    """The cluster has ended this application master's attempt; nothing of the job is its own any more."""
+
+
+class Master:
     """Runs one session. Everything that happens becomes a step, taken one after the other by ``run``."""
 
     def __init__(
@@ -61,77 +63,115 @@ class Master(Listener):
         resource_manager: ResourceManager,
         launches: Launches,
         records: Records,
+        ownership: Ownership,
+        lineage: OwnLineage,
         *,
-        am_attempt: int,
+        history: Optional[History] = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Within a running event loop. ``jitter``: see Session."""
+        """Within a running event loop. ``history`` is that of former application masters. ``jitter``: see Session."""
         self.description = description
-        self._am_attempt = am_attempt
         self._rm = resource_manager
         self._launches = launches
         self._records = records
-        self._started_ms = epoch_ms()
+        self._ownership = ownership
+        self._history = history
+        started = history.started if history else None
+        self._started_ms = epoch_ms() if started is None else int(started * 1000)
         job = description.job
-        self.session = Session(job, get_framework(job.framework), jitter=jitter)
+        self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
-        self._streams: dict[str, Stream] = {}
+        self._checkpoints = Checkpoints(description, lineage, self.session, self._steps.put_nowait)
+        self.executors = Executors(
+            self.session, self._checkpoints, self._steps.put_nowait, self._heard, am_attempt=ownership.am_attempt
+        )
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._background = Background(partial(_set_exception, self._ended))
+        self.cut_off = False  # the cluster could not be reached some time ago, and has not been heard of since
+        self._carriers = self._make_carriers()
 
-    # ---- what people see ---------------------------------------------------------------------------------------
+    # ---- for people, and for whoever speaks for them -----------------------------------------------------------
 
     def status(self) -> JobStatus:
         return snapshot.job_status(
             self.session,
             application_id=self.description.application_id,
-            am_attempt=self._am_attempt,
+            am_attempt=self._ownership.am_attempt,
             started_ms=self._started_ms,
             now=_now(),
             now_ms=epoch_ms(),
         )
 
+    def stop(self, reason: str, grace: Optional[float] = None) -> None:
+        """Have the job end as killed; a second time it hurries. ``grace`` in seconds, default: timeouts.grace."""
+        self._steps.put_nowait(partial(self.session.stop_requested, reason, grace=grace))
+
+    def ask_checkpoint(self, reason: str) -> None:
+        """Have the tasks save a checkpoint now, as far as their programs heed that."""
+        self._steps.put_nowait(partial(self.session.checkpoint_requested, reason))
+
+    async def check_newest(self) -> None:
+        """Raises SupersededError when a newer application master is known of."""
+        try:
+            await asyncio.to_thread(self._ownership.check_newest)
+        except StorageError as error:
+            log.warning("whether there is a newer application master cannot be seen: %s", error)
+
     # ---- running -----------------------------------------------------------------------------------------------
 
-    async def run(self, registered: Registered) -> Verdict:
-        """From the answer to the registration until every task is stopped. Raises what goes wrong inside."""
-        self._rm.release([container.id for container in registered.containers])
-        # Not known, YARN itself refuses what is too large, in its own words.
-        problem = too_large(self.description.job, registered.largest) if registered.largest else None
-        if problem:
-            self._steps.put_nowait(partial(self.session.fail, FailureKind.LAUNCH, problem))
-        else:
-            self._steps.put_nowait(self.session.start)
+    def begin(self, registered: Registered, *, fenced: str = "") -> None:
+        """The first step, with the answer to the registration: executors may come when it is taken.
+
+        ``fenced``: why nothing may be started.
+        """
+        self._take(self._first_step(registered, fenced))
+
+    async def run(self) -> Verdict:
+        """Until every task is stopped. Raises SupersededError, DismissedError, and what goes wrong inside."""
         try:
-            self._background.spawn(self._listen())
-            self._background.spawn(self._tick())
-            self._background.spawn(self._work())
+            for work in (self._listen, self._tick, self._work, self._checkpoints.run, self._announce):
+                self._background.spawn(work())
             return await self._ended
         finally:
             await self._background.close()
 
-    def stop(self, reason: str) -> None:
-        """Have the job end as killed; a second time it hurries."""
-        self._steps.put_nowait(partial(self.session.stop_requested, reason))
+    def _first_step(self, registered: Registered, fenced: str) -> Step:
+        if self._history and not fenced:
+            return partial(self.session.recover, registered.containers, self._history)
+        self._rm.release([container.id for container in registered.containers])
+        if fenced:
+            return partial(self.session.fail, FailureKind.FENCED, fenced)
+        # Not known, YARN itself refuses what is too large, in its own words.
+        problem = too_large(self.description.job, registered.largest) if registered.largest else None
+        return partial(self.session.fail, FailureKind.LAUNCH, problem) if problem else self.session.start
 
     async def _work(self) -> None:
         while self._verdict is None:
-            step = await self._steps.get()
-            before = self.session.phase
-            for action in step(_now()):
-                self._carry_out(action)
-            if self.session.phase is not before:
-                log.info("%s: %s", self.session.phase.value, snapshot.message(self.session, _now()))
-                self._records.changed()
-                self._rm.set_progress(snapshot.fraction_done(self.session))
+            self._take(await self._steps.get())
         if not self._ended.done():
             self._ended.set_result(self._verdict)
+
+    def _take(self, step: Step) -> None:
+        before = self.session.phase
+        for action in step(_now()):
+            self._carriers[type(action)](action)
+        if self.session.phase is not before:
+            log.info("%s: %s", self.session.phase.value, snapshot.message(self.session, _now()))
+            self._records.changed()
+            self._rm.set_progress(snapshot.fraction_done(self.session))
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
             self._steps.put_nowait(self.session.tick)
+
+    async def _announce(self) -> None:
+        """Executors that lose this master, or have lost a former one, find it by its address on the store."""
+        announce = partial(asyncio.to_thread, self._ownership.announce, self._launches.address)
+        await persistently(announce, _FOREVER, _warn, only=StorageError)
+
+    # ---- the cluster -------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         try:
@@ -141,119 +181,92 @@ class Master(Listener):
             self._steps.put_nowait(partial(self.session.fail, FailureKind.LAUNCH, str(error)))
 
     def _happened(self, event: Event, now: float) -> list[Action]:
-        if isinstance(event, Allocated):
-            return self.session.allocated(event.key, event.container, now)
-        if isinstance(event, LaunchFailed):
-            return self.session.launch_failed(event.container_id, event.reason, now)
-        if isinstance(event, Completed):
-            return self.session.completed(event.container_id, event.exit_status, event.diagnostics, now)
-        if isinstance(event, StopRequested):
-            return self.session.stop_requested(event.reason, now)
+        session = self.session
         if isinstance(event, ConnectionLost):
+            self._look_for_successor()
             return [Note("cluster_unreachable", event.reason)]
+        self.cut_off = False
+        if isinstance(event, Allocated):
+            return session.allocated(event.key, event.container, now)
+        if isinstance(event, LaunchFailed):
+            return session.launch_failed(event.container_id, event.reason, now)
+        if isinstance(event, Completed):
+            return session.completed(event.container_id, event.exit_status, event.diagnostics, now)
+        if isinstance(event, Preempting):
+            return session.preempting(event.container_ids, event.seconds, now)
+        if isinstance(event, NodeLeaving):
+            return session.node_leaving(event.node, event.seconds, now)
+        if isinstance(event, AttemptOver):
+            self._dismissed(event.reason)
+            return []
+        if isinstance(event, StopRequested):
+            return session.stop_requested(event.reason, now)
         raise TypeError(event)
+
+    def _dismissed(self, reason: str) -> None:
+        _set_exception(self._ended, DismissedError(reason))
+
+    def _look_for_successor(self) -> None:
+        """A cluster that cannot reach us either may have started another master."""
+        if not self.cut_off:
+            self.cut_off = True
+            self._background.spawn(self._until_heard_of())
+
+    async def _until_heard_of(self) -> None:
+        while self.cut_off:
+            await asyncio.sleep(_LOOK_FOR_SUCCESSOR)
+            await self.check_newest()
+
+    def _heard(self) -> None:
+        """Something is new of a task, though nothing follows from it."""
+        self._records.changed(soon=False)
+        self._rm.set_progress(snapshot.fraction_done(self.session))
 
     # ---- what the session wants --------------------------------------------------------------------------------
 
-    def _carry_out(self, action: Action) -> None:
-        if isinstance(action, Note):
-            self._note(action)
-        elif isinstance(action, Request):
-            self._rm.request(action.requests)
-        elif isinstance(action, Cancel):
-            self._rm.cancel(action.keys)
-        elif isinstance(action, Release):
-            self._rm.release(action.container_ids)
-        elif isinstance(action, LaunchTask):
-            launch = self._launches.launch(action.task, action.attempt, action.container)
-            self._background.spawn(self._rm.launch(action.container, launch))
-        elif isinstance(action, SendRendezvous):
-            message = messages.rendezvous(action.cluster)
-            for task in action.starts:
-                self._send(task, message)
-        elif isinstance(action, ShutdownTask):
-            self._send(action.task, messages.shutdown(action.grace, action.reason))
-        elif isinstance(action, Finish):
-            self._verdict = action.verdict
-        else:
-            raise TypeError(action)
+    def _make_carriers(self) -> dict[type, Callable[[Any], None]]:
+        """How each kind of action is carried out."""
+        rm, checkpoints, streams = self._rm, self._checkpoints, self.executors.streams
+        return {
+            actions.Note: self._note,
+            actions.Request: lambda action: rm.request(action.requests),
+            actions.Cancel: lambda action: rm.cancel(action.keys),
+            actions.Release: lambda action: rm.release(action.container_ids),
+            actions.AvoidNodes: lambda action: rm.avoid(action.nodes),
+            actions.LaunchTask: self._launch,
+            actions.ChooseResumePoint: lambda action: checkpoints.choose(action.generation),
+            actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),
+            actions.SendRendezvous: self._send_rendezvous,
+            actions.StopProcess: lambda action: streams.send(action.task, messages.stop_process(action)),
+            actions.ShutdownTask: self._shutdown,
+            actions.AskCheckpoint: lambda action: streams.send_all(
+                action.tasks, messages.checkpoint_now(action.reason)
+            ),
+            actions.Disconnect: lambda action: streams.close(action.task),
+            actions.Finish: self._finish,
+        }
 
     def _note(self, note: Note) -> None:
         log.info("%s%s: %s", f"{note.task} " if note.task else "", note.event, note.message)
-        self._records.note(note.event, note.message, note.task, time_ms=epoch_ms())
+        self._records.note(note)
 
-    def _send(self, task: str, message: tony_pb2.ToExecutor) -> None:
-        stream = self._streams.get(task)
-        if stream:
-            stream.send(message)
+    def _launch(self, action: actions.LaunchTask) -> None:
+        launch = self._launches.launch(action.task, action.attempt, action.container)
+        self._background.spawn(self._rm.launch(action.container, launch))
 
-    # ---- the executors, see Listener ---------------------------------------------------------------------------
+    def _send_rendezvous(self, action: actions.SendRendezvous) -> None:
+        for task, message in messages.rendezvous(action):
+            self.executors.streams.send(task, message)
 
-    def refusal(self, identity: TaskIdentity) -> Optional[str]:
-        task = self.session.task(identity.task)
-        if not (
-            task
-            and task.container
-            and task.container.id == identity.container_id
-            and self.session.is_current(identity.task, identity.attempt)
-        ):
-            return f"attempt {identity.attempt} of {identity.task} in {identity.container_id} was replaced or ended"
-        return None
+    def _shutdown(self, action: actions.ShutdownTask) -> None:
+        self.executors.streams.send(action.task, messages.shutdown(action.grace, action.reason))
 
-    def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
-        self._steps.put_nowait(partial(self._attached, stream, registration))
+    def _finish(self, action: actions.Finish) -> None:
+        self._verdict = action.verdict
 
-    def _attached(self, stream: Stream, registration: tony_pb2.Registration, now: float) -> list[Action]:
-        name, attempt = stream.identity.task, stream.identity.attempt
-        former = self._streams.get(name)
-        if former:
-            former.close()
-        self._streams[name] = stream
-        log.info(
-            "%s: its executor is process %d on %s, with Python %s",
-            name,
-            registration.pid,
-            registration.node,
-            registration.python,
-        )
-        return self.session.registered(
-            name,
-            attempt,
-            registration.host,
-            registration.ports,
-            registration.generation,
-            registration.start,
-            registration.resumed_step or None,
-            stream.identity.container_id,
-            now,
-        )
 
-    def detached(self, stream: Stream) -> None:
-        self._steps.put_nowait(partial(self._detached, stream))
-
-    def _detached(self, stream: Stream, now: float) -> list[Action]:
-        name = stream.identity.task
-        if self._streams.get(name) is not stream:
-            return []  # a newer one took its place
-        del self._streams[name]
-        return self.session.disconnected(name, stream.identity.attempt, now)
-
-    def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        self._steps.put_nowait(partial(self._received, stream, message))
-
-    def _received(self, stream: Stream, message: tony_pb2.FromExecutor, now: float) -> list[Action]:
-        name, attempt = stream.identity.task, stream.identity.attempt
-        kind = message.WhichOneof("kind")
-        if kind == "heartbeat":
-            self._records.changed(soon=False)
-            self._rm.set_progress(snapshot.fraction_done(self.session))
-            return self.session.heartbeat(name, attempt, messages.beat(message.heartbeat), now)
-        if kind == "started":
-            return self.session.process_started(name, attempt, message.started.start, now)
-        if kind == "exited":
-            return self.session.process_ended(name, attempt, messages.process_end(message.exited), now)
-        log.warning("%s sent a message of a kind that is not known here", name)
-        return []
+def _warn(error: StorageError) -> None:
+    log.warning("%s", error)
 
 
 def _set_exception(future: asyncio.Future[Verdict], error: BaseException) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Optional, Union
 
+from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.task import Beat, ProcessEnd
-from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import TaskProgress
 
@@ -28,16 +29,51 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
     )
 
 
-def rendezvous(cluster: ClusterSpec) -> tony_pb2.ToExecutor:
-    tasks = [
-        tony_pb2.TaskAddress(type=task.type, index=task.index, role=task.role.value, host=task.host, ports=task.ports)
-        for task in cluster.tasks
-    ]
-    return tony_pb2.ToExecutor(rendezvous=tony_pb2.Rendezvous(generation=cluster.generation, tasks=tasks))
+def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(welcome=tony_pb2.Welcome(am_attempt=am_attempt, heartbeat_seconds=heartbeat_seconds))
+
+
+def rendezvous(action: SendRendezvous) -> Iterator[tuple[str, tony_pb2.ToExecutor]]:
+    """By task: only the count of its starts tells them apart."""
+    common = tony_pb2.Rendezvous(
+        generation=action.cluster.generation,
+        tasks=[
+            tony_pb2.TaskAddress(
+                type=task.type, index=task.index, role=task.role.value, host=task.host, ports=task.ports
+            )
+            for task in action.cluster.tasks
+        ],
+        resume=tony_pb2.Resume(step=action.resume.step, uri=action.resume.uri) if action.resume else None,
+        keep_checkpoints=action.keep_checkpoints,
+    )
+    for task, start in action.starts.items():
+        common.start = start
+        yield task, tony_pb2.ToExecutor(rendezvous=common)  # a copy
+
+
+def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(
+        stop=tony_pb2.StopProcess(
+            generation=action.generation,
+            start=action.start,
+            grace_seconds=action.grace,
+            checkpoint_seconds=action.checkpoint_seconds,
+            reason=action.reason,
+            stacks=action.stacks,
+        )
+    )
 
 
 def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
     return tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason=reason))
+
+
+def checkpoint_answer(request: int, granted: bool, reason: str) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(checkpoint=tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason))
+
+
+def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(checkpoint_now=tony_pb2.CheckpointNow(reason=reason))
 
 
 def _progress(message: Union[tony_pb2.Heartbeat, tony_pb2.ProcessExited]) -> Optional[TaskProgress]:

@@ -9,6 +9,7 @@ from typing import Callable, Optional
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.event_log import EventLog
 from tony_provider.runtime.am.publisher import Publisher
+from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
@@ -19,10 +20,12 @@ log = logging.getLogger(__name__)
 
 
 class Records:
-    def __init__(self, storage: Storage, description: ApplicationDescription) -> None:
+    def __init__(self, storage: Storage, description: ApplicationDescription, former_events: bytes = b"") -> None:
+        """``former_events``: the file that a former application master has left."""
         self._storage = storage
         self._directory = description.application_dir
         self._events = EventLog(description.labels, time_ms=epoch_ms())
+        self._events.take_over(former_events)
         self._events_file = self._publisher(contract.EVENTS_FILE, self._events.content)
         self._status_file: Optional[Publisher] = None
         self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
@@ -38,9 +41,9 @@ class Records:
         if self._status_file:
             self._status_file.changed(soon=soon)
 
-    def note(self, event: str, message: str, task: Optional[str], *, time_ms: int) -> None:
-        """Something happened."""
-        self._events.append(event, message, task, time_ms=time_ms)
+    def note(self, note: Note) -> None:
+        """Something happened just now."""
+        self._events.append(note.event, note.message, note.task, data=note.data, time_ms=epoch_ms())
         self._events_file.changed()
         self.changed()
 

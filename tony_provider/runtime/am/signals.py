@@ -7,20 +7,22 @@ import logging
 import signal
 from typing import Optional
 
+from tony_provider.runtime.am import last_word
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.records import Records
-from tony_provider.runtime.am.session import snapshot
-from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
 
 log = logging.getLogger(__name__)
 
-_SHORT_NOTICE = 10.0  # seconds: with less the result is written before the tasks have ended
+_SHORT_NOTICE = 10.0  # seconds: with less the tasks are left alone, their end or their next master comes by itself
+_ALIVE_AFTER_ALL = 2.0  # seconds: nobody kills us, so the signal is somebody's wish that the job ends
 
 
 class Signals:
     """They end the job. A verdict that is there already stays, and during the last steps they change nothing: those are
     the job's result.
+
+    Where SIGKILL follows at once, the cluster takes only this application master away, or the whole application, and
+    the master cannot know which: it leaves a result in case, and its tasks to the cluster.
     """
 
     def __init__(self, master: Master, records: Records, notice: float) -> None:
@@ -29,7 +31,8 @@ class Signals:
         self._records = records
         self._notice = notice
         self._obeyed = False
-        self._writing: Optional[asyncio.Future[bool]] = None
+        self._writing: Optional[asyncio.Future[None]] = None
+        self._stopping: Optional[asyncio.TimerHandle] = None
 
     def obey(self) -> None:
         self._obeyed = True
@@ -40,6 +43,8 @@ class Signals:
     async def ignore(self) -> None:
         """From now on, once the result that a signal may have had written is."""
         self._obeyed = False
+        if self._stopping:
+            self._stopping.cancel()
         if self._writing:
             await self._writing
 
@@ -48,8 +53,11 @@ class Signals:
             log.info("%s changes nothing any more", number.name)
             return
         reason = f"the application was stopped from outside ({number.name} to its application master)"
-        self._master.stop(reason)
-        if self._notice < _SHORT_NOTICE and self._writing is None:
-            killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
-            result = snapshot.final_status(self._master.status(), self._master.session.verdict or killed)
-            self._writing = asyncio.ensure_future(self._records.write_result_only(result))
+        if self._notice >= _SHORT_NOTICE:
+            self._master.stop(reason)
+        elif self._writing is None:
+            in_haste = not self._master.cut_off
+            self._writing = asyncio.ensure_future(
+                last_word.write(self._master, self._records, reason, in_haste=in_haste)
+            )
+            self._stopping = asyncio.get_running_loop().call_later(_ALIVE_AFTER_ALL, self._master.stop, reason)

@@ -1,0 +1,192 @@
+"""Grants of commits and resume points: what the session and the executors want of the lineage, in the order wanted.
+
+Nothing of it makes the session wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from functools import partial
+from typing import Callable, Optional
+
+import attrs
+
+from tony_provider.runtime.am.own_lineage import OwnLineage
+from tony_provider.runtime.am.owner import FencedError
+from tony_provider.runtime.am.patience import persistently
+from tony_provider.runtime.am.session.actions import Action, Note, ResumePoint
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.shards import Shard, ShardError, Shards, manifest
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.model import Manifest, StoredCheckpoint
+from tony_provider.runtime.clock import epoch_ms
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.status import FailureKind
+from tony_provider.runtime.storage import StorageError, StorageExists
+
+log = logging.getLogger(__name__)
+
+CHOICE_PATIENCE = 600.0  # seconds for the store to say which checkpoint is the newest
+_COMMIT_PATIENCE = 20.0  # seconds for one commit; the executor goes on with a newer checkpoint then
+
+Step = Callable[[float], "list[Action]"]
+
+
+@attrs.frozen
+class Request:
+    """An executor's wish to have what it has uploaded committed."""
+
+    task: str
+    attempt: int
+    uploaded: tony_pb2.CheckpointUploaded
+    answer: Callable[[bool, str], None]  # whether it is granted, and why not
+
+
+class Checkpoints:
+    """``run`` works off what the other methods ask for; those do not block. What comes of it goes to ``post``."""
+
+    def __init__(
+        self,
+        description: ApplicationDescription,
+        lineage: OwnLineage,
+        session: Session,
+        post: Callable[[Step], None],
+    ) -> None:
+        self._application_id = description.application_id
+        self._spec = description.job.checkpoint
+        self._lineage = lineage
+        self._session = session
+        self._post = post
+        self._shards = Shards()
+        self._newest: Optional[StoredCheckpoint] = None  # that was committed or chosen
+        self._in_use: Optional[StoredCheckpoint] = None  # that was chosen
+        self._chosen_for = 0  # generation
+        self._fenced = False
+        self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        while True:
+            work = await self._work.get()
+            try:
+                await work()
+            except FencedError as error:
+                self._fenced = True
+                self._post(partial(self._session.fail, FailureKind.FENCED, str(error)))
+
+    # ---- what is wanted ----------------------------------------------------------------------------------------
+
+    def choose(self, generation: int) -> None:
+        """Find the newest checkpoint for a generation. From now on older generations commit nothing."""
+        self._chosen_for = max(self._chosen_for, generation)
+        self._work.put_nowait(partial(self._choose, generation))
+
+    def set_aside(self, resume: ResumePoint, reason: str) -> None:
+        self._work.put_nowait(partial(self._set_aside, resume, reason))
+
+    def uploaded(self, request: Request) -> None:
+        """Always answers, sooner or later."""
+        refusal = self._refusal(request)
+        if refusal:
+            self._refuse(request, refusal)
+            return
+        catalog, ranks = self._lineage.catalog, dict(self._session.mirror_ranks())
+        if catalog is None or request.task not in ranks:
+            self._refuse(request, f"checkpoints of {request.task} are not kept")
+            return
+        try:
+            shard = Shard.of(request.uploaded, ranks[request.task], catalog.uri)
+        except ShardError as error:
+            self._refuse(request, str(error))
+            return
+        whole = self._shards.add(shard, ranks.values())
+        if whole:
+            self._work.put_nowait(partial(self._commit, catalog, request, whole))
+        else:
+            request.answer(True, "")
+
+    # ---- the work ----------------------------------------------------------------------------------------------
+
+    async def _choose(self, generation: int) -> None:
+        def troubled(error: StorageError) -> None:
+            self._note("store_unavailable", f"looking for a checkpoint to go on from, again and again: {error}")
+
+        look = partial(self._lineage.do, partial(self._lineage.newest, generation))
+        try:
+            found = await persistently(look, CHOICE_PATIENCE, troubled, only=StorageError)
+        except StorageError as error:
+            self._post(partial(self._session.resume_failed, generation, str(error)))
+            return
+        self._newest = self._in_use = found
+        resume = ResumePoint(found.step, found.uri) if found else None
+        self._post(partial(self._session.resume_chosen, generation, resume))
+
+    async def _commit(self, catalog: Catalog, request: Request, whole: list[Shard]) -> None:
+        refusal = self._refusal(request)  # much may have happened since it was asked
+        if refusal:
+            self._refuse(request, refusal)
+            return
+        made = manifest(whole, self._application_id, epoch_ms())
+        commit = partial(self._lineage.do, partial(_commit, catalog, whole[0].checkpoint, made))
+        try:
+            stored = await persistently(commit, _COMMIT_PATIENCE, _warn, only=StorageError)
+        except (StorageError, DamagedCheckpoint) as error:
+            self._refuse(request, str(error))
+            return
+        except FencedError as error:
+            self._refuse(request, str(error))
+            raise
+        self._newest = stored
+        self._post(partial(self._session.checkpoint_committed, stored.step, stored.uri))
+        request.answer(True, "")
+        await self._prune(catalog)
+
+    async def _prune(self, catalog: Catalog) -> None:
+        keep = [self._in_use.uri] if self._in_use else []
+        try:
+            await self._lineage.do(partial(catalog.prune, self._spec.keep_last, self._spec.keep_every, keep=keep))
+        except StorageError as error:
+            log.warning("older checkpoints are left for now: %s", error)
+
+    async def _set_aside(self, resume: ResumePoint, reason: str) -> None:
+        try:
+            await self._lineage.do(partial(self._lineage.set_aside, resume.uri, reason))
+        except StorageError as error:
+            # Chosen again, it is found to be damaged again; how often that may happen is for the session to say.
+            self._note("store_unavailable", f"the damaged checkpoint of step {resume.step} is still there: {error}")
+
+    # ---- helpers -----------------------------------------------------------------------------------------------
+
+    def _refusal(self, request: Request) -> Optional[str]:
+        asked = request.uploaded
+        if self._fenced:
+            return "another application owns the lineage"
+        if asked.generation < self._chosen_for:
+            return f"generation {self._chosen_for} has begun"
+        newest = self._newest
+        if newest and asked.step <= newest.step and not asked.uri.startswith(f"{newest.uri}/"):
+            return f"step {newest.step} is on the store already"
+        return self._session.commit_refusal(request.task, request.attempt, asked.generation, asked.start)
+
+    def _refuse(self, request: Request, reason: str) -> None:
+        self._note("checkpoint_refused", f"step {request.uploaded.step}: {reason}", request.task)
+        request.answer(False, reason)
+
+    def _note(self, event: str, message: str, task: Optional[str] = None) -> None:
+        note = Note(event, message, task)
+        self._post(lambda _: [note])
+
+
+def _commit(catalog: Catalog, uri: str, made: Manifest) -> StoredCheckpoint:
+    try:
+        return catalog.commit(uri, made)
+    except StorageExists:
+        return catalog.load(uri)  # a former application master has committed it, and its answer did not get through
+
+
+def _warn(error: StorageError) -> None:
+    log.warning("%s", error)

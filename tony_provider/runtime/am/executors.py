@@ -1,0 +1,105 @@
+"""The executors, as the application master has them: what they say becomes steps of the session, in order."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Callable, Optional
+
+from tony_provider.runtime.am import messages
+from tony_provider.runtime.am.checkpoints import Checkpoints, Request, Step
+from tony_provider.runtime.am.service import Listener, Stream
+from tony_provider.runtime.am.session.actions import Action
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.streams import Streams
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.task_identity import TaskIdentity
+
+log = logging.getLogger(__name__)
+
+
+class Executors(Listener):
+    """``post`` takes steps; ``heard`` is called when a heartbeat was."""
+
+    def __init__(
+        self,
+        session: Session,
+        checkpoints: Checkpoints,
+        post: Callable[[Step], None],
+        heard: Callable[[], None],
+        *,
+        am_attempt: int,
+    ) -> None:
+        self.streams = Streams()
+        self._session = session
+        self._checkpoints = checkpoints
+        self._post = post
+        self._heard = heard
+        self._am_attempt = am_attempt
+
+    def refusal(self, identity: TaskIdentity) -> Optional[str]:
+        return self._session.refusal(identity.task, identity.attempt, identity.container_id)
+
+    def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
+        self._post(partial(self._attached, stream, registration))
+
+    def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
+        self._post(partial(self._received, stream, message))
+
+    def detached(self, stream: Stream) -> None:
+        self._post(partial(self._detached, stream))
+
+    # ---- the steps ---------------------------------------------------------------------------------------------
+
+    def _attached(self, stream: Stream, registration: tony_pb2.Registration, now: float) -> list[Action]:
+        identity = stream.identity
+        self.streams.attach(stream)
+        stream.send(messages.welcome(self._am_attempt, self._session.heartbeat_seconds))
+        log.info(
+            "%s: its executor is process %d on %s, with Python %s",
+            identity.task,
+            registration.pid,
+            registration.node,
+            registration.python,
+        )
+        return self._session.registered(
+            identity.task,
+            identity.attempt,
+            registration.host,
+            registration.ports,
+            registration.generation,
+            registration.start,
+            registration.resumed_step or None,
+            identity.container_id,
+            now,
+        )
+
+    def _detached(self, stream: Stream, now: float) -> list[Action]:
+        if not self.streams.detach(stream):
+            return []
+        return self._session.disconnected(stream.identity.task, stream.identity.attempt, now)
+
+    def _received(self, stream: Stream, message: tony_pb2.FromExecutor, now: float) -> list[Action]:
+        session, name, attempt = self._session, stream.identity.task, stream.identity.attempt
+        kind = message.WhichOneof("kind")
+        if kind == "heartbeat":
+            self._heard()
+            return session.heartbeat(name, attempt, messages.beat(message.heartbeat), now)
+        if kind == "started":
+            return session.process_started(name, attempt, message.started.start, now)
+        if kind == "exited":
+            return session.process_ended(name, attempt, messages.process_end(message.exited), now)
+        if kind == "settled":
+            return session.settled(name, attempt, message.settled.start, message.settled.problem, now)
+        if kind == "restore_failed":
+            failed = message.restore_failed
+            return session.restore_failed(name, attempt, failed.start, failed.step, failed.damaged, failed.reason, now)
+        if kind == "uploaded":
+            self._checkpoints.uploaded(Request(name, attempt, message.uploaded, partial(_answer, stream, message)))
+            return []
+        log.warning("%s sent a message of a kind that is not known here", name)
+        return []
+
+
+def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason: str) -> None:
+    stream.send(messages.checkpoint_answer(asked.uploaded.request, granted, reason))

@@ -1,0 +1,81 @@
+"""Who may touch a lineage: one application, and of its application masters the newest.
+
+Lost is not dead: a master whose cluster has given it up, or an application that was replaced, may still run. The
+lineage's owner file names the one application that may commit checkpoints; the signed address file in the application's
+directory names its newest master. Both are looked at before each piece of work on the lineage.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.runtime import contract, master_address
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.lineage import Owner
+from tony_provider.runtime.storage import Storage, StorageExists, StorageNotFound, read_bytes, uris
+
+_MOST_BYTES = 4096
+
+
+class FencedError(Exception):
+    """Another application owns the lineage; the message says which."""
+
+
+class SupersededError(Exception):
+    """A newer master of the same application has taken over: this one ends, and leaves everything to it."""
+
+
+@attrs.frozen
+class Ownership:
+    """Of one application master. All of it blocks."""
+
+    storage: Storage
+    description: ApplicationDescription
+    am_attempt: int
+    address_key: bytes = attrs.field(repr=False)
+
+    def check(self) -> None:
+        """Raises FencedError, SupersededError, StorageError. A lineage that nobody owns becomes ours."""
+        self.check_newest()
+        if self.description.lineage_dir:
+            self._check_lineage(self.description.lineage_dir)
+
+    def check_newest(self) -> None:
+        """Only whether this is still the application's newest master. Raises SupersededError, StorageError."""
+        newest = master_address.load(self.storage, self.description.application_dir, self.address_key)
+        if newest and newest.attempt > self.am_attempt:
+            raise SupersededError(f"application master {newest.attempt} has taken over, at {newest.address}")
+
+    def announce(self, address: Address) -> None:
+        """Leave word where this master listens. Raises SupersededError, StorageError."""
+        self.check_newest()
+        directory = self.description.application_dir
+        master_address.write(self.storage, directory, address, self.am_attempt, self.address_key)
+
+    def _check_lineage(self, lineage: str) -> None:
+        mine = self.description.application_id
+        uri = uris.join(lineage, contract.OWNER_FILE)
+        try:
+            owner = self._read(uri)
+        except StorageNotFound:
+            owner = self._claim(uri)
+        if owner != mine:
+            raise FencedError(f"application {owner} owns the lineage {uris.name(lineage)} now, not {mine}")
+
+    def _claim(self, uri: str) -> str:
+        """Who owns it then. Never overwritten from here: that could take it back from a newer application."""
+        mine = self.description.application_id
+        try:
+            self.storage.write(uri, dump_json(Owner(mine, self.am_attempt)))
+        except StorageExists:
+            return self._read(uri)
+        return mine
+
+    def _read(self, uri: str) -> str:
+        data = read_bytes(self.storage, uri, length=_MOST_BYTES)
+        try:
+            return load_json(data, Owner, ignore_unknown=True).application_id
+        except CodecError as error:
+            raise FencedError(f"who owns the lineage cannot be told from {uri}: {error}") from error
