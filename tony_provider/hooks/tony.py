@@ -8,21 +8,24 @@ from pathlib import Path
 
 from airflow.providers.common.compat.sdk import BaseHook
 
+from tony_provider.cluster import results
 from tony_provider.cluster.base import Application, Cluster
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.lineage import Lineages, LineageState
+from tony_provider.cluster.lineage_choice import Resume
+from tony_provider.cluster.lineage_origin import Origin
 from tony_provider.cluster.open import OpenCluster, open_cluster
+from tony_provider.cluster.predecessor import Predecessor, predecessor
+from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.submitter import Submitter, with_defaults
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
-from tony_provider.runtime import contract
-from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.errors import StorageError
 
 
 class TonyHook(BaseHook):
@@ -96,13 +99,19 @@ class TonyHook(BaseHook):
         secrets: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         search_path: Sequence[Path] = (),
+        resume: Resume = Resume.AUTO,
+        origin: Origin = Origin(),  # noqa: B008 - it cannot change
         before_submit: Callable[[str], None] | None = None,
     ) -> str:
         """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.
 
+        Every other application of this training that still runs is ended first, so that one does the work.
+
         :param secrets: values of the secrets that the job names; only its user processes see them.
         :param labels: where the job came from, for its event log (dag, run, task, try, …).
         :param search_path: directories that relative paths of the job are looked for in, in this order.
+        :param resume: whether it goes on in the training's newest lineage.
+        :param origin: what it begins with where it has saved nothing of its own.
         :param before_submit: called with the application id before the application can exist, to keep it somewhere.
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
@@ -113,8 +122,21 @@ class TonyHook(BaseHook):
             secrets=secrets or {},
             labels=labels or {},
             search_path=search_path,
+            resume=resume,
+            origin=origin,
             before_submit=before_submit,
         )
+
+    def predecessor(self, identity: Identity, *, remembered: str | None = None) -> Predecessor | None:
+        """The application that the training has started last, and what became of it; None when there is none.
+
+        :param remembered: an application id to look at where the store knows of none.
+        """
+        return predecessor(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
+
+    def lineage(self, identity: Identity, application_id: str) -> LineageState | None:
+        """The one whose checkpoints this application may commit; None when it has been taken over."""
+        return Lineages(self.storage(), self.layout, identity).owned_by(application_id)
 
     def find(self, identity: Identity) -> list[Application]:
         """The training's applications that have not ended, newest first."""
@@ -133,13 +155,11 @@ class TonyHook(BaseHook):
 
         Raises CodecError when what is there is not a status.
         """
-        directory = self.application_dir(identity, application_id)
-        for name in (contract.RESULT_FILE, contract.STATUS_FILE):
-            try:
-                return load_json(read_bytes(self.storage(), f"{directory}/{name}"), JobStatus)
-            except StorageNotFound:
-                continue
-        return None
+        return results.job_status(self.storage(), self.application_dir(identity, application_id))
+
+    def mark_delivered(self, identity: Identity, application_id: str, mark: Delivered) -> None:
+        """Airflow has the result: a task that is cleared from now on trains anew."""
+        results.mark_delivered(self.storage(), self.application_dir(identity, application_id), mark)
 
     def kill(self, application_id: str, diagnostics: str) -> None:
         """Idempotent; see ``Cluster.kill``."""

@@ -1,0 +1,214 @@
+"""What is made for one application id, up to the started application, so that it can be undone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from tony_provider.cluster.base import Submission
+from tony_provider.cluster.credentials import application_secrets
+from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.lineage import Lineages
+from tony_provider.cluster.lineage_plan import Plan
+from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.sources import is_archived, stored_resource
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
+from tony_provider.runtime.codec import CodecError, dump_json
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.lineage import Lineage
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
+from tony_provider.runtime.storage.helpers import write_atomically
+
+log = logging.getLogger(__name__)
+
+_OPENING_TRIES = 5  # of a lineage, while other tries of the training open theirs
+_END_SECONDS = 60.0  # that an application may take to end after its kill
+_END_POLL = 0.5  # seconds
+
+
+@attrs.frozen
+class Resources:
+    runtime: LocalizedResource
+    of_tasks: list[LocalizedResource]
+
+
+@attrs.define
+class Attempt:
+    opened: OpenCluster
+    layout: Layout
+    identity: Identity
+    application_id: str
+    _lineage_uri: str = ""
+    _lineage_opened: bool = False  # by this very attempt
+    _token: str | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
+    _handed_over: bool = False  # the cluster may have started it
+
+    def start(
+        self,
+        job: JobSpec,
+        resources: Resources,
+        secrets: Mapping[str, str],
+        labels: Mapping[str, str],
+        plan: Callable[[], Plan],
+    ) -> None:
+        """Raises StagingFailed, SubmissionRefused; as ``plan``."""
+        credentials = Credentials(secrets=application_secrets(self.application_id, secrets))
+        try:
+            about = self._take_lineage(plan)
+            description = self._description(job, resources, labels, about)
+            if self.opened.tokens is not None:
+                self._token = self.opened.tokens.fetch(credentials)
+            description_file = self._write(description)
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+        submission = Submission(
+            description=description,
+            description_file=description_file,
+            am_resources=[resources.runtime, description_file, *_am_environment(description)],
+            credentials=credentials,
+            tags=list(dict.fromkeys([self.identity.tag, *(tag.lower() for tag in job.tags)])),
+        )
+        self._end_others()
+        self._handed_over = True
+        try:
+            self.opened.cluster.submit(submission)
+        except SubmissionRefused:
+            self._handed_over = False
+            raise
+
+    # -- the lineage -------------------------------------------------------------------------------------------------
+
+    @property
+    def _lineages(self) -> Lineages:
+        return Lineages(self.opened.storage, self.layout, self.identity)
+
+    def _take_lineage(self, plan: Callable[[], Plan]) -> Lineage:
+        """Own the lineage that the plan says. From then on every other application of the training is fenced."""
+        for _ in range(_OPENING_TRIES):
+            found = plan()
+            if found.goes_on and found.newest is not None:
+                self._lineage_uri = found.newest.uri
+                if found.about != found.newest.about:
+                    self._lineages.rewrite(self._lineage_uri, found.about)
+            else:
+                try:
+                    self._lineage_uri = self._lineages.open_after(found.newest, found.about)
+                except StorageExists:
+                    continue  # another try of this training was faster: see what there is now
+                self._lineage_opened = True
+            self._lineages.own(self._lineage_uri, self.application_id)
+            log.info("%s %s", self.application_id, found)
+            return found.about
+        raise StagingFailed("other tries of this training keep opening lineages of their own; start the task again")
+
+    def _end_others(self) -> None:
+        """After the owner is written, so that one application of the training does the work, whoever else is at it.
+
+        An application submitted before that is seen here, and ended; the master of one submitted later finds that it
+        owns nothing, and ends by itself.
+        """
+        for application in self.opened.cluster.find(self.identity.tag):
+            if application.id != self.application_id:
+                log.warning("Ending %s, another application of this training", application.id)
+                self.opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
+                self._await_end(application.id)
+        try:
+            owned = self._lineages.is_owned(self._lineage_uri, self.application_id)
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+        if not owned:
+            raise StagingFailed(f"another try of this training has taken over {self._lineage_uri}")
+
+    def _await_end(self, application_id: str) -> None:
+        deadline = time.monotonic() + _END_SECONDS
+        while (application := self.opened.cluster.application(application_id)) is not None:
+            if application.is_final:
+                return
+            if time.monotonic() > deadline:
+                raise ClusterUnreachable(
+                    f"{application_id}, of an earlier try, was killed and is still {application.state}"
+                )
+            time.sleep(_END_POLL)
+
+    # -- the application ---------------------------------------------------------------------------------------------
+
+    def _description(
+        self,
+        job: JobSpec,
+        resources: Resources,
+        labels: Mapping[str, str],
+        about: Lineage,
+    ) -> ApplicationDescription:
+        access = self.opened.cluster.access(self.application_id)
+        return ApplicationDescription(
+            application_id=self.application_id,
+            user=self.opened.cluster.user,
+            job=job,
+            application_dir=self.layout.application_dir(self.identity, self.application_id),
+            webhdfs=self.opened.nodes_webhdfs,
+            resources=resources.of_tasks,
+            runtime=resources.runtime,
+            python=_interpreters(job, self.opened.settings.python),
+            yarn=access if isinstance(access, YarnAccess) else None,
+            local=access if isinstance(access, LocalAccess) else None,
+            master_lost_after=self.opened.cluster.master_lost_after(),
+            lineage_dir=self._lineage_uri,
+            continues=about.continues,
+            warm_start=about.warm_start,
+            labels=dict(labels),
+        )
+
+    def _write(self, description: ApplicationDescription) -> LocalizedResource:
+        directory = self.layout.staging_dir(self.identity, self.application_id)
+        uri = uris.join(directory, contract.APPLICATION_FILE)
+        status = write_atomically(self.opened.storage, uri, dump_json(description))
+        return stored_resource(status, contract.APPLICATION_FILE)
+
+    # -- back again --------------------------------------------------------------------------------------------------
+
+    def undo(self) -> None:
+        """Remove what was made; what cannot be removed is logged, since another error is on its way."""
+        try:
+            if self._handed_over:
+                self.opened.cluster.kill(self.application_id, "its submission failed half-way")
+            self.opened.cluster.forget(self.application_id)
+        except ClusterError as error:
+            log.warning("%s may have been started and could not be killed: %s", self.application_id, error)
+        if self._token is not None and self.opened.tokens is not None:
+            self.opened.tokens.cancel(self._token)
+        directory = self.layout.application_dir(self.identity, self.application_id)
+        try:
+            self.opened.storage.remove(directory, recursive=True)
+            if self._lineage_opened and not self._handed_over:  # else its master may have begun to use it
+                self._lineages.abandon(self._lineage_uri, self.application_id)
+            for parent in (uris.parent(directory), self.layout.job_dir(self.identity)):
+                self.opened.storage.remove(parent)
+        except StorageNotEmpty:
+            pass  # another application of this training has left something there
+        except (StorageError, CodecError) as error:
+            log.warning("What was made for %s could not be removed: %s", self.application_id, error)
+
+
+def _interpreters(job: JobSpec, configured: Sequence[str]) -> list[str]:
+    """The Pythons that the launcher tries first: the job's environment, then the connection's."""
+    if job.python_env is None:
+        return list(configured)
+    environment = contract.PYTHON_ENV_DIR if is_archived(job.python_env) else job.python_env.removeprefix("file://")
+    return [f"{environment}/bin/python", *configured]
+
+
+def _am_environment(description: ApplicationDescription) -> list[LocalizedResource]:
+    """The job's environment for the application master too, unless the connection names a Python on the nodes.
+
+    It can be large; but where the nodes have no Python of their own, nothing else could run the master.
+    """
+    found = [resource for resource in description.resources if resource.name == contract.PYTHON_ENV_DIR]
+    return found if len(description.python) == 1 else []

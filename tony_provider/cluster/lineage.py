@@ -1,0 +1,125 @@
+"""The lineages of a training on the store: which is the newest, who owns it, what it has saved, and how one is opened.
+
+Safe with several tries of one training at once: a lineage is opened by an exclusive creation, and its owner's file is
+replaced in one act. Whoever is named there last may commit checkpoints; all others are refused by their own masters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import attrs
+
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout, lineage_number
+from tony_provider.runtime import contract
+from tony_provider.runtime.checkpoint.model import MANIFEST_FILE, step_of
+from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.runtime.lineage import Lineage, Owner
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageNotEmpty, StorageNotFound
+from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+
+
+@attrs.frozen
+class LineageState:
+    """A lineage as it was found."""
+
+    uri: str
+    about: Lineage | None  # None: its creation was cut short, nothing is in it
+    owner: Owner | None  # None: nobody has been submitted for it
+
+    @property
+    def name(self) -> str:
+        return uris.name(self.uri)
+
+
+@attrs.frozen
+class Lineages:
+    """Of one training. All methods raise StorageError, and CodecError for files that are no longer what was written."""
+
+    storage: Storage
+    layout: Layout
+    identity: Identity
+
+    def newest(self) -> LineageState | None:
+        numbers = self._numbers()
+        return self.read(self.layout.lineage_dir(self.identity, numbers[-1])) if numbers else None
+
+    def owned_by(self, application_id: str) -> LineageState | None:
+        """The newest that this application owns."""
+        for number in reversed(self._numbers()):
+            state = self.read(self.layout.lineage_dir(self.identity, number))
+            if state.owner is not None and state.owner.application_id == application_id:
+                return state
+        return None
+
+    def read(self, uri: str) -> LineageState:
+        return LineageState(uri, read_lineage(self.storage, uri), read_owner(self.storage, uri))
+
+    def open_after(self, newest: LineageState | None, about: Lineage) -> str:
+        """The URI of the next one. Raises StorageExists when another try has just opened it."""
+        number = 0 if newest is None else lineage_number(newest.name) or 0
+        uri = self.layout.lineage_dir(self.identity, number + 1)
+        self.storage.write(uris.join(uri, contract.LINEAGE_FILE), dump_json(about))
+        return uri
+
+    def rewrite(self, uri: str, about: Lineage) -> None:
+        write_atomically(self.storage, uris.join(uri, contract.LINEAGE_FILE), dump_json(about))
+
+    def own(self, uri: str, application_id: str) -> None:
+        """From now on only this application may commit there."""
+        write_atomically(self.storage, uris.join(uri, contract.OWNER_FILE), dump_json(Owner(application_id)))
+
+    def is_owned(self, uri: str, application_id: str) -> bool:
+        owner = read_owner(self.storage, uri)
+        return owner is not None and owner.application_id == application_id
+
+    def abandon(self, uri: str, application_id: str) -> None:
+        """Take back a lineage that was opened for an application that never was. Another's is left as it is."""
+        owner = read_owner(self.storage, uri)
+        if owner is not None and owner.application_id != application_id:
+            return
+        self.storage.remove(uris.join(uri, contract.OWNER_FILE))
+        self.storage.remove(uris.join(uri, contract.LINEAGE_FILE))
+        with contextlib.suppress(StorageNotEmpty):  # another try has come to use it meanwhile
+            self.storage.remove(uri)
+
+    def _numbers(self) -> list[int]:
+        try:
+            found = self.storage.list(self.layout.job_dir(self.identity))
+        except StorageNotFound:
+            return []
+        numbers = [lineage_number(file.name) for file in found if file.is_directory]
+        return sorted(number for number in numbers if number is not None)
+
+
+def new_lineage() -> Lineage:
+    return Lineage(fingerprint={}, created_ms=time.time_ns() // 1_000_000)
+
+
+def read_lineage(storage: Storage, uri: str) -> Lineage | None:
+    try:
+        return load_json(read_bytes(storage, uris.join(uri, contract.LINEAGE_FILE)), Lineage, ignore_unknown=True)
+    except StorageNotFound:
+        return None
+
+
+def read_owner(storage: Storage, uri: str) -> Owner | None:
+    try:
+        return load_json(read_bytes(storage, uris.join(uri, contract.OWNER_FILE)), Owner, ignore_unknown=True)
+    except StorageNotFound:
+        return None
+
+
+def newest_step(storage: Storage, uri: str) -> int | None:
+    """Of the committed checkpoints in a lineage, unread; None when there is none."""
+    try:
+        found = storage.list(uris.join(uri, contract.CHECKPOINTS_DIR))
+    except StorageNotFound:
+        return None
+    steps = ((step_of(file.name), file.path) for file in found if file.is_directory)
+    newest_first = sorted(((step, path) for step, path in steps if step is not None), reverse=True)
+    return next((step for step, path in newest_first if storage.exists(uris.join(path, MANIFEST_FILE))), None)

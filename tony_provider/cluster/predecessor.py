@@ -1,0 +1,64 @@
+"""The application that an earlier try of a training has started last, and what became of it."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.cluster import results
+from tony_provider.cluster.base import Application, Cluster
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.lineage import Lineages, LineageState
+from tony_provider.cluster.results import Delivered
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.runtime.storage.base import Storage
+
+
+@attrs.frozen
+class Predecessor:
+    application_id: str
+    application: Application | None  # None: the cluster does not know it (any more), or it never was
+    status: JobStatus | None  # its result, once there is one
+    delivered: Delivered | None
+
+    @property
+    def is_live(self) -> bool:
+        return self.application is not None and not self.application.is_final
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Its own result is the truth; the cluster's word counts where there is none."""
+        if self.status is not None and self.status.state.is_final:
+            return self.status.state is JobState.SUCCEEDED
+        return self.application is not None and self.application.final_status is FinalStatus.SUCCEEDED
+
+    def __str__(self) -> str:
+        """What became of it, in a few words."""
+        if self.status is not None and self.status.state.is_final:
+            return f"{self.application_id} {self.status.state.value}"
+        if self.application is not None:
+            return f"{self.application_id} {self.application.state}"
+        return f"{self.application_id}, of which the cluster knows nothing (any more) and which left no result"
+
+
+def predecessor(
+    cluster: Cluster, storage: Storage, layout: Layout, identity: Identity, *, remembered: str | None = None
+) -> Predecessor | None:
+    """The newest lineage's owner; where there is none, the application that somebody ``remembered``.
+
+    Raises ClusterError, StorageError, CodecError.
+    """
+    newest = Lineages(storage, layout, identity).newest()
+    application_id = owner_of(newest) or remembered
+    if application_id is None:
+        return None
+    directory = layout.application_dir(identity, application_id)
+    # In this order: an application that ends meanwhile has left its result by the time the cluster calls it ended.
+    application = cluster.application(application_id)
+    return Predecessor(
+        application_id, application, results.job_status(storage, directory), results.delivered(storage, directory)
+    )
+
+
+def owner_of(lineage: LineageState | None) -> str | None:
+    return lineage.owner.application_id if lineage is not None and lineage.owner is not None else None
