@@ -9,7 +9,7 @@ HADOOP_VERSION ?= 3.4.2
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn versions hadoop hadoop-stop test lint types format proto wheel clean
+.PHONY: help demo demo-yarn versions faults hadoop hadoop-stop test lint types format proto wheel clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ demo-yarn: packages $(VENV)/.test  ## the example on a real HDFS and YARN, as an
 
 versions: packages $(VENV)/.test  ## the same on Hadoop 2.10, 3.3 and 3.4 in turn
 	$(BIN)/python -m tests.demo versions
+
+comma := ,
+
+faults: packages $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
+	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
 # -- the work --------------------------------------------------------------------------------------------------------
 

@@ -17,18 +17,27 @@ import pytest
 
 from tests.demo.airflow import settings
 
-HOME = Path(tempfile.mkdtemp(prefix="tony-airflow-"))
+# Another process's, for tests that start tasks in processes of their own.
+SHARED = "TONY_TEST_AIRFLOW_HOME"
+
+HOME = Path(os.environ.get(SHARED) or tempfile.mkdtemp(prefix="tony-airflow-"))
 DAGS = HOME / "dags"
-atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+if SHARED not in os.environ:
+    atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ.update(settings(HOME, DAGS))
 
 
 @pytest.fixture(scope="session")
 def airflow_db() -> None:
     """Airflow's database, ready for use."""
+    try:
+        migrate()
+    except subprocess.CalledProcessError as error:
+        pytest.fail(f"airflow db migrate failed:\n{error.stdout}{error.stderr}", pytrace=False)
+
+
+def migrate() -> None:
+    """Make the database. Raises subprocess.CalledProcessError."""
     DAGS.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "airflow", "db", "migrate"], capture_output=True, text=True, timeout=300, check=False
-    )
-    if done.returncode != 0:
-        pytest.fail(f"airflow db migrate failed:\n{done.stdout}{done.stderr}", pytrace=False)
+    command = [sys.executable, "-m", "airflow", "db", "migrate"]
+    subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)

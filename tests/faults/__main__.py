@@ -59,7 +59,7 @@ def main() -> int:
 
 def run_all(hadoop: HadoopCluster, folder: Path, chosen: list[Row]) -> list[Outcome]:
     """One after the other; each is told at once. Raises ReferenceFailed, ClusterError."""
-    references = References(folder / "references")
+    references = References(folder.parent / "references")
     if any(row.program == TRAIN for row in chosen):
         what = {"FAULTS_STEPS": str(STEPS), "FAULTS_EVERY": str(EVERY)}
         undisturbed = references.weights(TRAIN, what)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.faults.weights import PROGRAMS, References
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.processes import Process, stop
 from tests.hadoop.settings import Settings
+from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tests.jobs.processes import processes_of
 from tony_provider.runtime.protocol.status import TaskStatus
@@ -38,6 +40,16 @@ SETTINGS = Settings(
             # Disks that a test has filled are not the node's.
             "yarn.nodemanager.disk-health-checker.enable": "false",
         },
+        # The small queue for two gangs and a master; half of it for masters.
+        "capacity-scheduler": {
+            "yarn.scheduler.capacity.root.default.capacity": "20",
+            "yarn.scheduler.capacity.root.default.accessible-node-labels.gpu.capacity": "20",
+            "yarn.scheduler.capacity.root.small.capacity": "20",
+            "yarn.scheduler.capacity.root.small.maximum-capacity": "20",
+            "yarn.scheduler.capacity.root.small.accessible-node-labels.gpu.capacity": "20",
+            "yarn.scheduler.capacity.root.small.accessible-node-labels.gpu.maximum-capacity": "20",
+            "yarn.scheduler.capacity.root.small.maximum-am-resource-percent": "0.5",
+        },
     },
 )
 STEPS, EVERY = 60, 10
@@ -54,6 +66,7 @@ class Field:
     program: str = TRAIN
     worker_memory: str = WORKER_MEMORY
     trainings: list[Training] = field(default_factory=list)
+    _last_acts: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -136,8 +149,32 @@ class Field:
 
     # -- afterwards --------------------------------------------------------------------------------------------------
 
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Do this when the row is over, however it ends."""
+        self._last_acts.append(act)
+
+    def adopt(self, job: Job, diary: Diary) -> Training:
+        """A training that somebody else has started."""
+        what = {"FAULTS_STEPS": str(STEPS), "FAULTS_EVERY": str(EVERY)}
+        self.trainings.append(Training(self.place, job, diary, self.program, what, self.references))
+        return self.trainings[-1]
+
     def mend(self) -> None:
-        """Have all daemons back, and nothing of former rows on the cluster."""
+        """Have all daemons back, and nothing of former rows on the cluster. Raises ClusterError."""
+        for act in self._last_acts:
+            act()
+        self.mend_daemons()
+        for training in self.trainings:
+            application = training.job.hook.application(training.job.id)
+            if application is not None and not application.is_final:
+                training.job.hook.kill(training.job.id, "its row is over")
+                training.job.end()
+            left = [Process.of(seen.pid) for seen in processes_of(training.job.id)]
+            stop([process for process in left if process is not None], 0)
+        self.place.close()
+
+    def mend_daemons(self) -> None:
+        """Start again what was killed. Raises ClusterError."""
         for name, process in self.hadoop.state.processes.items():
             process.signal(signal.SIGCONT)
             if not process.alive():
@@ -145,12 +182,6 @@ class Field:
         if self.hadoop.services.active_resourcemanager() is None:
             self.hadoop.activate(1)
         self.hadoop.wait_ready()
-        self.place.close()
-        for training in self.trainings:
-            left = [Process.of(seen.pid) for seen in processes_of(training.job.id)]
-            stop([process for process in left if process is not None], 0)
-        self.trainings.clear()
-        self.place = YarnPlace(cluster=self.hadoop)
 
 
 def _deciding(environment: dict[str, str]) -> dict[str, str]:

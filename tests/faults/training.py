@@ -109,10 +109,11 @@ class Training:
 
     # -- its end -----------------------------------------------------------------------------------------------------
 
-    def finish(self, replaced: Sequence[str] | None = ()) -> Account:
+    def finish(self, replaced: Sequence[str] | None = (), former: Sequence[str] = ()) -> Account:
         """Wait for its end; what it did, and what is wrong with that.
 
         ``replaced``: the tasks that must have got a new container, and no others; None: does not matter.
+        ``former``: applications that trained before this one, and had ended.
         """
         application = self.job.end(END_SECONDS)
         status = self.job.status()
@@ -127,7 +128,7 @@ class Training:
             seen = sorted(task.name for task in status.tasks if task.attempt > 1)
             account.expect(seen == sorted(replaced), f"tasks that got a new container: {seen}")
         account.problems += contradictions(self.diary)
-        account.problems += self.other_applications()
+        account.problems += self.other_applications(former)
         account.problems += self.left()
         return account
 
@@ -141,11 +142,16 @@ class Training:
         by = difference(own, self.references.weights(self.program, self.environment))
         return [] if by <= TOLERANCE else [f"its weights differ by {by:g} from an undisturbed run's"]
 
-    def other_applications(self) -> list[str]:
-        """That also did something for this training."""
-        trained = {entry.application for entry in self.diary.entries("step")} - {self.job.id}
-        submitted = {known["id"] for known in applications(self.place.cluster, self.job.identity.tag)} - {self.job.id}
-        return [f"other applications of this training: {sorted(trained | submitted)}"] if trained | submitted else []
+    def other_applications(self, former: Sequence[str] = ()) -> list[str]:
+        """That also did something for this training, when they had no right to."""
+        steps = self.diary.entries("step")
+        begun = min((entry.at for entry in steps if entry.application == self.job.id), default=0.0)
+        trained = {entry.application for entry in steps if entry.application not in former or entry.at > begun} - {
+            self.job.id
+        }
+        known = {each["id"] for each in applications(self.place.cluster, self.job.identity.tag)}
+        others = trained | (known - {self.job.id, *former})
+        return [f"other applications of this training: {sorted(others)}"] if others else []
 
     def left(self) -> list[str]:
         """What still runs or lies about, in words."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -43,7 +45,10 @@ def difference(one: Weights, other: Weights) -> float:
 
 @dataclass
 class References:
-    """Undisturbed runs, each made once; two workers that find each other on loopback, as plain processes."""
+    """Undisturbed runs, each made once for as long as the programs are the same.
+
+    Two workers that find each other on loopback, as plain processes.
+    """
 
     folder: Path
 
@@ -53,14 +58,23 @@ class References:
         ``environment``: the FAULTS_* variables that decide what is trained. Raises ReferenceFailed.
         """
         name = "-".join([program, *(f"{key}={environment[key]}" for key in sorted(environment)), *map(str, resume_at)])
-        folder = self.folder / name
+        folder = self.folder / _fingerprint() / name
         if not (folder / "done").exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
             checkpoint: Path | None = None
             for step in resume_at:
                 checkpoint = _run(program, environment | {"FAULTS_STEPS": str(step)}, folder / f"to-{step}", checkpoint)
             _run(program, environment, folder / "end", checkpoint)
             (folder / "done").touch()
         return load({path.name: path.read_bytes() for path in (folder / "end" / "model-0").iterdir()})
+
+
+def _fingerprint() -> str:
+    """Of all programs."""
+    digest = hashlib.sha256()
+    for path in sorted(PROGRAMS.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _run(program: str, environment: dict[str, str], folder: Path, resume: Path | None) -> Path:

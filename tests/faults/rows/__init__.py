@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from tests.faults.row import ROWS, Row
 from tests.faults.rows import (  # noqa: F401 - they fill ROWS
+    airflow,
     container,
     limits,
     master,
     node,
     preemption,
     process,
+    queue,
     resourcemanager,
     store,
 )
 
-KINDS = ("process", "container", "node", "master", "resourcemanager", "store", "limits", "preemption")
+KINDS = (
+    "process",
+    "container",
+    "node",
+    "master",
+    "resourcemanager",
+    "store",
+    "limits",
+    "preemption",
+    "airflow",
+    "queue",
+)
 
 
 def in_order() -> list[Row]:
