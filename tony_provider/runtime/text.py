@@ -10,3 +10,8 @@ def is_writable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def replaced(text: str) -> str:
+    """With a question mark for each character that UTF-8 cannot write."""
+    return text.encode("utf-8", "replace").decode()

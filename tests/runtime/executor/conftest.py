@@ -23,12 +23,12 @@ class Running:
     container: ContainerDirectory
     port: int
 
-    async def begin(self, generation: int = 1) -> None:
-        """The rendezvous of two workers."""
+    async def begin(self, generation: int = 1, **more: object) -> None:
+        """The rendezvous of two workers; ``more`` as in the protocol."""
         registration = await self.master.first("registration")
         own = registration.ports[MAIN_PORT]
         self.master.rendezvous(
-            address("worker", 0, own), address("worker", 1, 20001, host="10.0.0.2"), generation=generation
+            address("worker", 0, own), address("worker", 1, 20001, host="10.0.0.2"), generation=generation, **more
         )
 
     async def end(self) -> int:

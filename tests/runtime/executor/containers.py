@@ -43,6 +43,8 @@ class ContainerDirectory:
     secrets: dict[str, bytes]
     job: JobSpec
     task: str = "worker:0"
+    master_lost_after: float = 60.0
+    warm_start: str | None = None
     attempt: int = 1
     token_key: bytes = KEY
     env: dict[str, str] = attrs.field(factory=dict)
@@ -59,6 +61,10 @@ class ContainerDirectory:
     def application_dir(self) -> Path:
         return self.root / "store" / "app"
 
+    @property
+    def lineage_dir(self) -> Path:
+        return self.root / "store" / "lineage"
+
     def prepare(self) -> None:
         for directory in (self.directory, self.log_dir, self.application_dir):
             directory.mkdir(parents=True, exist_ok=True)
@@ -71,11 +77,15 @@ class ContainerDirectory:
             resources=[],
             runtime=LocalizedResource(contract.RUNTIME_DIR, "file:///nowhere", 0, 0),
             local=LocalAccess(root=str(self.root), memory=4096, vcores=4),
+            lineage_dir=f"file://{self.lineage_dir}",
+            warm_start=self.warm_start,
+            master_lost_after=self.master_lost_after,
         )
         (self.directory / contract.APPLICATION_FILE).write_bytes(dump_json(description))
         identity = TaskIdentity(APPLICATION, CONTAINER, self.task, self.attempt)
         handed_on = (contract.SECRET_CA, contract.SECRET_CLIENT_CERTIFICATE, contract.SECRET_CLIENT_KEY)
         credentials = Credentials(secrets={name: self.secrets[name] for name in handed_on})
+        credentials.secrets[contract.SECRET_ADDRESS_KEY] = KEY
         credentials.secrets[contract.SECRET_TASK_TOKEN] = make_token(self.token_key, identity).encode()
         credentials.secrets[contract.SECRET_USER_PREFIX + SECRET_NAME] = SECRET.encode()
         write_tokens(self.directory, credentials.to_bytes())
@@ -112,14 +122,11 @@ class ExecutorProcess:
         container: ContainerDirectory,
         port: int,
         *,
-        lost_after: float | None = None,
         python: str = sys.executable,
         launcher: Sequence[str] = (),
     ) -> ExecutorProcess:
         """In a prepared container, and a process group of its own, as a container has one."""
         program = ["-m", "tony_provider.runtime.executor"]
-        if lost_after is not None:
-            program = ["-c", f"from tony_provider.runtime.executor.main import main; main(lost_after={lost_after})"]
         with (container.log_dir / "stdout").open("wb") as stdout, (container.log_dir / "stderr").open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
                 *(launcher or (python, *program)),

@@ -22,6 +22,7 @@ DEADLINE = 60.0  # seconds for whatever a test waits for
 class Master(tony_pb2_grpc.ApplicationMasterServicer):
     application_id: str
     key: bytes
+    welcome: tony_pb2.Welcome = attrs.field(factory=lambda: tony_pb2.Welcome(am_attempt=1, heartbeat_seconds=1))
     refusal: grpc.StatusCode | None = None  # what every caller gets
     identities: list[TaskIdentity] = attrs.field(factory=list)
     received: list[tony_pb2.FromExecutor] = attrs.field(factory=list)
@@ -35,6 +36,7 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
             self.identities.append(task_identity.verify(self.key, self.application_id, context.invocation_metadata()))
         except task_identity.IdentityError as error:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+        await context.write(tony_pb2.ToExecutor(welcome=self.welcome))
         writing = asyncio.create_task(self._write(context))
         try:
             async for message in requests:
@@ -54,12 +56,14 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
     def shutdown(self, grace: float = 5.0) -> None:
         self.say(tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason="the test is over")))
 
-    def stop(self, generation: int, grace: float) -> None:
-        stop = tony_pb2.StopProcess(generation=generation, grace_seconds=grace, reason="a test")
+    def stop(self, start: int, grace: float, **more: object) -> None:
+        stop = tony_pb2.StopProcess(generation=start, start=start, grace_seconds=grace, reason="a test", **more)  # type: ignore[arg-type]
         self.say(tony_pb2.ToExecutor(stop=stop))
 
-    def rendezvous(self, *tasks: tony_pb2.TaskAddress, generation: int = 1) -> None:
-        self.say(tony_pb2.ToExecutor(rendezvous=tony_pb2.Rendezvous(generation=generation, tasks=tasks)))
+    def rendezvous(self, *tasks: tony_pb2.TaskAddress, generation: int = 1, **more: object) -> None:
+        """``start`` counts like the generation unless it is given."""
+        rendezvous = tony_pb2.Rendezvous(generation=generation, tasks=tasks, **{"start": generation, **more})  # type: ignore[arg-type]
+        self.say(tony_pb2.ToExecutor(rendezvous=rendezvous))
 
     async def all_of(self, kind: str, count: int = 1, *, deadline: float = DEADLINE) -> list[Any]:
         """The messages of a kind, once there are so many."""

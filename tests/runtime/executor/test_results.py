@@ -38,15 +38,6 @@ async def test_the_model_is_committed_before_the_end_is_told(launch: Launch) -> 
     assert await running.end() == 0
 
 
-async def test_checkpoints_are_kept_beside_the_model(launch: Launch) -> None:
-    running = await launch('echo 7 > "$TONY_CHECKPOINT_DIR/step" && echo weights > "$TONY_MODEL_DIR/data"')
-    await running.begin()
-    ended = await running.master.first("exited")
-    directory = running.container.application_dir
-    assert (ended.checkpoint_dir, ended.model_dir) == (f"file://{directory}/checkpoints", f"file://{directory}/model")
-    assert stored(directory) == ["checkpoints", "checkpoints/step", "model", "model/data"]
-
-
 async def test_a_later_generation_replaces_it(launch: Launch) -> None:
     running = await launch('echo $TONY_GENERATION > "$TONY_MODEL_DIR/only-$TONY_GENERATION"')
     await running.begin()

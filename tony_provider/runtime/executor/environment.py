@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Optional
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.workspace import Workspace
+from tony_provider.runtime.storage import uris
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The token file holds the keys of the executor's connection; a user's own tokens come as secrets of the job.
@@ -28,9 +31,13 @@ _OWN = frozenset(
 
 
 def user_environment(
-    container: Container, workspace: Workspace, cluster: Mapping[str, str], python_bin: Path
+    container: Container,
+    workspace: Workspace,
+    cluster: Mapping[str, str],
+    resumed: Optional[Resumed],
+    python_bin: Path,
 ) -> dict[str, str]:
-    """``cluster`` is what the generation's rendezvous and the framework say.
+    """``cluster`` is what the generation's rendezvous and the framework say; ``resumed`` what the process goes on from.
 
     Later ones win: the node's, our directories, the cluster's, the job's ``env``, the task type's, the user's secrets,
     and TONY_* variables of the contract over all.
@@ -39,11 +46,12 @@ def user_environment(
         **_inherited(container.environ),
         **_places(workspace),
         "PYTHONUNBUFFERED": "1",  # so that the last lines before a kill are not lost
+        "PYTHONFAULTHANDLER": "1",  # so that a crash in a library says where
         **cluster,
         **container.job.env,
         **container.spec.env,
         **container.user_secrets,
-        **_contract(container, workspace),
+        **_contract(container, workspace, resumed),
         **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
@@ -72,11 +80,21 @@ def _places(workspace: Workspace) -> dict[str, str]:
     }
 
 
-def _contract(container: Container, workspace: Workspace) -> dict[str, str]:
-    return {
+def _contract(container: Container, workspace: Workspace, resumed: Optional[Resumed]) -> dict[str, str]:
+    env = {
         contract.ENV_APPLICATION_ID: container.identity.application_id,
         contract.ENV_ATTEMPT: str(container.identity.attempt),
         contract.ENV_METRICS_FILE: str(workspace.metrics_file),
         contract.ENV_MODEL_DIR: str(workspace.model),
         contract.ENV_CHECKPOINT_DIR: str(workspace.checkpoints),
+        contract.ENV_CHECKPOINT_REQUEST: str(workspace.checkpoint_request),
     }
+    description = container.description
+    if description.lineage_dir:
+        env[contract.ENV_CHECKPOINT_URI] = uris.join(description.lineage_dir, contract.USER_CHECKPOINTS_DIR)
+    if description.warm_start:
+        env[contract.ENV_WARM_START] = str(workspace.warm_start)
+    if resumed is not None:
+        env[contract.ENV_RESUME_FROM] = resumed.path
+        env[contract.ENV_RESUME_STEP] = str(resumed.step)
+    return env

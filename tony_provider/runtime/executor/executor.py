@@ -1,4 +1,4 @@
-"""The executor of one container: obeys its application master, runs one generation after the other."""
+"""The executor of one container: obeys its application master, runs one start of its task after the other."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import Any, Optional
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.executor.generation import Generation, Surroundings
+from tony_provider.runtime.executor.grants import Grants
 from tony_provider.runtime.executor.kept_log import keep_log
 from tony_provider.runtime.executor.link import Link, LinkError, RefusedError
-from tony_provider.runtime.executor.ports import PortError
+from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.pulse import Pulse
-from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.executor.run import Run
+from tony_provider.runtime.executor.surroundings import Surroundings
+from tony_provider.runtime.executor.whereabouts import Whereabouts
 from tony_provider.runtime.protocol import timing, tony_pb2
-from tony_provider.runtime.spec.model import Role
 
 log = logging.getLogger(__name__)
 
@@ -32,18 +33,19 @@ _TERM_PATIENCE = 1.0  # seconds for the kernel then
 class Executor:
     """``run`` it once; returns the exit code for the process, one of ``exit_codes``."""
 
-    def __init__(
-        self, container: Container, surroundings: Surroundings, *, lost_after: float = timing.MASTER_LOST_AFTER
-    ) -> None:
-        """``lost_after``: seconds without the application master after which the user process is stopped."""
+    def __init__(self, container: Container, surroundings: Surroundings) -> None:
+        """Raises task_identity.MissingSecretError."""
         self._container = container
         self._its = surroundings
-        self._link = Link(container, self._greeting, self._handle, lost_after=lost_after)
-        self._pulse = Pulse()
-        self._newest = 0  # generation that a rendezvous came for
-        self._never_start = 0  # generation that was to be stopped before its turn came
-        self._waiting: asyncio.Queue[ClusterSpec] = asyncio.Queue()
-        self._current: Optional[Generation] = None
+        self._where = Whereabouts(container, surroundings.storage)
+        self._link = Link(container, self._where, self._greeting, self._handle)
+        self._grants = Grants(self._link.send)
+        self._pulse = Pulse(surroundings)
+        self._beat_seconds = timing.HEARTBEAT_INTERVAL
+        self._newest: Optional[Run] = None  # that a rendezvous came for; it may be waiting for its turn
+        self._next: asyncio.Queue[Run] = asyncio.Queue()
+        self._current: Optional[Run] = None
+        self._errands: set[asyncio.Future[None]] = set()
         self._shutdown = asyncio.Event()
         self._terminated = asyncio.Event()
         self._activity = "waiting"
@@ -79,15 +81,15 @@ class Executor:
     async def _work(self) -> int:
         link = asyncio.ensure_future(self._link.run())
         beating = asyncio.ensure_future(self._beat())
-        generations = asyncio.ensure_future(self._run_generations())
+        running = asyncio.ensure_future(self._run_one_after_the_other())
         shutdown = asyncio.ensure_future(self._shutdown.wait())
-        everything = (link, beating, generations, shutdown)
+        everything = (link, beating, running, shutdown)
         try:
             await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
-            code = self._verdict(link, beating, generations)
-            await self._wind_down(generations, link)
+            code = self._verdict(link, beating, running)
+            await self._wind_down(running, link)
         finally:
-            await _cancel(*everything)
+            await _cancel(*everything, *self._errands)
         return code
 
     @staticmethod
@@ -105,13 +107,14 @@ class Executor:
             return exit_codes.REFUSED if isinstance(error, RefusedError) else exit_codes.MASTER_LOST
         return exit_codes.OK
 
-    async def _wind_down(self, generations: asyncio.Future[None], link: asyncio.Future[None]) -> None:
+    async def _wind_down(self, running: asyncio.Future[None], link: asyncio.Future[None]) -> None:
         """Stop what runs, keep its output on the store, and take leave of the master where there is one."""
-        self._shutdown.set()  # no other generation
+        self._shutdown.set()  # no other start
         if self._current is not None:
-            self._current.stop(self._container.job.timeouts.grace)
+            timeouts = self._container.job.timeouts
+            self._current.stop(timeouts.grace, 0.0 if link.done() else timeouts.checkpoint)
             over: asyncio.Future[Any] = asyncio.ensure_future(self._current.over.wait())
-            await asyncio.wait({over, generations}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
         self._activity = "keeping its log"
         await keep_log(self._its)
@@ -121,86 +124,90 @@ class Executor:
     # ---- what the master says ----------------------------------------------------------------------------------
 
     def _greeting(self) -> list[tony_pb2.FromExecutor]:
+        newest, current = self._newest, self._current
         registration = tony_pb2.Registration(
             host=self._container.host,
             ports=self._its.ports.numbers,
             node=self._container.node,
             python=platform.python_version(),
             pid=os.getpid(),
-            generation=self._newest,
+            generation=newest.order.generation if newest else 0,
+            start=newest.order.start if newest else 0,
+            resumed_step=newest.resumed.step if newest and newest.resumed else 0,
         )
-        greeting = [tony_pb2.FromExecutor(registration=registration)]
-        current = self._current
-        if current is not None and current.started is not None:
-            greeting.append(tony_pb2.FromExecutor(started=current.started))
-        if current is not None and current.exited is not None:
-            greeting.append(tony_pb2.FromExecutor(exited=current.exited))
-        return greeting
+        said = current.said if current else []
+        return [tony_pb2.FromExecutor(registration=registration), *said, *self._grants.open]
 
     def _handle(self, message: tony_pb2.ToExecutor) -> None:
         kind = message.WhichOneof("kind")
-        if kind == "rendezvous":
+        if kind == "welcome":
+            self._on_welcome(message.welcome)
+        elif kind == "rendezvous":
             self._on_rendezvous(message.rendezvous)
         elif kind == "stop":
             self._on_stop(message.stop)
         elif kind == "shutdown":
             self._on_shutdown(message.shutdown)
+        elif kind == "checkpoint":
+            self._grants.answered(message.checkpoint)
+        elif kind == "checkpoint_now":
+            self._on_checkpoint_now(message.checkpoint_now)
         else:
             log.warning("a message of an unknown kind from the application master is ignored")
 
+    def _on_welcome(self, welcome: tony_pb2.Welcome) -> None:
+        self._where.met(welcome.am_attempt)
+        self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
+
     def _on_rendezvous(self, rendezvous: tony_pb2.Rendezvous) -> None:
-        if rendezvous.generation <= self._newest or self._shutdown.is_set():
+        order = Order.of_message(rendezvous)
+        if self._shutdown.is_set() or (self._newest is not None and order.start <= self._newest.order.start):
             return  # said again after a reconnection
-        self._newest = rendezvous.generation
-        if self._current is not None:
-            self._current.stop(self._container.job.timeouts.grace)
-        self._waiting.put_nowait(_cluster(rendezvous))
+        if self._newest is not None:
+            self._newest.stop(self._container.job.timeouts.grace, 0.0)
+        self._newest = Run(self._its, order, self._grants, self._link.send)
+        self._next.put_nowait(self._newest)
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:
-        log.info("told to stop generation %d: %s", stop.generation, stop.reason)
-        if self._current is not None and self._current.number == stop.generation:
-            self._current.stop(stop.grace_seconds)
-        elif stop.generation == self._newest:
-            self._never_start = stop.generation
+        log.info("told to stop start %d (generation %d): %s", stop.start, stop.generation, stop.reason)
+        if self._newest is not None and self._newest.order.start == stop.start:
+            self._newest.stop(stop.grace_seconds, stop.checkpoint_seconds, stacks=stop.stacks)
 
     def _on_shutdown(self, shutdown: tony_pb2.Shutdown) -> None:
         log.info("told to end: %s", shutdown.reason)
         if self._current is not None:
-            self._current.stop(shutdown.grace_seconds)
+            self._current.stop(shutdown.grace_seconds, self._container.job.timeouts.checkpoint)
         self._shutdown.set()
+
+    def _on_checkpoint_now(self, wanted: tony_pb2.CheckpointNow) -> None:
+        log.info("a checkpoint is wanted: %s", wanted.reason)
+        errand = asyncio.ensure_future(self._request_checkpoint(wanted.reason))
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    async def _request_checkpoint(self, reason: str) -> None:
+        try:
+            await asyncio.to_thread(self._its.workspace.request_checkpoint, reason)
+        except OSError as error:
+            log.warning("the user process cannot be asked for a checkpoint: %s", error)
+        if self._current is not None:
+            self._current.look_for_checkpoint()
 
     # ---- what goes on by itself --------------------------------------------------------------------------------
 
-    async def _run_generations(self) -> None:
+    async def _run_one_after_the_other(self) -> None:
         while True:
-            cluster = await self._waiting.get()
-            if not self._waiting.empty() or self._shutdown.is_set():
-                continue  # a newer one waits, or none is wanted any more
-            self._current = Generation(self._its, cluster, self._link.send)
-            if self._never_start == cluster.generation:
-                self._current.stop(0)
-            await self._current.run()
-            try:
-                self._its.ports.take_back()
-            except PortError as error:
-                log.warning("%s", error)
+            run = await self._next.get()
+            if self._next.empty() and not self._shutdown.is_set():
+                self._current = run
+                await run.run()
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(timing.HEARTBEAT_INTERVAL)
+            await asyncio.sleep(self._beat_seconds)
             heartbeat = await self._pulse.take(self._current, self._activity, ending=self._shutdown.is_set())
             if self._link.idle:
                 self._link.send(tony_pb2.FromExecutor(heartbeat=heartbeat))
-
-
-def _cluster(rendezvous: tony_pb2.Rendezvous) -> ClusterSpec:
-    return ClusterSpec(
-        rendezvous.generation,
-        tuple(
-            TaskAddress(task.type, task.index, Role(task.role), task.host, dict(task.ports))
-            for task in rendezvous.tasks
-        ),
-    )
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:

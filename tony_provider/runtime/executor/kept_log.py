@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.executor.generation import Surroundings
 from tony_provider.runtime.executor.output import KEPT_LIMIT
+from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)

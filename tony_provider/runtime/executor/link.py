@@ -13,12 +13,14 @@ import grpc
 
 from tony_provider.runtime import task_identity
 from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.protocol import timing, tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.executor.whereabouts import Whereabouts
+from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
 
 log = logging.getLogger(__name__)
 
 _FIRST_DELAY = 0.2  # seconds before the second try; each further wait is twice as long
 _LONGEST_DELAY = 5.0
+_LOYALTY = 3.0  # seconds that only the address known is tried: a network that failed for a moment is no new master
 _FINAL = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
 
 
@@ -38,24 +40,24 @@ class Link:
     """``greet`` gives the first messages of every stream: who this is, and what a master that missed it must know.
 
     ``handle`` gets each message that comes; it must not block. Both are called on the loop.
+    A master that cannot be reached may have a successor, which leaves its address on the store.
     """
 
     def __init__(
         self,
         container: Container,
+        whereabouts: Whereabouts,
         greet: Callable[[], Sequence[tony_pb2.FromExecutor]],
         handle: Callable[[tony_pb2.ToExecutor], None],
-        *,
-        lost_after: float = timing.MASTER_LOST_AFTER,
     ) -> None:
-        """``lost_after`` in seconds. Raises task_identity.MissingSecretError."""
-        self._address = container.master
+        """Raises task_identity.MissingSecretError."""
+        self._where = whereabouts
         self._credentials = task_identity.channel_credentials(container.secrets)
         self._options = task_identity.channel_options(container.identity.application_id)
         self._metadata = task_identity.call_metadata(container.identity, container.token)
         self._greet = greet
         self._handle = handle
-        self._lost_after = lost_after
+        self._lost_after = container.description.master_lost_after
         self._outgoing: Optional[asyncio.Queue[Optional[tony_pb2.FromExecutor]]] = None
         self._contact = 0.0
         self._finishing = False
@@ -78,25 +80,37 @@ class Link:
 
     async def run(self) -> None:
         """Until ``finish``. Raises LinkError when there is no use in going on."""
-        self._contact = time.monotonic()
+        self._contact = alone_since = time.monotonic()
         delay = _FIRST_DELAY
         while True:
             contact = self._contact
             why = await self._attach()
             if self._finishing:
                 return
-            delay = _FIRST_DELAY if self._contact > contact else min(2 * delay, _LONGEST_DELAY)
-            left = self._contact + self._lost_after - time.monotonic()
-            if left <= 0:
-                raise MasterLostError(
-                    f"the application master at {self._address} could not be reached for {self._lost_after:g} s: {why}"
-                )
-            log.warning("the stream to the application master at %s broke: %s", self._address, why)
-            await asyncio.sleep(min(delay * random.uniform(0.8, 1.2), left))  # noqa: S311 - nothing secret about it
+            if self._contact > contact:
+                alone_since, delay = time.monotonic(), _FIRST_DELAY
+            log.warning("the stream to the application master at %s broke: %s", self._where.address, why)
+            self._check_not_lost(why)
+            if time.monotonic() - alone_since >= _LOYALTY and await self._where.look():
+                delay = _FIRST_DELAY
+                continue
+            await asyncio.sleep(min(delay * random.uniform(0.8, 1.2), self._left()))  # noqa: S311 - nothing secret
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    def _left(self) -> float:
+        """Seconds until the master counts as lost."""
+        return max(0.0, self._contact + self._lost_after - time.monotonic())
+
+    def _check_not_lost(self, why: str) -> None:
+        if not self._left():
+            raise MasterLostError(
+                f"the application master at {self._where.address} could not be reached for {self._lost_after:g} s: "
+                f"{why}"
+            )
 
     async def _attach(self) -> str:
         """One stream from its beginning to its end; returns why it ended. Raises RefusedError."""
-        async with grpc.aio.secure_channel(self._address, self._credentials, self._options) as channel:
+        async with grpc.aio.secure_channel(self._where.address, self._credentials, self._options) as channel:
             call = tony_pb2_grpc.ApplicationMasterStub(channel).Attach(metadata=self._metadata)
             self._outgoing = asyncio.Queue()
             for message in self._greet():

@@ -12,28 +12,28 @@ from typing import NoReturn
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
+from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.executor import Executor
-from tony_provider.runtime.executor.generation import Surroundings
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.processes import become_subreaper
+from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.storage import StorageError
 from tony_provider.runtime.task_identity import IdentityError
 
 log = logging.getLogger(__name__)
 
 
-def main(*, lost_after: float = timing.MASTER_LOST_AFTER) -> NoReturn:
-    """Ends the process. ``lost_after``: seconds without the application master before the user process is stopped."""
+def main() -> NoReturn:
+    """Ends the process."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%F %T"
     )
     try:
-        code = asyncio.new_event_loop().run_until_complete(_run(lost_after))
+        code = asyncio.new_event_loop().run_until_complete(_run())
     except Exception:
         log.exception("a fault of the executor itself")
         code = exit_codes.INTERNAL
@@ -42,11 +42,11 @@ def main(*, lost_after: float = timing.MASTER_LOST_AFTER) -> NoReturn:
     os._exit(code)
 
 
-async def _run(lost_after: float) -> int:
+async def _run() -> int:
     try:
         container = Container.of_process(os.environ, Path.cwd())
         surroundings = _surroundings(container)
-        executor = Executor(container, surroundings, lost_after=lost_after)
+        executor = Executor(container, surroundings)
     except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
         log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message says it all
         return exit_codes.BAD_CONTAINER
@@ -63,6 +63,7 @@ def _surroundings(container: Container) -> Surroundings:
     workspace = Workspace(container.directory)
     workspace.prepare()
     framework = get_framework(container.job.framework)
+    storage = open_application_store(container.description, container.secrets)
     return Surroundings(
         container=container,
         workspace=workspace,
@@ -72,5 +73,6 @@ def _surroundings(container: Container) -> Surroundings:
             share=framework.shares_ports(container.role),
         ),
         output=Output.of(container.log_dir, workspace.root),
-        storage=open_application_store(container.description, container.secrets),
+        storage=storage,
+        checkpoints=CheckpointDirectory(container, workspace, storage),
     )

@@ -33,6 +33,7 @@ class CappedFile:
         """With ``announce`` a new file begins with a line that says how many lines are gone."""
         self.path = path
         self.dropped = 0  # lines
+        self.written = 0  # bytes, those of former files included
         self._limit = limit
         self._announce = announce
         self._lock = threading.Lock()
@@ -59,6 +60,7 @@ class CappedFile:
                 self._failed = False
                 self._size += len(data)
                 self._lines += lines
+                self.written += len(data)
 
     def close(self) -> None:
         with self._lock:
@@ -165,11 +167,20 @@ class Output:
 
     def note(self, text: str) -> None:
         """A line of our own among the user's. Blocks."""
-        self.both.write(f"[tony] {text}\n".encode())
+        self.both.write(_own_line(text))
+
+    def note_error(self, text: str) -> None:
+        """The same, in the process's stderr as well. Blocks."""
+        self.stderr.write(_own_line(text))
+        self.both.write(_own_line(text))
 
     def close(self) -> None:
         for file in (self.stdout, self.stderr, self.both):
             file.close()
+
+
+def _own_line(text: str) -> bytes:
+    return f"[tony] {text}\n".encode("utf-8", "replace")
 
 
 class Capture:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
@@ -10,15 +11,35 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from tony_provider.runtime import contract
+from tony_provider.runtime.executor.stopping import Stopping
+from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.storage import Storage, StorageError, StorageExists, upload, uris
 
 log = logging.getLogger(__name__)
 
+_CANCEL_PATIENCE = 5.0  # seconds for an upload that was told to stop to clear away what it has made
 _AT_ONCE = 4  # files in transfer; each holds a buffer of storage.base.CHUNK or so
 
 
 class UploadCancelledError(Exception):
     """The upload was told to stop; nothing of it is left on the store."""
+
+
+async def keep_model(its: Surroundings, stopping: Stopping) -> str:
+    """Commit what the user process left as its model to the store; returns its URI there, empty when it left nothing.
+
+    Raises StorageError, OSError, and UploadCancelledError when it was told to stop.
+    """
+    if await asyncio.to_thread(is_empty, its.workspace.model):
+        return ""
+    target = uris.join(its.container.description.application_dir, contract.MODEL_DIR)
+    uploading = asyncio.ensure_future(
+        asyncio.to_thread(commit_directory, its.storage, its.workspace.model, target, stopping.cancelled)
+    )
+    if not await stopping.bound(uploading, lambda: stopping.asked_at + _CANCEL_PATIENCE):
+        raise UploadCancelledError("the upload did not end when it was told to")
+    return uploading.result()
 
 
 def is_empty(directory: Path) -> bool:

@@ -44,12 +44,32 @@ class Workspace:
         return self.root / "checkpoints"
 
     @property
+    def set_aside(self) -> Path:
+        """What was last moved out of the checkpoint directory."""
+        return self.root / "set-aside"
+
+    @property
+    def snapshots(self) -> Path:
+        """Checkpoints that are being copied, and the last one that was."""
+        return self.root / "snapshots"
+
+    @property
+    def warm_start(self) -> Path:
+        """There once it has been copied, and the application has one."""
+        return self.root / "warm-start"
+
+    @property
+    def checkpoint_request(self) -> Path:
+        """A file that is there when a checkpoint is wanted."""
+        return self.root / "checkpoint-request"
+
+    @property
     def metrics_file(self) -> Path:
         return self.root / "metrics.jsonl"
 
     @property
     def sdk(self) -> Path:
-        """Holds the one module that user code may import from us, and nothing else."""
+        """Holds the one module that user code may import from us, and what prepares Python to show its stacks."""
         return self.root / "sdk"
 
     @property
@@ -66,17 +86,23 @@ class Workspace:
 
     def prepare(self) -> None:
         """Once for the container. Blocks; raises OSError."""
-        for directory in (self.root, self.home, self.root / "tmp", self.checkpoints, self.sdk):
+        for directory in (self.root, self.home, self.root / "tmp", self.checkpoints, self.snapshots, self.sdk):
             directory.mkdir(mode=0o700, exist_ok=True)
-        source = pkgutil.get_data("tony_provider.runtime.sdk", "tony_sdk.py")
-        assert source is not None  # noqa: S101 - it lies beside us in the archive
-        (self.sdk / "tony_sdk.py").write_bytes(source)
+        for name in ("tony_sdk.py", "sitecustomize.py"):
+            source = pkgutil.get_data("tony_provider.runtime.sdk", name)
+            assert source is not None  # noqa: S101 - it lies beside us in the archive
+            (self.sdk / name).write_bytes(source)
 
     def renew(self) -> None:
-        """Before each user process: what a former one reported and left as its model is not this one's. Blocks."""
+        """Before each user process: what a former one was asked, reported and left as its model is not this one's."""
         shutil.rmtree(self.model, ignore_errors=True)
         self.model.mkdir(mode=0o700, exist_ok=True)
         self.metrics_file.unlink(missing_ok=True)
+        self.checkpoint_request.unlink(missing_ok=True)
+
+    def request_checkpoint(self, reason: str) -> None:
+        """Until the user process takes note of it, or the next one starts. Blocks; raises OSError."""
+        self.checkpoint_request.write_text(reason + "\n")
 
     def python_bin(self, python_env: Optional[str]) -> Path:
         """The directory whose ``python`` is the job's: its environment's, else one that leads to our own interpreter.

@@ -1,0 +1,147 @@
+"""Takes single checkpoints of one start to the store, and through their commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Optional, TypeVar
+
+import attrs
+
+from tony_provider.runtime.checkpoint.model import (
+    MANIFEST_FILE,
+    LocalCheckpoint,
+    agreed_name,
+    checkpoints_directory,
+    rank_directory,
+)
+from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotChanged
+from tony_provider.runtime.executor.grants import Grants
+from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.surroundings import Surroundings
+from tony_provider.runtime.executor.throttle import Throttle
+from tony_provider.runtime.executor.upload import Upload
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.spec.model import MirrorScope
+from tony_provider.runtime.storage import StorageError, StorageExists, uris
+
+log = logging.getLogger(__name__)
+
+_MEBIBYTE = 1 << 20
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Trouble:
+    """Why a checkpoint is not on the store."""
+
+    text: str
+    refused: bool = False  # by the application master: the same again would be refused again
+
+
+@attrs.frozen
+class _Copied:
+    snapshot: Snapshot
+    files: list[tony_pb2.CheckpointFile]
+
+
+class Carrier:
+    def __init__(self, surroundings: Surroundings, order: Order, grants: Grants) -> None:
+        self._its = surroundings
+        self._grants = grants
+        self._order = order
+        container = surroundings.container
+        bandwidth = container.job.checkpoint.bandwidth
+        self._throttle = Throttle(bandwidth * _MEBIBYTE if bandwidth else None)
+        self._shared = container.job.checkpoint.mirror is MirrorScope.ALL
+        self._rank = order.rank(container.task_type, container.index) or 0
+        self._failed: dict[int, int] = {}  # by step, copies that came to nothing
+        # Threads of its own: a store that hangs must not hold up what the executor does in its common ones.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
+
+    async def carry(self, checkpoint: LocalCheckpoint) -> Optional[Trouble]:
+        """None when it is committed, or with mirror=all when this task's part is accepted.
+
+        Cancel it to give the checkpoint up; threads that wait for a silent server end later by themselves.
+        """
+        uri = self._uri(checkpoint.step)
+        upload = Upload(self._its.storage, self._throttle)
+        try:
+            copied = await self.in_thread(self._copy, checkpoint, uri, upload)
+        except (StorageError, OSError, SnapshotChanged) as error:
+            self._count_failure(checkpoint.step)
+            return Trouble(str(error))
+        finally:
+            upload.cancel()
+        answer = await self._ask(checkpoint, uri, copied)
+        if answer.granted:
+            self._its.checkpoints.committed_step = checkpoint.step
+            await self.in_thread(self._its.checkpoints.keep_snapshot, copied.snapshot)
+            return None
+        log.warning("checkpoint %d was refused: %s", checkpoint.step, answer.reason)
+        self._count_failure(checkpoint.step)
+        await self.in_thread(self._drop, copied, uri)
+        return Trouble(f"the application master refused it: {answer.reason}", refused=True)
+
+    def close(self) -> None:
+        """No other checkpoint will come. Does not wait for threads."""
+        self._pool.shutdown(wait=False)
+
+    def _uri(self, step: int) -> str:
+        """Of this task's own directory. With mirror=all every rank must come to the same one, failures or not."""
+        again = 0 if self._shared else self._failed.get(step, 0)
+        description = self._its.container.description
+        name = agreed_name(description.application_id, self._order.generation, step, again)
+        return rank_directory(uris.join(checkpoints_directory(description.lineage_dir), name), self._rank)
+
+    def _count_failure(self, step: int) -> None:
+        self._failed = {step: self._failed.get(step, 0) + 1}
+
+    def _copy(self, checkpoint: LocalCheckpoint, uri: str, upload: Upload) -> _Copied:
+        """In the thread. Whatever goes wrong, nothing is left of it here, and as a rule on the store."""
+        snapshot = self._its.checkpoints.take(checkpoint)
+        try:
+            return _Copied(snapshot, upload.run(snapshot, uri, overwrite=self._shared))
+        except BaseException as error:
+            snapshot.remove()
+            if not isinstance(error, StorageExists):  # what is there is somebody else's
+                self._remove(uri)
+            raise
+
+    async def _ask(self, checkpoint: LocalCheckpoint, uri: str, copied: _Copied) -> tony_pb2.CheckpointAnswer:
+        try:
+            return await self._grants.ask(
+                tony_pb2.CheckpointUploaded(
+                    generation=self._order.generation,
+                    start=self._order.start,
+                    step=checkpoint.step,
+                    uri=uri,
+                    format=checkpoint.format,
+                    entry=checkpoint.entry,
+                    files=copied.files,
+                )
+            )
+        except asyncio.CancelledError:
+            self._pool.submit(copied.snapshot.remove)
+            raise
+
+    def _drop(self, copied: _Copied, uri: str) -> None:
+        copied.snapshot.remove()
+        try:
+            committed = self._its.storage.exists(uris.join(uris.parent(uri), MANIFEST_FILE))
+        except StorageError as error:
+            log.warning("%s is left on the store: %s", uri, error)
+            return
+        if not committed:  # by an application master whose grant was lost on its way
+            self._remove(uri)
+
+    def _remove(self, uri: str) -> None:
+        """What it leaves, the application master clears away with the next generation."""
+        try:
+            self._its.storage.remove(uri if self._shared else uris.parent(uri), recursive=True)
+        except StorageError as error:
+            log.warning("%s is left on the store: %s", uri, error)
+
+    async def in_thread(self, work: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)

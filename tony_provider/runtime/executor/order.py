@@ -1,0 +1,51 @@
+"""What the application master wants started."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.ranks import ranks
+from tony_provider.runtime.spec.model import Role
+
+
+@attrs.frozen
+class Resume:
+    """A committed checkpoint on the store."""
+
+    step: int
+    uri: str
+
+
+@attrs.frozen
+class Order:
+    """A rendezvous: start the user process among these others, and let it go on from there."""
+
+    start: int  # counts the starts of this task's process, over containers and application masters
+    cluster: ClusterSpec
+    resume: Optional[Resume] = None  # None: from the beginning
+    keep_checkpoints: bool = False  # the checkpoint directory stays as it is; the process goes on from what it holds
+
+    @classmethod
+    def of_message(cls, rendezvous: tony_pb2.Rendezvous) -> Order:
+        tasks = tuple(
+            TaskAddress(task.type, task.index, Role(task.role), task.host, dict(task.ports))
+            for task in rendezvous.tasks
+        )
+        resume = Resume(rendezvous.resume.step, rendezvous.resume.uri) if rendezvous.HasField("resume") else None
+        cluster = ClusterSpec(rendezvous.generation, tasks)
+        return cls(rendezvous.start, cluster, resume, rendezvous.keep_checkpoints)
+
+    @property
+    def generation(self) -> int:
+        return self.cluster.generation
+
+    def rank(self, task_type: str, index: int) -> Optional[int]:
+        """None for tasks outside the cluster: evaluators, side-cars."""
+        return ranks(self.cluster.tasks).get((task_type, index))
+
+    def __str__(self) -> str:
+        return f"start {self.start} (generation {self.generation})"

@@ -1,0 +1,58 @@
+"""What must lie in the container before a user process starts: the checkpoint that it goes on from, a warm start."""
+
+from __future__ import annotations
+
+import threading
+from typing import Optional
+
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.executor import warm_start
+from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.surroundings import Surroundings
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.storage import StorageError
+
+
+class PreparationError(Exception):
+    """The process cannot start from where it was to."""
+
+    def __init__(self, step: int, reason: str, *, damaged: bool = False) -> None:
+        super().__init__(reason)
+        self.step = step  # of the checkpoint, 0: it was something else
+        self.damaged = damaged  # the checkpoint itself: another try finds the same
+
+
+def prepare(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
+    """What the process goes on from; None: from the beginning. Blocks. Raises PreparationError, Cancelled."""
+    warm = its.container.description.warm_start
+    try:
+        if warm is not None:
+            warm_start.fetch(its.storage, warm, its.workspace.warm_start, cancelled)
+    except (StorageError, OSError) as error:
+        raise PreparationError(0, f"the warm start could not be copied: {error}") from error
+    step = order.resume.step if order.resume else 0
+    try:
+        return _resume(its, order, cancelled)
+    except DamagedCheckpoint as error:
+        raise PreparationError(step, str(error), damaged=True) from error
+    except (StorageError, OSError) as error:
+        raise PreparationError(step, f"the checkpoint directory could not be prepared: {error}") from error
+
+
+def _resume(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
+    if order.keep_checkpoints:
+        resumed = its.checkpoints.keep()
+        return resumed if _resumes(its) else None
+    if order.resume is None or not _resumes(its):
+        its.checkpoints.empty()
+        return None
+    rank = order.rank(its.container.task_type, its.container.index)
+    return its.checkpoints.restore(order.resume, rank or 0, cancelled)
+
+
+def _resumes(its: Surroundings) -> bool:
+    """Parameter servers get their values from the others; side-cars do not train."""
+    role = its.container.role
+    return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)

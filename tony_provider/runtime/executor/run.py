@@ -1,0 +1,231 @@
+"""One start of the user process: from its rendezvous until nothing more comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Optional
+
+from tony_provider.runtime import shell
+from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.executor import disk
+from tony_provider.runtime.executor.carrier import Carrier
+from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.executor.environment import user_environment
+from tony_provider.runtime.executor.grants import Grants, Send
+from tony_provider.runtime.executor.mirror import Mirror, mirrors
+from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.preparation import PreparationError, prepare
+from tony_provider.runtime.executor.progress import ProgressReader
+from tony_provider.runtime.executor.results import UploadCancelledError, keep_model
+from tony_provider.runtime.executor.stopping import Stopping
+from tony_provider.runtime.executor.surroundings import Surroundings
+from tony_provider.runtime.executor.user_process import UserProcess
+from tony_provider.runtime.executor.workspace import PythonEnvError
+from tony_provider.runtime.frameworks.generic import task_environment
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.text import replaced
+
+log = logging.getLogger(__name__)
+
+_CANCEL_PATIENCE = 5.0  # seconds for a copy from the store that was told to stop
+
+
+class Run:
+    """``run`` it once; ``stop`` may come at any time, and after it."""
+
+    def __init__(self, surroundings: Surroundings, order: Order, grants: Grants, send: Send) -> None:
+        self.order = order
+        self.said: list[tony_pb2.FromExecutor] = []  # in order: what a master that missed it must hear
+        self.resumed: Optional[Resumed] = None
+        self.over = asyncio.Event()  # nothing more comes of it
+        self._its = surroundings
+        self._send = send
+        self._activity = "starting"
+        self._stopping = Stopping()
+        self._process = UserProcess(surroundings, self._stopping)
+        self._reader = ProgressReader(surroundings.workspace.metrics_file)
+        self._reading = asyncio.Lock()
+        self._mirror: Optional[Mirror] = None
+        if mirrors(surroundings.container):
+            carrier = Carrier(surroundings, order, grants)
+            self._mirror = Mirror(surroundings.checkpoints, carrier, self._reported_step)
+
+    @property
+    def pid(self) -> Optional[int]:
+        """Of the user process, while it runs."""
+        return self._process.pid
+
+    @property
+    def activity(self) -> str:
+        """For people."""
+        copying = self._mirror.activity if self._mirror else ""
+        if not copying:
+            return self._activity
+        return f"running, {copying}" if self._activity == "running" else copying
+
+    def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
+        """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
+
+        Again, both can only come sooner. ``stacks``: have its threads' stacks in the log first.
+        """
+        self._stopping.ask(grace, copy_seconds, stacks=stacks)
+
+    def doom(self, grace: float) -> None:
+        """Like ``stop``, and whatever the process does about it counts as stopped: YARN takes the container away."""
+        self._stopping.ask(grace, 0.0, doomed=True)
+
+    def look_for_checkpoint(self) -> None:
+        """There may be a new one."""
+        if self._mirror is not None:
+            self._mirror.look_now()
+
+    async def progress(self) -> Optional[tony_pb2.Progress]:
+        """What the user process reported last."""
+        async with self._reading:
+            return await asyncio.to_thread(self._reader.look, time.monotonic())
+
+    async def look_at_memory(self) -> None:
+        """See UserProcess."""
+        await self._process.look_at_memory()
+
+    async def run(self) -> None:
+        """Until ``over``. Only what is a fault of ours is raised."""
+        try:
+            await self._run()
+        finally:
+            if self._mirror is not None:
+                await self._mirror.close()
+            self._activity = "ended"
+            self.over.set()
+
+    async def _run(self) -> None:
+        exited = tony_pb2.ProcessExited(generation=self.order.generation, start=self.order.start)
+        try:
+            environ = await self._prepare()
+            await self._process.run(environ, exited, self._started)
+        except PreparationError as error:
+            await self._stay_stopped(error)
+            exited.stopped = True
+        except Cancelled:
+            exited.stopped = True
+        except (OSError, PythonEnvError, LookupError) as error:
+            exited.exit_code = shell.NOT_EXECUTABLE
+            exited.error = replaced(f"the command could not be started: {error}")
+        await self._end(exited)
+
+    # ---- before it -----------------------------------------------------------------------------------------------
+
+    async def _prepare(self) -> dict[str, str]:
+        """The environment of the process. Raises PreparationError, Cancelled, and what a command may fail by."""
+        if self._stopping.asked:
+            raise Cancelled("stopped before its turn came")
+        loop = asyncio.get_running_loop()
+        self._activity = f"restoring checkpoint {self.order.resume.step}" if self.order.resume else "starting"
+        preparing = loop.run_in_executor(self._its.preparing, prepare, self._its, self.order, self._stopping.cancelled)
+        if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_PATIENCE):
+            raise Cancelled("a copy from the store did not end when it was told to")
+        self.resumed = preparing.result()
+        self._activity = "starting"
+        environ = await asyncio.to_thread(self._environment)
+        if self._stopping.asked:
+            raise Cancelled("stopped before it had started")
+        return environ
+
+    def _environment(self) -> dict[str, str]:
+        container, workspace = self._its.container, self._its.workspace
+        found = task_environment(
+            container.job, self.order.cluster, container.task_type, container.index, directory=str(container.directory)
+        )
+        for name, text in found.files.items():
+            Path(container.directory, name).write_text(text)
+        workspace.renew()
+        python_bin = workspace.python_bin(container.job.python_env)
+        after = f", from step {self.resumed.step}" if self.resumed else ""
+        task, host = container.identity.task, container.host
+        self._its.output.note(f"{task}, generation {self.order.generation}, on {host}{after}")
+        return user_environment(container, workspace, found.env, self.resumed, python_bin)
+
+    def _started(self, pid: int) -> None:
+        self._activity = "running"
+        started = tony_pb2.ProcessStarted(generation=self.order.generation, start=self.order.start, pid=pid)
+        self._say(tony_pb2.FromExecutor(started=started))
+        log.info("%s: process %d", self.order, pid)
+        if self._mirror is not None:
+            self._mirror.start()
+
+    async def _stay_stopped(self, error: PreparationError) -> None:
+        """Until another start is wanted, or none."""
+        log.error("%s: %s", self.order, error)
+        self._activity = "waiting: its checkpoint could not be restored"
+        failed = tony_pb2.RestoreFailed(
+            generation=self.order.generation,
+            start=self.order.start,
+            step=error.step,
+            damaged=error.damaged,
+            reason=replaced(str(error)),
+        )
+        self._say(tony_pb2.FromExecutor(restore_failed=failed))
+        await self._stopping.wait()
+
+    # ---- after it ------------------------------------------------------------------------------------------------
+
+    async def _end(self, exited: tony_pb2.ProcessExited) -> None:
+        ended_at = time.monotonic()
+        progress = await self.progress()
+        if progress is not None:
+            exited.progress.CopyFrom(progress)
+        exited.stopped = exited.stopped or self._stopping.doomed
+        log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
+        if _succeeded(exited):
+            problem = await self._copy_last(ended_at)
+            await self._keep_model(exited)
+            self._say(tony_pb2.FromExecutor(exited=exited))
+        else:
+            await self._look_at_disk(exited)
+            self._say(tony_pb2.FromExecutor(exited=exited))
+            problem = await self._copy_last(ended_at)
+        if problem:
+            log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
+        settled = tony_pb2.Settled(generation=self.order.generation, start=self.order.start, problem=replaced(problem))
+        self._say(tony_pb2.FromExecutor(settled=settled))
+
+    async def _copy_last(self, ended_at: float) -> str:
+        """Why the newest checkpoint is not on the store; empty: it is, or there is none."""
+        self._activity = "copying its last checkpoint"
+        if self._mirror is None:
+            return ""
+        seconds = self._its.container.job.timeouts.checkpoint
+        return await self._mirror.finish(self._stopping, lambda: self._stopping.copy_until(ended_at, seconds))
+
+    async def _keep_model(self, exited: tony_pb2.ProcessExited) -> None:
+        if not self._its.container.leads:
+            return
+        self._activity = "uploading"
+        try:
+            exited.model_dir = await keep_model(self._its, self._stopping)
+        except UploadCancelledError:
+            exited.stopped = True
+        except (StorageError, OSError) as error:
+            exited.error = replaced(f"its results could not be uploaded: {error}")
+
+    async def _look_at_disk(self, exited: tony_pb2.ProcessExited) -> None:
+        """A process that found no room seldom says so in its last words."""
+        full = await asyncio.to_thread(disk.problem, self._its.workspace.root)
+        if full and not exited.error and not exited.stopped:
+            exited.error = full
+
+    async def _reported_step(self) -> int:
+        progress = await self.progress()
+        return progress.step if progress else 0
+
+    def _say(self, message: tony_pb2.FromExecutor) -> None:
+        self.said.append(message)
+        self._send(message)
+
+
+def _succeeded(exited: tony_pb2.ProcessExited) -> bool:
+    return not (exited.exit_code or exited.signal or exited.error or exited.stopped)

@@ -1,0 +1,32 @@
+"""A limit on bytes a second that several threads share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Optional
+
+from tony_provider.runtime.checkpoint.errors import Cancelled
+
+_BURST = 0.25  # seconds' worth that may go at once after a pause
+
+
+class Throttle:
+    def __init__(self, rate: Optional[float]) -> None:
+        """``rate`` in bytes a second; None: no limit."""
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._free_at = float("-inf")  # when all that was taken will have gone at the rate
+
+    def take(self, count: int, cancelled: threading.Event) -> None:
+        """Wait until ``count`` bytes may go. Blocks; raises Cancelled."""
+        wait = self._reserve(count, time.monotonic()) if self._rate else 0.0
+        if cancelled.wait(wait) if wait > 0 else cancelled.is_set():
+            raise Cancelled("the copy was given up")
+
+    def _reserve(self, count: int, now: float) -> float:
+        """Seconds to wait."""
+        assert self._rate  # noqa: S101 - no limit needs no waiting
+        with self._lock:
+            self._free_at = max(self._free_at, now - _BURST) + count / self._rate
+            return self._free_at - now

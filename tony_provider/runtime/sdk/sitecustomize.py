@@ -1,0 +1,42 @@
+"""Runs in each Python process of a tony job before the user's code: prepares it to show where it hangs.
+
+On SIGUSR2 it writes the stacks of all its threads to stderr, so that a job that stopped making progress says where. A
+program that handles the signal itself is left alone. Then the sitecustomize that this one stands before, if there is
+one, runs as it would have. Needs nothing but Python 3.
+"""
+
+# pathlib takes time to import, and this runs in each and every process:
+# ruff: noqa: PTH100, PTH120
+from __future__ import annotations
+
+import os
+import sys
+
+
+def _show_stacks_on_signal() -> None:
+    try:
+        import faulthandler
+        import signal
+
+        faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
+    except (ImportError, AttributeError, OSError, RuntimeError, ValueError):
+        return  # no stacks, then: never a reason to fail
+
+
+def _run_the_next() -> None:
+    import importlib.machinery
+    import importlib.util
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    spec = importlib.machinery.PathFinder.find_spec(__name__, path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[__name__] = module
+    spec.loader.exec_module(module)
+
+
+_show_stacks_on_signal()
+if __name__ == "sitecustomize":
+    _run_the_next()
