@@ -21,12 +21,12 @@ from tony_provider.cluster.errors import (
     ConfigurationHidden,
     ConnectionProblem,
     JobRejected,
-    MasterOutOfReach,
     SubmissionRefused,
     UnexpectedAnswer,
 )
-from tony_provider.cluster.yarn import patience
+from tony_provider.cluster.yarn import patience, web_access
 from tony_provider.cluster.yarn.check import ClusterView, problems, queue_problem
+from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.submission import submission_context
 from tony_provider.cluster.yarn.view import Queue, node_labels, nodes, queues, resources
@@ -52,6 +52,7 @@ class YarnCluster(Cluster):
         self.rest = rest
         self._user = user
         self._scheduler = scheduler
+        self._masters = MasterProxy(rest, self._tracking_url)
         # The answer that tells the largest container makes an application id too: the next submission takes it.
         self._spare_id: str | None = None
         self._spare_id_lock = threading.Lock()  # no two submissions may have one id
@@ -146,6 +147,10 @@ class YarnCluster(Cluster):
             raise
         return _application(answer["app"])
 
+    def _tracking_url(self, application_id: str) -> str | None:
+        application = self.application(application_id)
+        return None if application is None else application.tracking_url
+
     def kill(self, application_id: str, diagnostics: str) -> None:
         body = {"state": ApplicationState.KILLED.value, "diagnostics": diagnostics}
         try:
@@ -157,10 +162,18 @@ class YarnCluster(Cluster):
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        raise MasterOutOfReach(f"{application_id} takes no {action} yet")
+        return self._masters.put(application_id, f"control/{action}", body, seconds)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
-        pass
+        """By YARN's application lifetime: the reason that it gives is that, and not ``diagnostics``."""
+        try:
+            answer = self.rest.request(f"/ws/v1/cluster/apps/{application_id}/timeouts/LIFETIME")
+            left = int((answer.get("timeout") or {}).get("remainingTimeInSeconds", -1))  # negative: unlimited
+            if not 0 <= left <= seconds:
+                self._limit_lifetime(application_id, max(seconds, _SHORTEST_LIFETIME))
+        except RestError as error:
+            if error.status != requests.codes.not_found:
+                raise
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         try:
@@ -203,7 +216,8 @@ class YarnCluster(Cluster):
         """Nothing of an application is kept on this side."""
 
     def access(self, application_id: str) -> YarnAccess:
-        return YarnAccess(self._scheduler or self._configured_schedulers())
+        schedulers = self._scheduler or self._configured_schedulers()
+        return YarnAccess(schedulers, web_access.proxies(self.rest), web_access.administrators(self.rest))
 
     def master_lost_after(self) -> float:
         return patience.master_lost_after(self.rest)

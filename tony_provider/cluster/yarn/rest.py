@@ -53,6 +53,13 @@ class RestConfig:
     response_timeout: float = 20.0  # seconds that one ResourceManager may take to connect, and to answer
     timeout: float = defaults.CALL_SECONDS  # seconds for one call in all, with every retry and failover
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """The parameters that say for whom a request is."""
+        if self.auth is None:
+            return {"user.name": self.user} if self.user else {}
+        return {"doAs": self.proxy_user} if self.proxy_user else {}
+
 
 class RestError(UnexpectedAnswer):
     """The active ResourceManager answered a call with an error of its own."""
@@ -81,11 +88,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         self._seen_active = False
 
     def request(self, api_path: str, method: str = "GET", **kwargs: Any) -> YarnResponse:
-        params = dict(kwargs.pop("params", None) or {})
-        if self.config.auth is None and self.config.user:
-            params["user.name"] = self.config.user
-        if self.config.auth is not None and self.config.proxy_user:
-            params["doAs"] = self.config.proxy_user
+        params = {**(kwargs.pop("params", None) or {}), **self.config.identity}
         headers = {"Accept": "application/json", **(kwargs.pop("headers", None) or {})}
         try:
             response = self.session.request(
@@ -179,6 +182,12 @@ class YarnRest:
 
         value = self._with_active(read).get("property", {}).get("value")
         return None if value is None else str(value)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of all ResourceManagers, the one that was active last first. Asks nobody."""
+        every = (address.rstrip("/") for address in self.config.addresses)
+        return sorted(every, key=lambda address: address != self._active)
 
     def active_host(self) -> str:
         """The host that the active ResourceManager was reached at."""

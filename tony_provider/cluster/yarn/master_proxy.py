@@ -1,0 +1,114 @@
+"""Speaking to an application's master through YARN's web proxy, which says who we are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, UnexpectedAnswer
+from tony_provider.cluster.yarn.rest import YarnRest
+
+_PAUSE = 0.5  # seconds between two rounds while no ResourceManager answers
+_LEAST = 0.1  # seconds for one request
+
+
+class _NotHere(Exception):  # noqa: N818
+    """This is not the way to the master; another one may be."""
+
+
+class _NoAnswer(Exception):  # noqa: N818
+    """Nobody is there at all, for the moment perhaps."""
+
+
+class MasterProxy:
+    """``tracking_url`` gives that of an application, as the ResourceManager knows it."""
+
+    def __init__(self, rest: YarnRest, tracking_url: Callable[[str], str | None]) -> None:
+        self._rest = rest
+        self._tracking_url = tracking_url
+
+    def put(self, application_id: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """The master's answer. Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer."""
+        deadline = time.monotonic() + seconds
+        # The ResourceManagers' own proxies, at the addresses that are known to be reachable from here.
+        known = [f"{address}/proxy/{application_id}" for address in self._rest.addresses]
+        while True:
+            problems: list[Exception] = []
+            answer = self._ask(known, path, body, deadline, problems)
+            somebody = any(isinstance(problem, _NotHere) for problem in problems)
+            if answer is None and somebody:
+                answer = self._ask(self._further(application_id, known), path, body, deadline, problems)
+            if answer is not None:
+                return answer
+            if somebody or time.monotonic() + _PAUSE >= deadline:
+                told = "; ".join(map(str, problems))
+                raise MasterOutOfReach(f"the master of {application_id} cannot be asked: {told}")
+            time.sleep(_PAUSE)
+
+    def _further(self, application_id: str, known: Sequence[str]) -> list[str]:
+        """What YARN calls the application's address: a stand-alone proxy's where there is one."""
+        url = (self._tracking_url(application_id) or "").rstrip("/")
+        return [url] if url not in known and urlsplit(url).path.startswith("/proxy/") else []
+
+    def _ask(
+        self, ways: Sequence[str], path: str, body: Mapping[str, Any], deadline: float, problems: list[Exception]
+    ) -> dict[str, Any] | None:
+        """The first answer, or None and why."""
+        for way in ways:
+            try:
+                return self._put(f"{way}/{path}", body, max(_LEAST, deadline - time.monotonic()))
+            except (_NoAnswer, _NotHere) as problem:
+                problems.append(problem)
+        return None
+
+    def _put(self, url: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        config = self._rest.config
+        # Who is not the owner is asked by the proxy of a secure cluster whether to go on.
+        params = {"proxyapproved": "true", **config.identity}
+        with requests.Session() as session:
+            session.trust_env, session.auth, session.verify = config.trust_env, config.auth, config.verify
+            try:
+                response = session.put(
+                    url,
+                    params=params,
+                    json=dict(body),  # in ASCII: the proxy knows no other letters
+                    headers={"Accept": "application/json"},
+                    timeout=min(seconds, config.response_timeout),
+                    allow_redirects=False,
+                )
+            except requests.RequestException as error:
+                raise _NoAnswer(f"{url} does not answer ({type(error).__name__})") from error
+        return _answer(response)
+
+
+def _answer(response: requests.Response) -> dict[str, Any]:
+    """The master's; the proxy itself, and the ResourceManager behind it, answer with pages."""
+    found = _json(response)
+    if found is not None and response.ok:
+        return found
+    said = str(found["error"]) if found is not None and "error" in found else f"answered {response.status_code}"
+    if response.status_code == requests.codes.unauthorized:
+        raise ClusterAuthError(f"{response.url} does not accept who we are: {said}")
+    if response.status_code == requests.codes.forbidden:
+        raise ClusterAuthError(said if found is not None else f"{response.url} does not let us through")
+    if found is not None and "error" in found and response.status_code < requests.codes.server_error:
+        raise UnexpectedAnswer(f"the application's master does not take this: {said}")
+    if response.is_redirect:
+        said = "knows of no master there"
+    elif response.ok:
+        said = "answers with a page: it has no master there"
+    raise _NotHere(f"{response.url.partition('?')[0]} {said}")
+
+
+def _json(response: requests.Response) -> dict[str, Any] | None:
+    if response.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
+        return None
+    try:
+        found = response.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

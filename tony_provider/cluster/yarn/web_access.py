@@ -1,0 +1,57 @@
+"""Whom an application master may answer over HTTP on this cluster, from the ResourceManager's own settings."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from tony_provider.cluster.errors import ConfigurationHidden
+from tony_provider.cluster.yarn.rest import YarnRest
+
+_ANY = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - read, not bound
+
+
+def proxies(rest: YarnRest) -> list[str]:
+    """The hosts of YARN's web proxies, as Hadoop's AmIpFilter is told them: that of the stand-alone one, else those of
+    all ResourceManagers. Where the configuration is hidden, those of the addresses that we were given.
+    """
+    try:
+        if address := rest.setting("yarn.web-proxy.address"):
+            return [_host(address, rest)]
+        return list(dict.fromkeys(_host(address, rest) for address in _resource_managers(rest)))
+    except ConfigurationHidden:
+        return list(dict.fromkeys(urlsplit(address).hostname or "" for address in rest.config.addresses))
+
+
+def administrators(rest: YarnRest) -> str | None:
+    """``yarn.admin.acl``; None where YARN heeds no access lists. Hidden, they are heeded, and nobody is one."""
+    try:
+        if not _is_true(rest.setting("yarn.acl.enable")):
+            return None
+        found = rest.setting("yarn.admin.acl")
+    except ConfigurationHidden:
+        return ""
+    return "*" if found is None else found
+
+
+def _resource_managers(rest: YarnRest) -> list[str]:
+    """Their web addresses."""
+    secure = (rest.setting("yarn.http.policy") or "").upper() == "HTTPS_ONLY"
+    name = "yarn.resourcemanager.webapp.https.address" if secure else "yarn.resourcemanager.webapp.address"
+    if _is_true(rest.setting("yarn.resourcemanager.ha.enabled")):
+        ids = (rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split()
+        found = [
+            rest.setting(f"{name}.{each}") or rest.setting(f"yarn.resourcemanager.hostname.{each}") for each in ids
+        ]
+        if addresses := [address for address in found if address]:
+            return addresses
+    return [rest.setting(name) or ""]
+
+
+def _host(address: str, rest: YarnRest) -> str:
+    """Of ``host:port`` or a host alone; one that means any interface is where the ResourceManager was reached."""
+    host = urlsplit(f"//{address}").hostname or ""
+    return rest.active_host() if host in _ANY else host
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() == "true"
