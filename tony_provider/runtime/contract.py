@@ -46,6 +46,7 @@ ENV_TASK_ATTEMPT = "TONY_TASK_ATTEMPT"
 ENV_CONTAINER_ID = "CONTAINER_ID"  # as YARN sets it
 ENV_NODE_HOST = "NM_HOST"  # as YARN sets it
 ENV_NODE_PORT = "NM_PORT"  # as YARN sets it
+ENV_USER = "USER"  # whose container it is, as YARN sets it
 ENV_LOCAL_DIRS = "LOCAL_DIRS"  # as YARN sets it
 ENV_LOG_DIR = "TONY_LOG_DIR"  # where the container's stdout, stderr and the user's output go
 ENV_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"  # as YARN sets it; the local backend writes the same format

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Optional
 
 import attrs
 
@@ -15,6 +16,7 @@ from tony_provider.runtime.am.own_lineage import OwnLineage
 from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.am.resource_manager import ResourceManager
 from tony_provider.runtime.am.service import Server
+from tony_provider.runtime.am.web.front import Front
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
@@ -36,6 +38,7 @@ class Surroundings:
     credentials: Credentials = attrs.field(repr=False)
     host: str  # of this node, as other nodes reach it
     attempt: int
+    user: str = ""  # whom the cluster runs it as
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> Surroundings:
@@ -49,7 +52,8 @@ class Surroundings:
         except (ValueError, LookupError) as error:
             raise ContainerError(str(error)) from error
         host = container_inputs.variable(environ, contract.ENV_NODE_HOST)
-        return cls(description, credentials, host, container.attempt.number)
+        user = environ.get(contract.ENV_USER, "")
+        return cls(description, credentials, host, container.attempt.number, user)
 
 
 async def run(surroundings: Surroundings) -> FinalStatus:
@@ -70,12 +74,15 @@ async def serve(surroundings: Surroundings, storage: Storage, resource_manager: 
     ownership = Ownership(storage, description, surroundings.attempt, address_key)
     lineage = OwnLineage(ownership)
     server = Server.bind(secrets, surroundings.host, description.job.port_range)
+    front: Optional[Front] = None
     try:
+        front = await Front.open(description, surroundings.host, surroundings.user)
         registered = await resource_manager.register(
-            host=server.address.host, port=server.address.port, tracking_url=""
+            host=server.address.host, port=server.address.port, tracking_url=front.url
         )
+        front.gate.learn(registered.access_lists)
         log.info("registered; executors find this application master at %s", server.address)
-        life = Life(surroundings.credentials, resource_manager, ownership, lineage, server)
+        life = Life(surroundings.credentials, resource_manager, ownership, lineage, server, front)
         return await life.live(registered)
     except SupersededError as error:
         log.info("nothing is left to do here: %s", error)
@@ -83,3 +90,5 @@ async def serve(surroundings: Surroundings, storage: Storage, resource_manager: 
     finally:
         lineage.close()
         await server.stop()
+        if front:
+            await front.close()

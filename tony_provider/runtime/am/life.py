@@ -21,6 +21,7 @@ from tony_provider.runtime.am.service import ExecutorService, Server
 from tony_provider.runtime.am.session import snapshot
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.signals import Signals
+from tony_provider.runtime.am.web.front import Front
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import AfterSuccess
@@ -41,6 +42,7 @@ class Life:
     ownership: Ownership
     lineage: OwnLineage
     server: Server
+    front: Front
 
     async def live(self, registered: Registered) -> FinalStatus:
         """Raises SupersededError: what is on the store and in the containers is the newer application master's."""
@@ -72,6 +74,7 @@ class Life:
         master.begin(registered, fenced=fenced)
         application_id = self.ownership.description.application_id
         await self.server.start(ExecutorService(application_id, self._task_key, master.executors))
+        await self.front.serve(master)
         records.start(master.status)
         signals = Signals(master, records, self.resource_manager.notice)
         signals.obey()
