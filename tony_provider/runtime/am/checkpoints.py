@@ -31,7 +31,7 @@ from tony_provider.runtime.storage import StorageError, StorageExists
 log = logging.getLogger(__name__)
 
 CHOICE_PATIENCE = 600.0  # seconds for the store to say which checkpoint is the newest
-_COMMIT_PATIENCE = 20.0  # seconds for one commit; the executor goes on with a newer checkpoint then
+_COMMIT_PATIENCE = 120.0  # seconds for one commit: a NameNode that restarts or fails over takes its time
 
 Step = Callable[[float], "list[Action]"]
 
