@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import attrs
 import pytest
 
 from tests.runtime.certificates import make_certificates
-from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, job
+from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, job, until
 from tests.runtime.executor.master import Master, address, serving
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.spec.model import JobSpec
@@ -22,6 +23,7 @@ class Running:
     executor: ExecutorProcess
     container: ContainerDirectory
     port: int
+    _orders: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
     async def begin(self, generation: int = 1, **more: object) -> None:
         """The rendezvous of two workers; ``more`` as in the protocol."""
@@ -30,6 +32,20 @@ class Running:
         self.master.rendezvous(
             address("worker", 0, own), address("worker", 1, 20001, host="10.0.0.2"), generation=generation, **more
         )
+
+    def order(self, text: str) -> None:
+        """For a ``trainer``."""
+        name = f"order-{next(self._orders):03}"
+        directory = self.container.directory
+        (directory / f".{name}").write_text(text)
+        (directory / f".{name}").rename(directory / name)
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        await until(condition, what)
+
+    async def until_there(self, name: str) -> None:
+        """A file in the container's directory."""
+        await until((self.container.directory / name).exists, f"{name} is there")
 
     async def end(self) -> int:
         """Shut it down; returns the executor's exit code."""

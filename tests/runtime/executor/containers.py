@@ -19,6 +19,7 @@ from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.container_dir import write_tokens
 from tony_provider.runtime.spec.model import Duration, JobSpec, TaskSpec, Timeouts
+from tony_provider.runtime.storage import WebHdfsConfig
 from tony_provider.runtime.task_identity import TaskIdentity, make_token
 
 REPOSITORY = Path(__file__).parents[3]
@@ -48,6 +49,8 @@ class ContainerDirectory:
     attempt: int = 1
     token_key: bytes = KEY
     env: dict[str, str] = attrs.field(factory=dict)
+    webhdfs: WebHdfsConfig | None = None
+    hdfs: str = ""  # directory on HDFS that is the store; without it a local one is
 
     @property
     def directory(self) -> Path:
@@ -62,8 +65,12 @@ class ContainerDirectory:
         return self.root / "store" / "app"
 
     @property
-    def lineage_dir(self) -> Path:
-        return self.root / "store" / "lineage"
+    def store(self) -> str:
+        return self.hdfs or f"file://{self.root}/store"
+
+    @property
+    def lineage_dir(self) -> str:
+        return f"{self.store}/lineage"
 
     def prepare(self) -> None:
         for directory in (self.directory, self.log_dir, self.application_dir):
@@ -72,12 +79,12 @@ class ContainerDirectory:
             application_id=APPLICATION,
             user="somebody",
             job=self.job,
-            application_dir=f"file://{self.application_dir}",
-            webhdfs=None,
+            application_dir=f"{self.store}/app",
+            webhdfs=self.webhdfs,
             resources=[],
             runtime=LocalizedResource(contract.RUNTIME_DIR, "file:///nowhere", 0, 0),
             local=LocalAccess(root=str(self.root), memory=4096, vcores=4),
-            lineage_dir=f"file://{self.lineage_dir}",
+            lineage_dir=self.lineage_dir,
             warm_start=self.warm_start,
             master_lost_after=self.master_lost_after,
         )

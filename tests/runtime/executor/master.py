@@ -65,6 +65,21 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
         rendezvous = tony_pb2.Rendezvous(generation=generation, tasks=tasks, **{"start": generation, **more})  # type: ignore[arg-type]
         self.say(tony_pb2.ToExecutor(rendezvous=rendezvous))
 
+    def answer(self, uploaded: tony_pb2.CheckpointUploaded, *, granted: bool = True, reason: str = "") -> None:
+        answer = tony_pb2.CheckpointAnswer(request=uploaded.request, granted=granted, reason=reason)
+        self.say(tony_pb2.ToExecutor(checkpoint=answer))
+
+    async def uploaded(self, step: int) -> tony_pb2.CheckpointUploaded:
+        """The first request to commit this step."""
+
+        def found() -> list[tony_pb2.CheckpointUploaded]:
+            asked = [message.uploaded for message in self.received if message.WhichOneof("kind") == "uploaded"]
+            return [uploaded for uploaded in asked if uploaded.step == step]
+
+        async with self._news:
+            await asyncio.wait_for(self._news.wait_for(lambda: bool(found())), DEADLINE)
+        return found()[0]
+
     async def all_of(self, kind: str, count: int = 1, *, deadline: float = DEADLINE) -> list[Any]:
         """The messages of a kind, once there are so many."""
 

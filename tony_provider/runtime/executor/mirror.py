@@ -73,8 +73,9 @@ class Mirror:
         self._carrier.close()
 
     def _given_up(self) -> str:
-        what = self.activity or "looking for the last checkpoint"
-        return f"no time was left for {what}" + (f": {self._trouble.text}" if self._trouble else "")
+        if self._trouble is not None and not self.activity:
+            return self._trouble.text
+        return f"no time was left for {self.activity or 'a look at the checkpoint directory'}"
 
     async def _copy_until_done(self) -> None:
         pause = _LOOK

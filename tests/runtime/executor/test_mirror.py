@@ -1,0 +1,282 @@
+"""Checkpoints on their way to the store, while a process runs and after it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.executor import trainer
+from tests.runtime.executor.conftest import Launch, Running
+from tests.runtime.executor.containers import APPLICATION, is_alive, job
+from tests.runtime.executor.master import address
+from tony_provider.runtime.checkpoint.checksum import Checksum
+from tony_provider.runtime.checkpoint.model import agreed_name
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.spec.model import CheckpointSpec, Duration, MirrorScope, Role, TaskSpec, Timeouts
+
+COMMAND = f"exec {sys.executable} {Path(trainer.__file__)}"
+
+
+def uploads(running: Running) -> list[tony_pb2.CheckpointUploaded]:
+    return [message.uploaded for message in running.master.received if message.WhichOneof("kind") == "uploaded"]
+
+
+def kinds(running: Running) -> list[str]:
+    """What was said, heartbeats left out."""
+    said = [str(message.WhichOneof("kind")) for message in running.master.received]
+    return [kind for kind in said if kind not in ("heartbeat", "registration")]
+
+
+async def started(launch: Launch, **container: object) -> Running:
+    spec = container.pop("spec", None) or job(COMMAND)
+    running = await launch(spec, **container)
+    await running.begin()
+    await running.master.first("started")
+    return running
+
+
+def stored(running: Running) -> list[str]:
+    root = running.container.root / "store" / "lineage"
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def agreed(step: int, again: int = 0, *, generation: int = 1) -> str:
+    return agreed_name(APPLICATION, generation, step, again)
+
+
+def checksum(data: bytes) -> str:
+    summed = Checksum()
+    summed.update(data)
+    return summed.text
+
+
+async def test_a_complete_checkpoint_goes_to_the_store_while_the_process_runs(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 120 3000000")
+    uploaded = await running.master.first("uploaded")
+    assert (uploaded.generation, uploaded.start, uploaded.step) == (1, 1, 120)
+    assert uploaded.uri == f"{running.container.lineage_dir}/checkpoints/{agreed(120)}/rank-0"
+    assert (uploaded.format, uploaded.entry) == ("manifest", "weights-120")
+    files = {file.path: file for file in uploaded.files}
+    assert sorted(files) == ["step-120.tony.json", "weights-120/a", "weights-120/b"]
+    for part in ("a", "b"):
+        data = trainer.content(120, part, 3_000_000)
+        assert files[f"weights-120/{part}"].size == 3_000_000
+        assert files[f"weights-120/{part}"].checksum == checksum(data)
+        assert (Path(uploaded.uri[7:]) / f"weights-120/{part}").read_bytes() == data
+    assert "exited" not in kinds(running)
+    running.master.answer(uploaded)
+    running.order("exit 0")
+    await running.master.first("settled")
+    assert kinds(running) == ["started", "uploaded", "exited", "settled"]
+    assert (await running.master.first("settled")).problem == ""
+    assert await running.end() == 0
+
+
+async def test_only_what_is_newer_than_the_store_is_copied(launch: Launch) -> None:
+    running = await started(launch)
+    for step in (10, 20, 30):
+        running.order(f"save {step}")
+    running.order("exit 3")
+    last = await running.master.uploaded(30)
+    running.master.answer(last)
+    assert (await running.master.first("settled")).problem == ""
+    assert [uploaded.step for uploaded in uploads(running)][-1] == 30
+    assert 10 not in [uploaded.step for uploaded in uploads(running)[1:]]
+
+
+async def test_the_last_checkpoint_is_copied_after_the_end_was_told(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 40")
+    running.order("exit 3")
+    exited = await running.master.first("exited")
+    assert exited.exit_code == 3
+    running.master.answer(await running.master.uploaded(40))
+    settled = await running.master.first("settled")
+    assert (settled.start, settled.problem) == (1, "")
+    assert kinds(running)[-3:] in (["exited", "uploaded", "settled"], ["uploaded", "exited", "settled"])
+
+
+async def test_success_is_told_when_the_last_checkpoint_is_on_the_store(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 40")
+    running.order("exit 0")
+    last = await running.master.uploaded(40)
+    assert "exited" not in kinds(running)
+    running.master.answer(last)
+    await running.master.first("settled")
+    assert kinds(running) == ["started", "uploaded", "exited", "settled"]
+
+
+async def test_a_stop_bounds_the_last_copy(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 40")
+    await running.master.uploaded(40)  # and no answer
+    running.master.stop(1, grace=5, checkpoint_seconds=0.5)
+    exited = await running.master.first("exited")
+    assert (exited.stopped, exited.start) == (True, 1)
+    settled = await running.master.first("settled")
+    assert settled.problem == "no time was left for uploading checkpoint 40"
+
+
+async def test_the_job_bounds_the_last_copy(launch: Launch) -> None:
+    timeouts = Timeouts(grace=Duration(5), checkpoint=Duration(0.5))
+    running = await started(launch, spec=job(COMMAND, timeouts=timeouts))
+    running.order("save 40")
+    running.order("exit 1")
+    settled = await running.master.first("settled")
+    assert settled.problem == "no time was left for uploading checkpoint 40"
+
+
+async def test_shutdown_copies_the_last_checkpoint(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 50")
+    running.order("touch saved")
+    await running.until_there("saved")
+    running.master.shutdown()
+    running.master.answer(await running.master.uploaded(50))
+    assert (await running.master.first("settled")).problem == ""
+    assert await running.executor.wait() == 0
+
+
+async def test_a_refused_checkpoint_is_removed_and_tried_under_another_name(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 60")
+    first = await running.master.uploaded(60)
+    running.master.answer(first, granted=False, reason="not now")
+    await running.until(lambda: stored(running) == [], "what was refused is removed")
+    running.order("exit 1")
+    _, second = await running.master.all_of("uploaded", 2)
+    assert second.uri == f"{running.container.lineage_dir}/checkpoints/{agreed(60, 1)}/rank-0"
+    running.master.answer(second, granted=False, reason="another application owns the lineage")
+    settled = await running.master.first("settled")
+    assert settled.problem == "the application master refused it: another application owns the lineage"
+    assert stored(running) == []
+
+
+async def test_what_was_committed_though_it_was_refused_stays(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 60")
+    uploaded = await running.master.uploaded(60)
+    manifest = Path(uploaded.uri[7:]).parent / "manifest.json"
+    manifest.write_text("{}")
+    running.master.answer(uploaded, granted=False, reason="no answer from the store")
+    running.order("exit 1")
+    running.master.answer((await running.master.all_of("uploaded", 2))[1])
+    await running.master.first("settled")
+    assert f"checkpoints/{agreed(60)}/rank-0/weights-60/a" in stored(running)
+
+
+async def test_a_name_that_somebody_else_uses_is_left_to_him(launch: Launch) -> None:
+    other = f"checkpoints/{agreed(60)}/rank-0/weights-60/a"
+    running = await started(launch)
+    place = running.container.root / "store" / "lineage" / other
+    place.parent.mkdir(parents=True)
+    place.write_text("not yours")
+    running.order("save 60")
+    uploaded = await running.master.uploaded(60)
+    assert uploaded.uri.endswith(f"{agreed(60, 1)}/rank-0")
+    assert place.read_text() == "not yours"
+
+
+async def test_a_store_that_does_not_do_is_tried_again(launch: Launch) -> None:
+    running = await started(launch)
+    lineage = running.container.root / "store" / "lineage"
+    lineage.write_text("a file where a directory should be")
+    running.order("save 70")
+    await running.until(lambda: "is not on the store yet" in running.executor.stderr, "it has failed")
+    assert is_alive((await running.master.first("started")).pid)
+    lineage.unlink()
+    running.order("exit 2")
+    running.master.answer(await running.master.uploaded(70))
+    assert (await running.master.first("settled")).problem == ""
+
+
+async def test_trouble_with_the_store_is_said_at_the_end(launch: Launch) -> None:
+    timeouts = Timeouts(grace=Duration(5), checkpoint=Duration(1))
+    running = await started(launch, spec=job(COMMAND, timeouts=timeouts))
+    (running.container.root / "store" / "lineage").write_text("a file where a directory should be")
+    running.order("save 70")
+    running.order("exit 2")
+    assert (await running.master.first("exited")).exit_code == 2
+    assert (await running.master.first("settled")).problem.endswith("lineage is a file")
+
+
+async def test_the_next_start_takes_over_what_was_not_copied(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 80")
+    running.order("exit 1")
+    await running.master.first("exited")
+    await running.begin(start=2, keep_checkpoints=True)
+    first = await running.master.uploaded(80)
+    _, second = await running.master.all_of("started", 2)
+    assert second.start == 2
+    again = first if first.start == 2 else (await running.master.all_of("uploaded", 2))[1]
+    assert (again.step, again.start) == (80, 2)
+    assert "settled" in kinds(running)
+
+
+@pytest.mark.parametrize(
+    ("task", "role", "scope", "rank"),
+    [
+        ("worker:0", Role.WORKER, MirrorScope.LEADER, 0),
+        ("worker:1", Role.WORKER, MirrorScope.LEADER, None),
+        ("worker:0", Role.WORKER, MirrorScope.OFF, None),
+        ("worker:1", Role.WORKER, MirrorScope.ALL, 1),
+        ("worker:0", Role.PS, MirrorScope.ALL, None),
+        ("worker:0", Role.EVALUATOR, MirrorScope.ALL, None),
+    ],
+)
+async def test_whose_checkpoints_are_copied(
+    launch: Launch, task: str, role: Role, scope: MirrorScope, rank: int | None
+) -> None:
+    tasks = {"worker": TaskSpec(command=COMMAND, instances=2, role=role)}
+    if role is not Role.WORKER:
+        tasks["chief"] = TaskSpec(command=COMMAND)
+    running = await launch(job("", tasks=tasks, checkpoint=CheckpointSpec(mirror=scope)), task=task)
+    await running.master.first("registration")
+    others = [address("worker", index, 20000 + index, role=role.value) for index in (0, 1)]
+    running.master.rendezvous(*others)
+    await running.master.first("started")
+    running.order("save 90")
+    running.order("exit 1")
+    if rank is None:
+        await running.master.first("settled")
+        assert kinds(running) == ["started", "exited", "settled"]
+        return
+    uploaded = await running.master.uploaded(90)
+    assert uploaded.uri.endswith(f"/{agreed(90)}/rank-{rank}")
+    running.master.answer(uploaded)
+    assert (await running.master.first("settled")).problem == ""
+
+
+async def test_a_checkpoint_that_is_cut_short_is_not_copied(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 100")
+    running.master.answer(await running.master.uploaded(100))
+    running.order('write step-110.tony.json {"step":110,"entry":"w","files":[{"path":"w","size":9}]}')
+    running.order("write w half")
+    running.order("exit 1")
+    assert (await running.master.first("settled")).problem == ""
+    assert [uploaded.step for uploaded in uploads(running)] == [100]
+
+
+async def test_nobody_waits_for_copies_when_yarn_ends_the_container(launch: Launch) -> None:
+    running = await started(launch)
+    running.order("save 40")
+    await running.master.uploaded(40)
+    running.executor.process.send_signal(signal.SIGTERM)
+    assert await running.executor.wait() == 143
+
+
+async def test_the_heartbeats_say_what_is_copied(launch: Launch) -> None:
+    spec = job(COMMAND, checkpoint=CheckpointSpec(bandwidth=1))
+    running = await started(launch, spec=spec)
+    running.order("save 120 20000000")
+    beat = await running.master.heartbeat_with(lambda beat: "checkpoint" in beat.activity)
+    assert beat.activity == "running, uploading checkpoint 120"
+    running.master.stop(1, grace=1, checkpoint_seconds=0)
+    assert (await running.master.first("settled")).problem == "no time was left for uploading checkpoint 120"

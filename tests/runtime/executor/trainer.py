@@ -1,0 +1,60 @@
+"""A training that does what a test tells it, one thing after the other, by files in its working directory.
+
+save STEP [BYTES]   a checkpoint of that step, complete in one moment
+report STEP
+exit CODE
+write NAME TEXT     a file in the checkpoint directory, in place
+remove NAME         of that directory
+touch NAME          a file in the working directory
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+CHECKPOINTS = Path(os.environ.get("TONY_CHECKPOINT_DIR", ""))
+
+
+def save(step: str, size: str = "1000") -> None:
+    import tony_sdk  # type: ignore[import-not-found]  # there inside a job only
+
+    weights = CHECKPOINTS / f"weights-{step}"
+    weights.mkdir()
+    for part in ("a", "b"):
+        (weights / part).write_bytes(content(int(step), part, int(size)))
+    tony_sdk.commit_checkpoint(int(step), weights)
+
+
+def report(step: str) -> None:
+    import tony_sdk
+
+    tony_sdk.report(int(step))
+
+
+def content(step: int, part: str, size: int) -> bytes:
+    return (f"{part} of step {step}, ".encode() * size)[:size]
+
+
+def main() -> None:
+    actions = {
+        "save": save,
+        "report": report,
+        "exit": lambda code: sys.exit(int(code)),
+        "write": lambda name, text: (CHECKPOINTS / name).write_text(text),
+        "remove": lambda name: (CHECKPOINTS / name).unlink(),
+        "touch": lambda name: Path(name).touch(),
+    }
+    Path(f"started-{os.environ['TONY_GENERATION']}").touch()
+    while True:
+        for order in sorted(Path().glob("order-*")):
+            action, *given = order.read_text().split(maxsplit=2)
+            order.unlink()
+            actions[action](*given)
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main()
