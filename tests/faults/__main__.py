@@ -16,7 +16,7 @@ from tests.faults.account import Account
 from tests.faults.field import EVERY, SETTINGS, STEPS, Field
 from tests.faults.row import TRAIN, Row
 from tests.faults.rows import in_order
-from tests.faults.table import NOTES, Outcome, header, lines_of
+from tests.faults.table import Outcome, header, lines_of, summary
 from tests.faults.weights import TOLERANCE, ReferenceFailed, References, difference
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
@@ -38,23 +38,21 @@ def main() -> int:
     if arguments.list:
         print("\n".join(f"{row.name:28} {row.program:6} {row.fault}" for row in chosen))
         return 0
+    folder = arguments.root.absolute() / time.strftime("run-%Y%m%d-%H%M%S")
     hadoop = HadoopCluster(arguments.root.absolute() / "hadoop", SETTINGS)
     try:
         hadoop.start()
-        outcomes = run_all(hadoop, arguments.root.absolute() / time.strftime("run-%Y%m%d-%H%M%S"), chosen)
+        outcomes = run_all(hadoop, folder, chosen)
     except (ClusterError, ReferenceFailed) as error:
         print(error, file=sys.stderr)
         return 1
     finally:
         if not arguments.keep:
             hadoop.stop()
-    print(f"\n{header()}")
-    for outcome in outcomes:
-        print("\n".join(lines_of(outcome)))
-    bad = [outcome.row.name for outcome in outcomes if not outcome.good]
-    print(f"\n{NOTES}")
-    print(f"{len(outcomes) - len(bad)} of {len(outcomes)} rows passed" + (f"; not {', '.join(bad)}" if bad else ""))
-    return 1 if bad else 0
+    told = summary(outcomes)
+    (folder / "table.txt").write_text(f"{told}\n")
+    print(f"\n{told}\n\nThis table, and what is known of jobs that failed, is in {folder}")
+    return 0 if all(outcome.good for outcome in outcomes) else 1
 
 
 def run_all(hadoop: HadoopCluster, folder: Path, chosen: list[Row]) -> list[Outcome]:

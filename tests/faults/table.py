@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.faults.account import Account
@@ -32,6 +33,16 @@ class Outcome:
         return not self.account.problems
 
 
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """The whole table, what it means, and the sum of it."""
+    lines = [header(), *(line for outcome in outcomes for line in lines_of(outcome))]
+    bad = [outcome.row.name for outcome in outcomes if not outcome.good]
+    passed = f"{len(outcomes) - len(bad)} of {len(outcomes)} rows passed"
+    took = f" in {sum(outcome.seconds for outcome in outcomes) / 60:.0f} minutes"
+    lines += ["", NOTES, *aims(outcomes), "", passed + took + (f"; not {', '.join(bad)}" if bad else "")]
+    return "\n".join(lines)
+
+
 def lines_of(outcome: Outcome) -> list[str]:
     """A row, as many lines as it needs."""
     account = outcome.account
@@ -50,6 +61,30 @@ def lines_of(outcome: Outcome) -> list[str]:
     for problem in account.problems:
         first, *rest = problem.strip().splitlines() or [""]
         lines.append(f"    ! {first[:200]}" + (f" (and {len(rest)} lines more)" if rest else ""))
+    return lines
+
+
+# By kinds or names of rows: until when every user process that was lost is to be there again.
+AIMS = (
+    ("user processes back after one died", ("process",), 1.0),
+    ("user processes back after an executor died", ("executor-killed",), 3.0),
+)
+
+
+def aims(outcomes: Sequence[Outcome]) -> list[str]:
+    """What was reached of what is aimed at, as far as these rows say."""
+    lines = []
+    for words, of, seconds in AIMS:
+        seen = [(o.account.back, o.row.name) for o in outcomes if {o.row.name, o.row.kind} & {*of}]
+        if measured := [(back, name) for back, name in seen if back is not None]:
+            worst, name = max(measured)
+            lines.append(f"{words}: at most {worst:.1f} s ({name}); the aim is {seconds:g} s")
+    masters = [o for o in outcomes if o.row.name in ("master-killed", "master-killed-twice")]
+    if masters:
+        lost = [o.row.name for o in masters if o.account.back is not None]
+        lines.append(
+            f"user processes lost when the application master died: {', '.join(lost) or 'none'}; the aim is none"
+        )
     return lines
 
 
