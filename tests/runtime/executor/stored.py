@@ -1,0 +1,34 @@
+"""Committed checkpoints, as a mirror and an application master leave them on the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.runtime.executor import trainer
+from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.checksum import Checksum
+from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, rank_directory
+from tony_provider.runtime.storage import LocalStorage, Storage, local_path, uris
+
+
+def weights(uri: str, step: int) -> Path:
+    """Rank 0's first file of a checkpoint that ``commit`` made in a local store."""
+    return local_path(uri) / "rank-0" / f"weights-{step}" / "a"
+
+
+def commit(lineage: str, step: int, *, ranks: int = 1, size: int = 1000, storage: Storage | None = None) -> str:
+    """What a ``trainer`` would have saved; returns its URI. Each rank has a file of its own and one that all have."""
+    storage = storage or LocalStorage()
+    catalog = Catalog(storage, lineage)
+    uri = catalog.prepare(step)
+    files = []
+    for rank in range(ranks):
+        for part in ("a", "b") if rank == 0 else ("a", f"of-{rank}"):
+            path = f"weights-{step}/{part}"
+            data = trainer.content(step, f"{part}{rank or ''}", size)
+            storage.write(uris.join(rank_directory(uri, rank), path), data)
+            summed = Checksum()
+            summed.update(data)
+            files.append(CheckpointFile(path, len(data), summed.text, rank))
+    catalog.commit(uri, Manifest(step, "manifest", f"weights-{step}", files))
+    return uri
