@@ -224,7 +224,8 @@ def check_manifest(uri: str, manifest: Manifest) -> None:
         raise DamagedCheckpoint(uri, "its manifest names no files")
     if manifest.step != model.step_of(uris.name(uri)):
         raise DamagedCheckpoint(uri, f"its manifest is of step {manifest.step}")
-    for path in (manifest.entry, *(file.path for file in manifest.files)):
+    paths = [file.path for file in manifest.files] + [manifest.entry] * (manifest.entry != ".")
+    for path in paths:
         if not model.is_inside(path):
             raise DamagedCheckpoint(uri, f"its manifest names {path!r}, which does not lie in a directory")
     places = {(file.rank, file.path) for file in manifest.files}

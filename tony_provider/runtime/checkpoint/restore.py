@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 ASIDE = "set-aside"  # beside the checkpoint directory: what was in it before
 _TEMPORARY = ".restoring-"
+_LONG_AGO = 60.0  # seconds, after which no format takes a file for one that is being written
 
 
 @attrs.frozen
@@ -70,6 +72,7 @@ def restore(
     try:
         work = _Work(storage, stored_uri, prepared, (directory, *reuse), cancelled)
         reused = sum(work.run(wanted, at_once))
+        _date(prepared, wanted, min(manifest.committed_ms / 1000, time.time() - _LONG_AGO))
         _put_in_place(prepared, directory, aside)
     except BaseException:
         shutil.rmtree(prepared, ignore_errors=True)
@@ -176,6 +179,12 @@ class _Work:
             raise DamagedCheckpoint(self.uri, f"{file.path} of rank {file.rank} has {size} bytes, not {file.size}")
         if summed.text != file.checksum:
             raise DamagedCheckpoint(self.uri, f"{file.path} of rank {file.rank} is not what was committed")
+
+
+def _date(directory: Path, files: Sequence[CheckpointFile], when: float) -> None:
+    """All files as old as the checkpoint: some formats tell by times whether their files belong together."""
+    for file in files:
+        os.utime(directory / file.path, (when, when), follow_symlinks=False)
 
 
 def _put_in_place(prepared: Path, directory: Path, aside: Path) -> None:

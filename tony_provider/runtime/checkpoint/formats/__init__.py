@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint.formats import manifest, tensorflow
+from tony_provider.runtime.checkpoint.formats import keras, manifest, orbax, pytorch, tensorflow, torch_directory
 from tony_provider.runtime.checkpoint.formats.view import Broken, Finding, Memory, View, look
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 __all__ = ["Broken", "Finder", "Found", "find", "set_aside"]
 
-# In this order: the first that knows a file has it for itself.
-_FORMATS: dict[CheckpointFormat, tuple[Callable[[View], Iterable[Finding]], ...]] = {
-    CheckpointFormat.MANIFEST: (manifest.find,),
-    CheckpointFormat.TENSORFLOW: (tensorflow.find,),
-}
+_Find = Callable[[View], Iterable[Finding]]
+
+# In this order: the first that knows a file has it for itself; of two checkpoints of the same step its is preferred.
+_FORMATS: tuple[tuple[CheckpointFormat, _Find], ...] = (
+    (CheckpointFormat.MANIFEST, manifest.find),
+    (CheckpointFormat.KERAS, keras.find_backups),
+    (CheckpointFormat.ORBAX, orbax.find),
+    (CheckpointFormat.PYTORCH, torch_directory.find),
+    (CheckpointFormat.TENSORFLOW, tensorflow.find),
+    (CheckpointFormat.PYTORCH, pytorch.find),
+    (CheckpointFormat.KERAS, keras.find_files),
+)
+# A program that uses these goes on from them alone, whatever else it writes.
+_EXCLUSIVE = (manifest.find, keras.find_backups)
 
 
 @attrs.frozen
 class Found:
-    complete: list[LocalCheckpoint]  # by step, the highest last; of one step, the last written last
+    complete: list[LocalCheckpoint]  # by step, the highest last; of one step, the preferred one last
     broken: list[Broken]
 
 
@@ -37,36 +47,38 @@ class Finder:
     ) -> None:
         self.directory = directory
         self._part = part
-        self._finders = [
-            find for kind, finders in _FORMATS.items() if wanted in (kind, CheckpointFormat.AUTO) for find in finders
-        ]
+        self._finders = [find for kind, find in _FORMATS if wanted in (kind, CheckpointFormat.AUTO)]
         self._memory = Memory()
 
     def look(self, now: Optional[float] = None, current_step: int = 0) -> Found:
         """See ``find``."""
-        view = look(
+        whole = look(
             self.directory,
             now=time.time() if now is None else now,
             part=self._part,
             current_step=current_step,
             memory=self._memory,
         )
-        stamps = view.files
-        found = Found([], [])
-        for find in self._finders:
-            claimed: set[str] = set()
-            for finding in find(view):
+        complete: list[tuple[tuple[int, int, int], LocalCheckpoint]] = []
+        broken: list[Broken] = []
+        view = whole
+        for place, find in enumerate(self._finders):
+            findings = list(find(view))
+            for finding in findings:
                 if isinstance(finding, LocalCheckpoint):
-                    found.complete.append(finding)
-                    claimed.update(finding.files)
-                else:
-                    claimed.update(finding.paths)
-                    if isinstance(finding, Broken):
-                        found.broken.append(finding)
-            view = view.without(claimed)
+                    written = max(whole.files[name].mtime_ns for name in finding.stamps)
+                    complete.append(((finding.step, -place, written), finding))
+                elif isinstance(finding, Broken):
+                    broken.append(finding)
+            if findings and find in _EXCLUSIVE:
+                break
+            view = view.without(name for finding in findings for name in _claimed(finding))
         self._memory.forget_unused()
-        found.complete.sort(key=lambda one: (one.step, max(stamps[name].mtime_ns for name in one.stamps)))
-        return found
+        return Found([one for _, one in sorted(complete, key=itemgetter(0))], broken)
+
+
+def _claimed(finding: Finding) -> Iterable[str]:
+    return finding.files if isinstance(finding, LocalCheckpoint) else finding.paths
 
 
 def find(

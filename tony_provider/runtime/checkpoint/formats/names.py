@@ -7,27 +7,44 @@ from typing import Optional
 
 _HIGHEST = 2**62  # longer numbers are dates, hashes or random
 
-_LABELLED = re.compile(r"(?:^|[^a-z])(?:global[-_]?)?(?:step|iter|iteration)s?[-_=.]?([0-9]+)(?![0-9]|\.[0-9])")
-# A number that stands for itself or after a word that such numbers follow; not the 50 of resnet50, nor part of 0.25.
-_WORDS = "ckpt|checkpoint|epoch|ep|e|step|iter|model|weights|state|save|backup|cp|chk|it|s|n"
-_NUMBER = re.compile(rf"(?:^|[^a-z0-9]|(?:^|[^a-z])(?:{_WORDS}))([0-9]+)(?=$|[^0-9a-z])")
-_OTHER = re.compile(r"(?:^|[^a-z])(?:mp[-_]?)?(?:rank|part|shard|of|v|seed|gpu|worker|fold)[-_=]?[0-9]+")
+# Before a number that is a step, in this order; the first that has one decides.
+_STEPS = r"(?:global[-_]?)?(?:step|iter|iteration)s?"
+_SAVES = r"(?:epoch|ep|e|ckpt|chkpt|checkpoint|backup|save|snapshot|cp)s?"
+_LABELLED = re.compile(rf"(?:^|[^a-z])(?:{_STEPS})[-_=.]?([0-9]+)(?![0-9]|\.[0-9])")
+_NUMBER = re.compile(rf"(?:^|[^a-z0-9]|(?:^|[^a-z])(?:{_SAVES}|model|weights|state|it|n|s))([0-9]+)(?=$|[^0-9a-z])")
+_DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+(?![0-9.])")
+# Numbers that are something else than a step.
+_OTHER = re.compile(
+    r"(?:^|[^a-z])(?:(?:mp[-_]?)?rank|part|shard|of|version|v|seed|gpu|worker|fold|run|trial|process|lr|loss|acc)"
+    r"[-_=]?[0-9]+(?:\.[0-9]+)?"
+)
+_CHECKPOINT = re.compile(rf"(?:.*(?:^|[^a-z])(?:{_STEPS}|{_SAVES})[-_=.]?)?[0-9]+(?:\.ckpt|\.pt|\.pth)?")
 
 
 def step_in(name: str) -> Optional[int]:
     """The step in a file's name without its suffix, or in a directory's: ``ckpt-20``, ``epoch=3-step=120``, ``0005``.
 
-    A number that is labelled as a step counts before others, the last of those before the first. None without one.
+    A number that is labelled as a step counts before others, the last of those before the first; the 50 of
+    ``resnet50`` and the 0.12 of a loss are none. None without one.
     """
-    lower = name.lower()
-    labelled = _LABELLED.findall(lower)
-    if not labelled:
-        without = _OTHER.sub(lambda match: " " * len(match[0]), lower)
-        labelled = _NUMBER.findall(_without_decimals(without)) or _NUMBER.findall(without)
-    numbers = [int(text) for text in labelled if int(text) < _HIGHEST]
+    step = labelled_step(name)
+    if step is not None:
+        return step
+    without = _OTHER.sub("-", name.lower())
+    step = _last(_NUMBER.findall(_DECIMAL.sub("-", without)))
+    return _last(_NUMBER.findall(without)) if step is None else step
+
+
+def labelled_step(name: str) -> Optional[int]:
+    """The number that is called a step, as in ``step-120``, or an iteration."""
+    return _last(_LABELLED.findall(name.lower()))
+
+
+def _last(texts: list[str]) -> Optional[int]:
+    numbers = [int(text) for text in texts if len(text) < 20 and int(text) < _HIGHEST]
     return numbers[-1] if numbers else None
 
 
-def _without_decimals(name: str) -> str:
-    """``weights.05-0.12``: the 05 after a dot is a number of its own, 0.12 is none."""
-    return re.sub(r"(?<![0-9.])[0-9]+\.[0-9]+(?![0-9.])", "-", name)
+def names_a_checkpoint(directory: str) -> bool:
+    """Whether a directory of this name will be one checkpoint, and not hold several: ``step_500``, ``20``."""
+    return _CHECKPOINT.fullmatch(directory.lower()) is not None

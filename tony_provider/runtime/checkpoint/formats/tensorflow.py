@@ -11,7 +11,6 @@ from posixpath import basename, dirname
 from typing import Optional
 
 from tony_provider.runtime.checkpoint.formats import bundle
-from tony_provider.runtime.checkpoint.formats.names import step_in
 from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
 from tony_provider.runtime.spec.model import CheckpointFormat
 
@@ -24,14 +23,15 @@ _VARIABLES = "variables/variables"  # of a saved model
 def find(view: View) -> Iterator[Finding]:
     for name in sorted(view.files):
         if name.endswith(_INDEX) and not basename(name).startswith("."):
-            yield from _bundle(view, name[: -len(_INDEX)])
+            yield from find_one(view, name[: -len(_INDEX)])
     yield Pending(tuple(name for name in view.files if basename(name) == STATE_FILE))
 
 
-def _bundle(view: View, prefix: str) -> Iterator[Finding]:
+def find_one(view: View, prefix: str, kind: CheckpointFormat = CheckpointFormat.TENSORFLOW) -> Iterator[Finding]:
+    """The checkpoint that ``<prefix>.index`` is of, if that is still there."""
     directory = _saved_model(prefix)
     try:
-        names = needed(view, prefix)
+        names = _needed(view, prefix)
     except Unreadable as error:
         yield view.not_complete((prefix + _INDEX,), f"{prefix}: {error}")
         return
@@ -42,22 +42,20 @@ def _bundle(view: View, prefix: str) -> Iterator[Finding]:
         there = [name for name in names if name in view.files]
         yield view.not_complete(there, f"{prefix}: {missing[0]} is missing")
     elif directory is None:
-        yield complete(view, prefix, names, CheckpointFormat.TENSORFLOW)
+        yield _complete(view, prefix, names, kind)
     else:
         yield _whole_directory(view, directory)
 
 
-def complete(view: View, prefix: str, names: list[str], kind: CheckpointFormat) -> Finding:
+def _complete(view: View, prefix: str, names: list[str], kind: CheckpointFormat) -> Finding:
     state = "/".join(filter(None, (dirname(prefix), STATE_FILE)))
     generated = {} if state in view.directories else {state: _state(basename(prefix))}
-    step = step_in(basename(prefix))
-    if step is None:
-        step = view.remember("step", (prefix + _INDEX,), lambda: view.current_step)
+    step = view.step((prefix + _INDEX,), prefix)
     graph = [name for name in (prefix + ".meta",) if name in view.files]
     return view.complete(step, kind.value, prefix, [*names, *graph], generated)
 
 
-def needed(view: View, prefix: str) -> list[str]:
+def _needed(view: View, prefix: str) -> list[str]:
     """The files of a checkpoint as its index says, those that are too short or not there yet among them.
 
     Raises Unreadable when the index, or a data file, is not whole; FileNotFoundError when the index has gone.
@@ -89,7 +87,6 @@ def _whole_directory(view: View, directory: str) -> Finding:
     # Nothing in it says that it is written to its end.
     if definition not in view.files or not view.is_quiet(names):
         return Pending(tuple(names))
-    step = step_in(basename(directory))
-    if step is None:
-        step = view.remember("step", (definition,), lambda: view.current_step)
-    return view.complete(step, CheckpointFormat.TENSORFLOW.value, directory or ".", names)
+    return view.complete(
+        view.step((definition,), directory), CheckpointFormat.TENSORFLOW.value, directory or ".", names
+    )

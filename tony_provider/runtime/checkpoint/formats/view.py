@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from posixpath import basename
 from typing import Any, Callable, Optional, TypeVar, Union
 
 import attrs
 
+from tony_provider.runtime.checkpoint.formats.names import step_in
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
 from tony_provider.runtime.text import is_writable
 
@@ -60,6 +62,12 @@ class Memory:
             raise found
         return found  # type: ignore[no-any-return]
 
+    def peek(self, key: Any) -> Any:
+        """What is known for the key; None for nothing."""
+        if key in self._known:
+            self._used[key] = self._known[key]
+        return self._used.get(key)
+
     def forget_unused(self) -> None:
         """What nobody has asked for since the last time."""
         self._known, self._used = self._used, {}
@@ -94,6 +102,15 @@ class View:
         changed = max((self.files[name].mtime_ns for name in names if name in self.files), default=0)
         return changed <= (self.now - QUIET) * 1e9
 
+    def is_shrinking(self, directory: str, names: Iterable[str]) -> bool:
+        """Whether files of a checkpoint that is a whole directory have gone since ``is_whole``: it is being removed."""
+        whole: Optional[frozenset[str]] = self.memory.peek(("whole", directory))
+        return whole is not None and not whole <= frozenset(names)
+
+    def is_whole(self, directory: str, names: Iterable[str]) -> None:
+        """Keep in mind what was in it when it was complete."""
+        self.memory.recall(("whole", directory), lambda: frozenset(names))
+
     def remember(self, what: str, names: Iterable[str], read: Callable[[], T]) -> T:
         """The result of ``read``, which is called anew only when one of the files has changed.
 
@@ -105,6 +122,12 @@ class View:
             raise
         except OSError as error:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from error
+
+    def step(self, names: Iterable[str], *labels: str) -> int:
+        """What the first of the labels says that says one; else the step that was current when these files came."""
+        found = (step_in(basename(label)) for label in labels)
+        step = next((step for step in found if step is not None), None)
+        return self.remember("step", names, lambda: self.current_step) if step is None else step
 
     def complete(
         self, step: int, kind: str, entry: str, names: Iterable[str], generated: Optional[Mapping[str, bytes]] = None

@@ -1,0 +1,117 @@
+"""One file of ``torch.save``: a zip archive, or one of the pickles that PyTorch wrote before 1.6.
+
+Nothing is unpickled: that would run what is in the file. What a pickle says of itself is read without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from posixpath import basename
+from typing import BinaryIO, Optional
+
+import attrs
+
+from tony_provider.runtime.checkpoint.formats import pickles, safetensors, zips
+from tony_provider.runtime.checkpoint.formats.view import Unreadable
+
+SUFFIXES = (".pth.tar", ".pt", ".pth", ".ckpt", ".safetensors")
+_OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+_PICKLE = b"\x80"
+_LONGEST_PICKLE = 64 << 20  # bytes; read for the step only
+_STEPS = ("global_step", "step", "iteration", "iter", "steps", "iterations")
+_BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4, "QInt32": 4}
+_BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1, "QInt8": 1, "QUInt8": 1}
+
+
+@attrs.frozen
+class TorchFile:
+    """What a whole file says."""
+
+    step: Optional[int]  # that its content names as one
+    epoch: Optional[int]
+    is_sure: bool  # its end was seen; otherwise it might have been cut short unnoticed
+
+
+def looks_like_one(path: Path) -> bool:
+    """Whether it begins as one of these. Raises OSError."""
+    with path.open("rb") as file:
+        beginning = file.read(len(zips.MAGIC))
+    return path.name.endswith(".safetensors") or beginning.startswith((zips.MAGIC, _PICKLE)) or not beginning
+
+
+def read(path: Path) -> TorchFile:
+    """Reads all of it. Raises Unreadable, OSError."""
+    if path.name.endswith(".safetensors"):
+        safetensors.check(path)
+        return TorchFile(None, None, True)
+    with path.open("rb") as file:
+        beginning = file.read(len(_OLD_MAGIC))
+        if beginning.startswith(zips.MAGIC):
+            return _archive(path)
+        if not beginning.startswith(_PICKLE):
+            raise Unreadable("it is empty" if not beginning else "it is neither a zip archive nor a pickle")
+        file.seek(0)
+        return _old(file) if beginning == _OLD_MAGIC else _plain_pickle(file)
+
+
+def _archive(path: Path) -> TorchFile:
+    with zips.opened(path) as archive:
+        top = next((name for name in archive.namelist() if basename(name) == "data.pkl"), None)
+        if top is None:
+            raise Unreadable("there is no data.pkl in it")
+        if not zips.check(archive) or archive.getinfo(top).file_size > _LONGEST_PICKLE:
+            return TorchFile(None, None, True)
+        with archive.open(top) as data:
+            return _said_by(pickles.read(data), True)  # type: ignore[arg-type]
+
+
+def _said_by(pickle: pickles.Plain, is_sure: bool) -> TorchFile:
+    value = pickle.value
+    return TorchFile(pickles.number_at(value, *_STEPS), pickles.number_at(value, "epoch", "epochs"), is_sure)
+
+
+def _plain_pickle(file: BinaryIO) -> TorchFile:
+    pickle = pickles.read(file)
+    if file.read(1):
+        raise Unreadable("something follows the pickle that it is")
+    return _said_by(pickle, True)
+
+
+def _old(file: BinaryIO) -> TorchFile:
+    """Pickles of a magic number, a version, the system, the object, and the keys of its storages; then these."""
+    for _ in range(3):
+        pickles.read(file)
+    what = pickles.read(file)
+    keys = pickles.read(file).value
+    if not isinstance(keys, list):
+        raise Unreadable("it names no storages")
+    sizes = {entry[2]: _element_size(entry[1]) for entry in what.persistent if _is_storage(entry)}
+    for key in keys:
+        size = sizes.get(key)
+        count = int.from_bytes(_exactly(file, 8), "little")
+        if size is None:
+            return _said_by(what, False)  # of a type that is not known here: what follows cannot be found
+        _skip(file, count * size)
+    return _said_by(what, True)
+
+
+def _is_storage(entry: object) -> bool:
+    return isinstance(entry, tuple) and len(entry) >= 3 and entry[0] == "storage" and isinstance(entry[2], str)
+
+
+def _element_size(storage: object) -> Optional[int]:
+    name = storage.name if isinstance(storage, pickles.Opaque) else ""
+    return _BYTES.get(name.rpartition(" ")[2].replace("Storage", ""))
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    data = file.read(count)
+    if len(data) < count:
+        raise Unreadable("it is cut short")
+    return data
+
+
+def _skip(file: BinaryIO, count: int) -> None:
+    if count:
+        file.seek(count - 1, 1)
+        _exactly(file, 1)
