@@ -99,7 +99,7 @@ def test_a_master_that_does_not_react_is_killed_after_the_grace_period(
 ) -> None:
     monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 2.0)
     which = identity(local)
-    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s"}), identity=which)
+    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), identity=which)
     running(local, which, application_id)
     master = folder(local, application_id).master()
     assert master is not None
@@ -150,7 +150,7 @@ def test_a_number_that_was_given_to_another_process_is_never_killed(local: TonyH
 
 def test_an_application_of_another_machine_is_not_judged(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s"}), identity=which)
+    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), identity=which)
     record = folder(local, application_id).path / "application.json"
     here = record.read_bytes()
     record.write_text(json.dumps({**json.loads(here), "host": "elsewhere"}))

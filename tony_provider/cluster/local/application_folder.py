@@ -5,6 +5,7 @@
     <root>/applications/<application id>/
         application.json   written before the application master starts
         killed.json        somebody asked for its end
+        limit.json         somebody asked for its end by some time
         finished.json      the application master's last word (runtime/protocol/final_report.py)
         ended.json         what became of it, once that is certain
         containers/, unpacked/   removed at the end
@@ -48,10 +49,17 @@ class Record:
     grace: float  # seconds that its user processes may take to end
     host: str
     boot_id: str
+    checkpoint: float = 0.0  # seconds that the last copies of checkpoints may take after that
 
 
 @attrs.frozen
 class Killed:
+    diagnostics: str
+
+
+@attrs.frozen
+class Limit:
+    until: float  # epoch seconds
     diagnostics: str
 
 
@@ -108,6 +116,12 @@ class ApplicationFolder:
 
     def write_killed(self, killed: Killed) -> None:
         self._write("killed.json", killed)
+
+    def limit(self) -> Limit | None:
+        return self._read("limit.json", Limit)
+
+    def write_limit(self, limit: Limit) -> None:
+        self._write("limit.json", limit)
 
     def ended(self) -> Ended | None:
         return self._read("ended.json", Ended)

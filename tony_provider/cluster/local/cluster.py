@@ -18,24 +18,25 @@ from typing import Any
 from tony_provider.cluster import lifetime
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission
 from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused
-from tony_provider.cluster.local.application_folder import ApplicationFolder, Killed, Record
+from tony_provider.cluster.local.application_folder import ApplicationFolder, Killed, Limit, Record
 from tony_provider.cluster.local.ending import ended, settle
 from tony_provider.cluster.local.limits import problems
+from tony_provider.cluster.local.master import ask_master
 from tony_provider.cluster.local.start import start_master
 from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
 from tony_provider.runtime.local.trees import remove_tree
+from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import read_report
-from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
+from tony_provider.runtime.protocol.timing import stop_seconds
 from tony_provider.runtime.spec.model import JobSpec
 
 log = logging.getLogger(__name__)
 
 _KEPT = 100  # ended applications that are remembered
-# Seconds beyond the grace of user processes that the application master lets its executors take, and for its own end.
-_KILL_SLACK = KEEP_LOGS + RELEASE_WAIT + 10.0
+_KILL_SLACK = stop_seconds(0.0, 0.0)  # beyond the grace of user processes and the last copies of checkpoints
 _MASTER_LOST_AFTER = 10.0  # seconds: nobody starts another one here
 _KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
 
@@ -104,8 +105,8 @@ class LocalCluster(Cluster):
         master = folder.master()
         if master is not None:
             master.signal(signal.SIGTERM)
-            if not master.wait_gone(record.grace + _KILL_SLACK):
-                log.warning("%s did not end within its grace of %g s: killing it", application_id, record.grace)
+            if not master.wait_gone(record.grace + record.checkpoint + _KILL_SLACK):
+                log.warning("%s does not end: killing it", application_id)
                 master.signal(signal.SIGKILL)
                 master.wait_gone(_KILLED_SECONDS)
         settle(folder)
@@ -113,10 +114,20 @@ class LocalCluster(Cluster):
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        raise MasterOutOfReach(f"{application_id} takes no {action} yet")
+        if not _is_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        return ask_master(self._folder(application_id).path, f"control/{action}", body, seconds)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
-        pass
+        """Whoever looks at the application next, after that time, kills it."""
+        application = self.application(application_id)
+        if application is None or application.is_final:
+            return
+        folder = self._folder(application_id)
+        until = time.time() + seconds
+        former = folder.limit()
+        if former is None or until < former.until:
+            folder.write_limit(Limit(until, diagnostics))
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         return self._folder(application_id).am_log_tail(max_bytes) if _is_id(application_id) else ""
@@ -157,7 +168,7 @@ class LocalCluster(Cluster):
             name=record.name,
             user=record.user,
             queue=record.queue,
-            tracking_url=(report.tracking_url or None) if report else None,
+            tracking_url=(report.tracking_url if report else tracking.read_url(folder.path)) or None,
             diagnostics=end.diagnostics if end else "",
             progress=1.0 if end else 0.0,
             started_ms=record.started_ms,

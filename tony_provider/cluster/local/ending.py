@@ -8,7 +8,14 @@ import time
 
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
-from tony_provider.cluster.local.application_folder import ApplicationFolder, Ended, Record, this_boot, this_host
+from tony_provider.cluster.local.application_folder import (
+    ApplicationFolder,
+    Ended,
+    Killed,
+    Record,
+    this_boot,
+    this_host,
+)
 from tony_provider.cluster.local.processes import ProcessId, kill_all, processes_of
 from tony_provider.runtime import contract
 from tony_provider.runtime.file_lock import locked
@@ -62,11 +69,24 @@ def _is_alive(folder: ApplicationFolder, record: Record) -> bool:
     master = folder.master()
     if master is None:
         return time.time() - record.started_ms / 1000 < _UNSTARTED_SECONDS
-    report = read_report(folder.path)
-    if report is not None and time.time() - report.finished_ms / 1000 > _EXIT_SECONDS:
-        master.signal(signal.SIGKILL)  # as YARN does with one that lingers
+    if _lingers(folder) or _is_over_its_limit(folder):
+        master.signal(signal.SIGKILL)  # as YARN does
         master.wait_gone(_EXIT_SECONDS)
     return master.alive
+
+
+def _lingers(folder: ApplicationFolder) -> bool:
+    report = read_report(folder.path)
+    return report is not None and time.time() - report.finished_ms / 1000 > _EXIT_SECONDS
+
+
+def _is_over_its_limit(folder: ApplicationFolder) -> bool:
+    limit = folder.limit()
+    if limit is None or time.time() < limit.until:
+        return False
+    if folder.killed() is None:
+        folder.write_killed(Killed(limit.diagnostics))
+    return True
 
 
 def _verdict(folder: ApplicationFolder) -> Ended:

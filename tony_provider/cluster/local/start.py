@@ -58,6 +58,7 @@ def _record(folder: ApplicationFolder, submission: Submission, user: str) -> Rec
         tags=submission.tags,
         started_ms=time.time_ns() // 1_000_000,
         grace=float(job.timeouts.grace),
+        checkpoint=float(job.timeouts.checkpoint),
         host=this_host(),
         boot_id=this_boot(),
     )
