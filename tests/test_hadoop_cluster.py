@@ -110,7 +110,7 @@ def test_stopping_leaves_no_process_not_even_of_a_node_that_was_killed(start_had
     assert survivors, "YARN's containers live on without their NodeManager"
     assert not cluster.running()
 
-    daemons, port = list(cluster.state.processes.values()), cluster.state.addresses.namenode.rpc.rpartition(":")[2]
+    daemons, port = list(cluster.state.processes.values()), cluster.state.addresses.namenodes[0].rpc.rpartition(":")[2]
     cluster.stop()
     assert not [process for process in daemons + survivors if process.alive()]
     assert not cluster.root.exists()

@@ -36,7 +36,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, help="the cluster's folder (.tony/hadoop-<version> of the repository)")
     parser.add_argument("--version", default=DEFAULT_VERSION, help="of Hadoop (%(default)s)")
     own = Settings()
-    for name in ("datanodes", "nodemanagers", "resourcemanagers", "node-memory-mb", "node-vcores", "node-gpus"):
+    for name in (
+        "namenodes",
+        "datanodes",
+        "nodemanagers",
+        "resourcemanagers",
+        "node-memory-mb",
+        "node-vcores",
+        "node-gpus",
+    ):
         parser.add_argument(f"--{name}", type=int, default=getattr(own, name.replace("-", "_")), help="(%(default)s)")
     parser.add_argument("--secure", action="store_true", help="with Kerberos, and a KDC of its own")
     parser.add_argument("--rpc-protection", default=own.rpc_protection, help="authentication, integrity or privacy")
@@ -59,6 +67,7 @@ def _start(root: Path, arguments: argparse.Namespace) -> int:
         root,
         Settings(
             version=arguments.version,
+            namenodes=arguments.namenodes,
             datanodes=arguments.datanodes,
             resourcemanagers=arguments.resourcemanagers,
             nodemanagers=arguments.nodemanagers,

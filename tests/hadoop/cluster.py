@@ -35,7 +35,8 @@ class HadoopCluster:
     """One cluster, all of it below `root`: state file, configuration, data and logs.
 
     `start()` makes it; `HadoopCluster.load(root)` is the one that already runs there, from any process.
-    Daemons are called `namenode`, `datanode-1`, `resourcemanager-1`, `nodemanager-1`, …, and `kdc` on a secure cluster.
+    Daemons are called `namenode` (of a pair `namenode-1`, `namenode-2`), `datanode-1`, `resourcemanager-1`,
+    `nodemanager-1`, …, and `kdc` on a secure cluster.
     """
 
     root: Path
@@ -79,7 +80,7 @@ class HadoopCluster:
 
     @property
     def fs_default(self) -> str:
-        """hdfs://127.0.0.1:port"""
+        """hdfs://127.0.0.1:port, or hdfs://tony-hdfs of a pair of NameNodes."""
         return self.state.fs_default
 
     def client(self, user: str) -> Client:
@@ -149,8 +150,8 @@ class HadoopCluster:
     def restart(self, daemon: str, seconds: float = START_SECONDS) -> None:
         """Start a daemon again (ending it if need be), at its addresses and with its data.
 
-        Returns when it works: a ResourceManager answers and, unless it is now the standby of a pair, has all its nodes
-        back; a NodeManager or DataNode is registered. Raises ClusterError when it ends, or after `seconds`.
+        Returns when it works: a master answers and, unless it is now the standby of a pair, has all its nodes back; a
+        NodeManager or DataNode is registered. Raises ClusterError when it ends, or after `seconds`.
         """
         stop([self.state.processes[daemon]], STOP_SECONDS)
         log = self.log(daemon)
@@ -163,13 +164,19 @@ class HadoopCluster:
             lacks = partial(_lacks_line, log, written, REGISTERED[kind])
         elif kind == "resourcemanager":
             lacks = partial(self.services.resourcemanager_lacks, self.rm_webapp[int(number) - 1])
+        elif kind == "namenode":
+            lacks = partial(self.services.namenode_lacks, self.webhdfs[int(number or 1) - 1])
         else:
-            lacks = self._kdc_lacks if kind == "kdc" else self.services.hdfs_lacks
+            lacks = self._kdc_lacks
         self._wait_until(lacks, time.monotonic() + seconds, [daemon])
 
     def activate(self, number: int) -> None:
         """Of a pair of ResourceManagers, make resourcemanager-`number` the active one. The other must be gone."""
         self._daemons.activate(self.state.addresses.resourcemanagers[number - 1].name)
+
+    def activate_namenode(self, number: int) -> None:
+        """Of a pair of NameNodes, make namenode-`number` the active one. The other must be gone."""
+        self._daemons.activate_namenode(self.state.addresses.namenodes[number - 1].name)
 
     def decommission(self, *numbers: int, seconds: int) -> None:
         """Tell YARN that nodemanager-`number` of each is to leave within `seconds`, and that all others may stay.
@@ -229,6 +236,9 @@ class HadoopCluster:
             self._daemons.spawn("kdc")
             self._wait_until(self._kdc_lacks, deadline, watched)
         self._daemons.spawn_hadoop()
+        if len(self.state.addresses.namenodes) > 1:
+            self._wait_until(self.services.no_namenode_answers, deadline, watched)
+            self.activate_namenode(1)
         self._wait_until(self.services.hdfs_lacks, deadline, watched)
         self.services.make_folders()
         if len(self.state.addresses.resourcemanagers) > 1:

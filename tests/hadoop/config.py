@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from tests.hadoop import pairs
+from tests.hadoop.pairs import Properties
 from tests.hadoop.settings import (
     LOOPBACK,
     ORDINARY_USERS,
@@ -17,12 +19,10 @@ from tests.hadoop.settings import (
     WEB_LOOPBACK,
     Addresses,
     DataNode,
+    NameNode,
     NodeManager,
-    ResourceManager,
     Settings,
 )
-
-Properties = dict[str, str]
 
 NODE_LABEL = "gpu"
 GPU = "yarn.io/gpu"
@@ -119,19 +119,16 @@ class Configuration:
 
     def write_all(self) -> None:
         self._write("client", LOOPBACK)
-        self._write("namenode", LOOPBACK)
+        for daemon, namenode in self.addresses.named_namenodes:
+            self._write(daemon, LOOPBACK, {"hdfs-site": self._namenode(daemon, namenode)})
         for number, datanode in enumerate(self.addresses.datanodes, 1):
             self._write(f"datanode-{number}", LOOPBACK, {"hdfs-site": self._datanode(number, datanode)})
         for number, manager in enumerate(self.addresses.resourcemanagers, 1):
-            own = {"yarn.resourcemanager.ha.id": manager.name} if self._pair else {}
+            own = {"yarn.resourcemanager.ha.id": manager.name} if len(self.addresses.resourcemanagers) > 1 else {}
             self._write(f"resourcemanager-{number}", _host(manager.web), {"yarn-site": own})
         for number, node in enumerate(self.addresses.nodemanagers, 1):
             self._write(f"nodemanager-{number}", node.host, {"yarn-site": self._nodemanager(number, node)})
         self.layout.excluded.touch()
-
-    @property
-    def _pair(self) -> bool:
-        return len(self.addresses.resourcemanagers) > 1
 
     def _write(self, daemon: str, host: str, own: dict[str, Properties] | None = None) -> None:
         """One folder: the cluster's values, under the daemon's own, under the caller's."""
@@ -164,7 +161,7 @@ class Configuration:
 
     def _core(self) -> Properties:
         values = {
-            "fs.defaultFS": f"hdfs://{self.addresses.namenode.rpc}",
+            "fs.defaultFS": pairs.default_file_system(self.addresses),
             "hadoop.tmp.dir": str(self.layout.data / "tmp"),
             # Our users are nobody on this machine: Hadoop would run `id` for them, again and again.
             "hadoop.user.group.static.mapping.overrides": ";".join(
@@ -196,12 +193,10 @@ class Configuration:
         values = {
             "dfs.replication": "1",
             "dfs.permissions.enabled": "true",
-            "dfs.namenode.rpc-address": self.addresses.namenode.rpc,
-            "dfs.namenode.http-address": self.addresses.namenode.http,
-            "dfs.namenode.name.dir": f"file://{self.layout.data}/namenode",
             "dfs.namenode.safemode.extension": "0",
             "dfs.heartbeat.interval": "1",
         }
+        values |= pairs.namenodes(self.addresses, self.layout.data)
         return values | (self._secure_hdfs() if self.settings.secure else {})
 
     def _secure_hdfs(self) -> Properties:
@@ -216,6 +211,10 @@ class Configuration:
             values[f"dfs.{daemon}.kerberos.principal"] = f"hdfs/localhost@{REALM}"
             values[f"dfs.{daemon}.keytab.file"] = str(self.layout.keytab("hdfs"))
         return values
+
+    def _namenode(self, daemon: str, namenode: NameNode) -> Properties:
+        own = {"dfs.ha.namenode.id": namenode.name} if len(self.addresses.namenodes) > 1 else {}
+        return own | {"dfs.namenode.name.dir": f"file://{self.layout.data}/{daemon}"}
 
     def _datanode(self, number: int, datanode: DataNode) -> Properties:
         return {
@@ -266,28 +265,13 @@ class Configuration:
             "yarn.log-aggregation-enable": "false",
             "yarn.resourcemanager.cluster-id": "tony-test",
         }
-        values |= self._resourcemanagers()
+        values |= pairs.resourcemanagers(self.addresses)
         if self.settings.preemption:
             values |= PREEMPTION
         if self.settings.expiry_seconds is not None:
             milliseconds = str(int(self.settings.expiry_seconds * 1000))
             values |= {f"yarn.{who}.liveness-monitor.expiry-interval-ms": milliseconds for who in ("nm", "am")}
         return values | (self._secure_yarn() if self.settings.secure else {})
-
-    def _resourcemanagers(self) -> Properties:
-        if not self._pair:
-            return _listening(self.addresses.resourcemanagers[0], "")
-        values = {
-            "yarn.resourcemanager.ha.enabled": "true",
-            # Without ZooKeeper: HadoopCluster.activate() says which of the two is active.
-            "yarn.resourcemanager.ha.automatic-failover.enabled": "false",
-            "yarn.resourcemanager.ha.rm-ids": ",".join(each.name for each in self.addresses.resourcemanagers),
-            "yarn.client.failover-sleep-base-ms": "100",
-            "yarn.client.failover-sleep-max-ms": "500",
-        }
-        for manager in self.addresses.resourcemanagers:
-            values |= _listening(manager, f".{manager.name}")
-        return values
 
     def _secure_yarn(self) -> Properties:
         values = {
@@ -340,17 +324,6 @@ class Configuration:
 
 def _host(address: str) -> str:
     return address.rpartition(":")[0]
-
-
-def _listening(manager: ResourceManager, suffix: str) -> Properties:
-    return {
-        f"yarn.resourcemanager.hostname{suffix}": LOOPBACK,
-        f"yarn.resourcemanager.address{suffix}": manager.client,
-        f"yarn.resourcemanager.scheduler.address{suffix}": manager.scheduler,
-        f"yarn.resourcemanager.resource-tracker.address{suffix}": manager.tracker,
-        f"yarn.resourcemanager.admin.address{suffix}": manager.admin,
-        f"yarn.resourcemanager.webapp.address{suffix}": manager.web,
-    }
 
 
 def _xml(values: Properties) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hadoop.config import Layout
-from tests.hadoop.java import RM_ADMIN, Java
+from tests.hadoop.java import HDFS_ADMIN, RM_ADMIN, Java
 from tests.hadoop.kdc import Kdc
 from tests.hadoop.processes import Process, spawn, stop, with_environment
 from tests.hadoop.resolve import resolve
@@ -44,7 +45,7 @@ class Daemons:
         self.state.write(self.layout)
 
     def spawn_hadoop(self) -> None:
-        """Every JVM at once: each waits for those that it needs. Only the NameNode must find a formatted disk."""
+        """Every JVM at once: each waits for those that it needs. Only NameNodes must find a formatted disk."""
         addresses = self.state.addresses
         for kind, all_of_it in (
             ("resourcemanager", addresses.resourcemanagers),
@@ -53,9 +54,11 @@ class Daemons:
         ):
             for number in range(1, len(all_of_it) + 1):
                 self.spawn(f"{kind}-{number}")
-        if not self._formatted():
-            self._format()
-        self.spawn("namenode")
+        daemons = [daemon for daemon, _ in addresses.named_namenodes]
+        if not self._formatted(daemons[0]):
+            self._format(daemons)
+        for daemon in daemons:
+            self.spawn(daemon)
 
     def check(self, names: list[str]) -> None:
         """Raise ClusterError when one of these daemons has ended."""
@@ -66,20 +69,25 @@ class Daemons:
     def activate(self, resourcemanager: str) -> None:
         """Of a pair of ResourceManagers, make the one with this id (rm1, rm2) active."""
         # Without the flag the tool insists on asking the other one first, which may be dead.
-        self._administer("-transitionToActive", "--forceactive", resourcemanager)
+        self._administer(RM_ADMIN, "-transitionToActive", "--forceactive", resourcemanager)
+
+    def activate_namenode(self, namenode: str) -> None:
+        """Of a pair of NameNodes, make the one with this id (nn1, nn2) active."""
+        self._administer(HDFS_ADMIN, "-transitionToActive", "--forceactive", namenode)
 
     def decommission(self, hosts: Iterable[str], seconds: int) -> None:
         """Have the NodeManagers of these hosts leave, within `seconds`, and let all others in."""
         self.layout.excluded.write_text("".join(f"{host}\n" for host in hosts))
-        self._administer("-refreshNodes", "-g", str(seconds), "-server")
+        self._administer(RM_ADMIN, "-refreshNodes", "-g", str(seconds), "-server")
 
-    def _administer(self, *arguments: str) -> None:
-        """YARN's own tool for its administrators."""
-        command = self._java.command("client", RM_ADMIN, *arguments)
+    def _administer(self, tool: str, *arguments: str) -> None:
+        """Hadoop's own tools for its administrators."""
+        command = self._java.command("client", tool, *arguments)
         environment = self._java.environment()
         if self.state.settings.secure:
-            # Our requests as yarn, made while waiting, have left a ticket there.
-            environment["KRB5CCNAME"] = self.layout.kerberos_environment("yarn")["KRB5CCNAME"]
+            # Our requests as this user, made while waiting, have left a ticket there.
+            user = "yarn" if tool == RM_ADMIN else "hdfs"
+            environment["KRB5CCNAME"] = self.layout.kerberos_environment(user)["KRB5CCNAME"]
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -91,7 +99,7 @@ class Daemons:
             check=False,
         )
         if done.returncode != 0:
-            raise ClusterError(f"rmadmin {' '.join(arguments)} failed:\n{done.stdout[-2000:]}")
+            raise ClusterError(f"{tool} {' '.join(arguments)} failed:\n{done.stdout[-2000:]}")
 
     def containers(self) -> list[Process]:
         """Live processes of YARN containers, known by the environment that every container is started with."""
@@ -108,17 +116,20 @@ class Daemons:
     def _java(self) -> Java:
         return Java(resolve(self.state.settings.version), self.layout, self.state.settings)
 
-    def _formatted(self) -> bool:
-        return (self.layout.data / "namenode" / "current" / "VERSION").is_file()
+    def _formatted(self, namenode: str) -> bool:
+        return (self.layout.data / namenode / "current" / "VERSION").is_file()
 
-    def _format(self) -> None:
-        command = [*self._java.daemon("namenode"), "-format", "-nonInteractive", "-force"]
+    def _format(self, namenodes: list[str]) -> None:
+        first, *others = namenodes
+        command = [*self._java.daemon(first), "-format", "-nonInteractive", "-force"]
         log = self.layout.log("namenode-format")
         process = spawn(command, log=log, cwd=self.layout.root, env=self._java.environment())
         if not process.wait_gone(time.monotonic() + ADMIN_SECONDS):
             stop([process], STOP_SECONDS)
-        if not self._formatted():
+        if not self._formatted(first):
             raise ClusterError(f"the NameNode's disk could not be formatted:\n{_tail(log)}")
+        for other in others:  # the twin begins with the same empty file system
+            shutil.copytree(self.layout.data / first, self.layout.data / other)
 
 
 def _tail(log: Path) -> str:

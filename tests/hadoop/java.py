@@ -32,6 +32,7 @@ MAIN_CLASSES = {
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
 }
 RM_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
+HDFS_ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 HEAP_MB = {"resourcemanager": 512}
 SMALL_HEAP_MB = 256
 

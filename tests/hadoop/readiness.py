@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +35,40 @@ class Services:
 
     def hdfs_lacks(self) -> str:
         """What HDFS waits for, in words; empty when it takes reads and writes."""
-        query = "Hadoop:service=NameNode,name=FSNamesystemState"
         try:
-            beans = self.hdfs_admin.get_json(f"{self.state.webhdfs[0]}/jmx", qry=query)["beans"]
+            base = self.active_namenode()
+            if base is None:
+                return "no NameNode is active"
+            system = self._namenode_bean(base, "FSNamesystemState")
         except HttpError as error:
             return f"the NameNode does not answer ({error})"
-        if not beans or beans[0]["FSState"] != "Operational":
+        if system.get("FSState") != "Operational":
             return "the NameNode is in safe mode"
-        live, wanted = beans[0]["NumLiveDataNodes"], len(self.state.addresses.datanodes)
+        live, wanted = system["NumLiveDataNodes"], len(self.state.addresses.datanodes)
         return "" if live >= wanted else f"{live} of {wanted} DataNodes are live"
+
+    def namenode_lacks(self, base: str) -> str:
+        """What one NameNode waits for, in words; a standby need only answer."""
+        try:
+            state = self._namenode_bean(base, "NameNodeStatus").get("State")
+        except HttpError as error:
+            return f"the NameNode does not answer ({error})"
+        return {"active": self.hdfs_lacks(), "standby": ""}.get(str(state), "the NameNode has only begun to start")
+
+    def no_namenode_answers(self) -> str:
+        """Why not, in words; empty once both of a pair can be told which one is to be active."""
+        return next(filter(None, map(self.namenode_lacks, self.state.webhdfs)), "")
+
+    def active_namenode(self) -> str | None:
+        """The web address of the active one. Raises HttpError when none answers."""
+        return self._first(
+            self.state.webhdfs, lambda base: self._namenode_bean(base, "NameNodeStatus").get("State") == "active"
+        )
+
+    def _namenode_bean(self, base: str, name: str) -> dict[str, Any]:
+        """Empty while it is starting."""
+        beans = self.hdfs_admin.get_json(f"{base}/jmx", qry=f"Hadoop:service=NameNode,name={name}")["beans"]
+        return dict(beans[0]) if beans else {}
 
     def yarn_lacks(self) -> str:
         """What YARN waits for, in words; empty when it runs applications."""
@@ -75,14 +101,18 @@ class Services:
 
     def active_resourcemanager(self) -> str | None:
         """The web address of the active one. Raises HttpError when none answers."""
+        return self._first(self.state.rm_webapp, self._is_active)
+
+    @staticmethod
+    def _first(bases: list[str], is_active: Callable[[str], bool]) -> str | None:
         failed: list[HttpError] = []
-        for base in self.state.rm_webapp:
+        for base in bases:
             try:
-                if self._is_active(base):
+                if is_active(base):
                     return base
             except HttpError as error:
                 failed.append(error)
-        if len(failed) == len(self.state.rm_webapp):
+        if len(failed) == len(bases):
             raise failed[-1]
         return None
 
@@ -122,7 +152,7 @@ class Services:
         self._hdfs(path, op="SETPERMISSION", permission=permission)
 
     def _hdfs(self, path: str, **query: str) -> None:
-        self.hdfs_admin.request("PUT", f"{self.state.webhdfs[0]}/webhdfs/v1{path}", query=query)
+        self.hdfs_admin.request("PUT", f"{self.active_namenode()}/webhdfs/v1{path}", query=query)
 
     def _yarn(self, act: str, content: dict[str, Any]) -> None:
         url = f"{self.active_resourcemanager()}/ws/v1/cluster/{act}"

@@ -24,7 +24,8 @@ class Settings:
     """What a caller may choose.
 
     - `version`: of Hadoop; 2.10.2, 3.3.6 and 3.4.2 are known to work.
-    - `datanodes`, `nodemanagers`: how many of each; `resourcemanagers`: 1, or 2 for a pair with manual failover.
+    - `datanodes`, `nodemanagers`: how many of each; `namenodes`, `resourcemanagers`: 1, or 2 for a pair with manual
+      failover.
     - `node_memory_mb` (MB), `node_vcores`, `node_gpus`: what each NodeManager offers.
     - `node_path`: the PATH of containers, to give nodes another Python, or none. By default that of the system, with
       nothing of the virtual environment that started the cluster.
@@ -37,6 +38,7 @@ class Settings:
     """
 
     version: str = DEFAULT_VERSION
+    namenodes: int = 1
     datanodes: int = 1
     resourcemanagers: int = 1
     nodemanagers: int = 2
@@ -53,12 +55,16 @@ class Settings:
     def __post_init__(self) -> None:
         if self.rpc_protection not in ("authentication", "integrity", "privacy"):
             raise ValueError(f"rpc_protection is {self.rpc_protection!r}: authentication, integrity or privacy")
-        if self.resourcemanagers not in (1, 2):
-            raise ValueError(f"resourcemanagers is {self.resourcemanagers}: 1 or 2")
+        for name in ("namenodes", "resourcemanagers"):
+            if getattr(self, name) not in (1, 2):
+                raise ValueError(f"{name} is {getattr(self, name)}: 1 or 2")
 
 
 @dataclass(frozen=True)
 class NameNode:
+    """`name` is its id in a pair (nn1, nn2)."""
+
+    name: str
     rpc: str
     http: str
 
@@ -96,22 +102,29 @@ class NodeManager:
 class Addresses:
     """Where every daemon listens, as host:port."""
 
-    namenode: NameNode
+    namenodes: tuple[NameNode, ...]
     datanodes: tuple[DataNode, ...]
     resourcemanagers: tuple[ResourceManager, ...]
     nodemanagers: tuple[NodeManager, ...]
     kdc: str
 
+    @property
+    def named_namenodes(self) -> list[tuple[str, NameNode]]:
+        """With the names of their daemons: `namenode`, or `namenode-1` and `namenode-2`."""
+        pair = len(self.namenodes) > 1
+        return [(f"namenode-{n}" if pair else "namenode", each) for n, each in enumerate(self.namenodes, 1)]
+
     @classmethod
     def free(cls, settings: Settings) -> Addresses:
         """Addresses free now. Whether they still are when a daemon binds, its start will show."""
-        ports = iter(free_ports(3 + 3 * settings.datanodes + 5 * settings.resourcemanagers + 3 * settings.nodemanagers))
+        count = 2 * settings.namenodes + 3 * settings.datanodes + 5 * settings.resourcemanagers
+        ports = iter(free_ports(count + 3 * settings.nodemanagers + 1))
 
         def at(host: str = LOOPBACK) -> str:
             return f"{host}:{next(ports)}"
 
         return cls(
-            namenode=NameNode(rpc=at(), http=at()),
+            namenodes=tuple(NameNode(f"nn{n + 1}", rpc=at(), http=at()) for n in range(settings.namenodes)),
             datanodes=tuple(DataNode(data=at(), http=at(), ipc=at()) for _ in range(settings.datanodes)),
             resourcemanagers=tuple(
                 ResourceManager(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tests.hadoop.config import Layout
+from tests.hadoop.pairs import default_file_system
 from tests.hadoop.processes import Process
 from tests.hadoop.settings import (
     LOOPBACK,
@@ -40,12 +41,12 @@ class State:
     @property
     def webhdfs(self) -> list[str]:
         """Base addresses, to which /webhdfs/v1 is added. A secure one goes by the name of its principal."""
-        address = self.addresses.namenode.http
-        return [f"http://{address.replace(LOOPBACK, 'localhost') if self.settings.secure else address}"]
+        addresses = [namenode.http for namenode in self.addresses.namenodes]
+        return [f"http://{each.replace(LOOPBACK, 'localhost') if self.settings.secure else each}" for each in addresses]
 
     @property
     def fs_default(self) -> str:
-        return f"hdfs://{self.addresses.namenode.rpc}"
+        return default_file_system(self.addresses)
 
     @property
     def scheduler(self) -> list[str]:
@@ -97,7 +98,7 @@ class State:
 
 def _addresses(content: dict[str, Any]) -> Addresses:
     return Addresses(
-        namenode=NameNode(**content["namenode"]),
+        namenodes=tuple(NameNode(**each) for each in content["namenodes"]),
         datanodes=tuple(DataNode(**each) for each in content["datanodes"]),
         resourcemanagers=tuple(ResourceManager(**each) for each in content["resourcemanagers"]),
         nodemanagers=tuple(NodeManager(**each) for each in content["nodemanagers"]),
