@@ -19,12 +19,24 @@ class TonyJobFailed(AirflowException):
     """The application ended without success.
 
     ``failure`` says which task failed and how; it is None when the application master died before it could say so.
+    ``resumed_step`` is the step that its tasks had gone on from at last, None when they had begun at the beginning.
+    ``permanent`` says that the same job would fail again, as its exit code was declared to mean.
     """
 
-    def __init__(self, message: str, *, application_id: str, failure: Failure | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        application_id: str,
+        failure: Failure | None = None,
+        resumed_step: int | None = None,
+        permanent: bool = False,
+    ) -> None:
         super().__init__(message)
         self.application_id = application_id
         self.failure = failure
+        self.resumed_step = resumed_step
+        self.permanent = permanent
 
 
 class TonyQueueTimeout(TonyJobFailed):

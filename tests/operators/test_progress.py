@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import pytest
+
 from tests.operators.statuses import ID, application, status, worker
 from tony_provider.operators.progress import MAX_ROWS, PROGRESS_INTERVAL, ProgressLog
 
@@ -34,11 +39,49 @@ def test_a_table_of_the_tasks_when_one_changes() -> None:
     ]
 
 
-def test_a_new_attempt_and_its_number_show() -> None:
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"start": 2}, "RUNNING (start 2)"),
+        ({"start": 3, "attempt": 2}, "RUNNING (start 3, container 2)"),
+        ({"start": 0, "attempt": 2}, "RUNNING (container 2)"),
+    ],
+)
+def test_a_task_that_was_started_again_says_so(fields: dict[str, int], words: str) -> None:
     log = ProgressLog()
-    log.lines(application(), status(tasks=[worker(0)]))
-    lines = log.lines(application(), status(tasks=[worker(0, attempt=2)]))
-    assert lines[1].split() == ["worker:0", "RUNNING", "(attempt", "2)", "-", "-", "-", "-"]
+    log.lines(application(), status(tasks=[worker(0, start=1)]))
+    lines = log.lines(application(), status(tasks=[worker(0, **fields)]))
+    assert re.split(r"  +", lines[1]) == ["worker:0", words, "-", "-", "-", "-"]
+
+
+def test_restarts_in_plain_words() -> None:
+    log = ProgressLog()
+
+    def lines(state: str, **fields: Any) -> list[str]:
+        return log.lines(application(), status(state, **fields))
+
+    assert lines("RUNNING", generation=1)[1:] == ["Job is RUNNING"]
+    assert lines("RESTARTING", generation=1, restarts=1, message="worker:0 exited with 1") == [
+        "Job is RESTARTING (restart 1): worker:0 exited with 1"
+    ]
+    assert lines("RUNNING", generation=2, restarts=1) == [
+        "Job is RUNNING (restart 1)",
+        "Training begins at the beginning again: no checkpoint was on the store",
+    ]
+    lines("RESTARTING", generation=2, restarts=2)
+    assert lines("RUNNING", generation=3, restarts=2, resumed_step=120) == [
+        "Job is RUNNING (restart 2)",
+        "Training goes on from the checkpoint of step 120",
+    ]
+    assert lines("RECOVERING", generation=3, restarts=2, resumed_step=120) == [
+        "Job is RECOVERING (its application master was started again, its tasks go on)"
+    ]
+    assert lines("RUNNING", generation=3, restarts=2, resumed_step=120) == ["Job is RUNNING (restart 2)"]
+
+
+def test_a_first_generation_that_resumes_says_from_which_step() -> None:
+    lines = ProgressLog().lines(application(), status(generation=1, resumed_step=0))
+    assert lines[-1] == "Training goes on from the checkpoint of step 0"
 
 
 def test_memory_and_steps_alone_are_no_reason_for_a_table() -> None:
@@ -70,6 +113,8 @@ def test_progress_now_and_then_and_at_the_end() -> None:
     assert lines("SUCCEEDED", 300) == ["step 300/300 (100%), 8.4 steps/s"]
 
 
-def test_metrics_stand_beside_the_step() -> None:
-    lines = ProgressLog().lines(application(), status(step=5, metrics={"loss": 0.123456, "accuracy": 0.9}))
-    assert lines[-1] == "step 5, accuracy=0.9 loss=0.1235"
+def test_metrics_and_checkpoint_stand_beside_the_step() -> None:
+    metrics = {"loss": 0.123456, "accuracy": 0.9}
+    assert ProgressLog().lines(application(), status(step=5, metrics=metrics))[-1] == "step 5, accuracy=0.9 loss=0.1235"
+    lines = ProgressLog().lines(application(), status(step=5, metrics=metrics, checkpoint_step=4))
+    assert lines[-1] == "step 5, accuracy=0.9 loss=0.1235, checkpoint 4"

@@ -28,6 +28,7 @@ from tony_provider.exceptions import (
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.killing import KILLED_BY_AIRFLOW
 from tony_provider.operators.result import JobResult
+from tony_provider.operators.start import Started
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.storage.helpers import read_text
 
@@ -41,11 +42,11 @@ class ActsOnceAttached(TonyTrainOperator):
         super().__init__(**arguments)
         self.act = act
 
-    def _start(self, *arguments: Any) -> tuple[str, bool]:
-        application_id, attached = super()._start(*arguments)
-        if attached:
+    def _start(self, *arguments: Any) -> Started:
+        started = super()._start(*arguments)
+        if started.attached:
             self.act()
-        return application_id, attached
+        return started
 
 
 @pytest.mark.parametrize("deferrable", [False, True])

@@ -5,8 +5,9 @@ import pytest
 from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.base import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
-from tony_provider.operators.verdict import failure
+from tony_provider.operators.verdict import failure, is_permanent
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus
+from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, TaskSpec
 
 SUCCEEDED, FAILED, KILLED = FinalStatus.SUCCEEDED, FinalStatus.FAILED, FinalStatus.KILLED
 
@@ -29,7 +30,11 @@ def test_success(cluster: Application | None, job: JobStatus | None) -> None:
     [
         (
             application("FINISHED", final_status=FAILED),
-            status("FAILED", failure=Failure(FailureKind.USER, "worker:0 exited with 3", task="worker:0", exit_code=3)),
+            status(
+                "FAILED",
+                failure=Failure(FailureKind.USER, "worker:0 exited with 3", task="worker:0", exit_code=3),
+                resumed_step=120,
+            ),
             TonyJobFailed,
             "worker:0 exited with 3",
         ),
@@ -41,7 +46,7 @@ def test_success(cluster: Application | None, job: JobStatus | None) -> None:
         ),
         (
             application("FAILED", final_status=FAILED, diagnostics="AM Container exited with 1"),
-            status("RUNNING"),
+            status("RUNNING", resumed_step=7),
             TonyJobFailed,
             "AM Container exited with 1",
         ),
@@ -68,3 +73,13 @@ def test_failures(cluster: Application | None, job: JobStatus | None, kind: type
     assert ID in str(error)
     assert error.application_id == ID
     assert error.failure is (job.failure if job else None)
+    assert error.resumed_step == (job.resumed_step if job else None)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "permanent"), [(None, False), (1, False), (3, True), (127, True), (126, True), (0, False)]
+)
+def test_exits_that_would_come_again(exit_code: int | None, permanent: bool) -> None:
+    job = JobSpec("standalone", {"worker": TaskSpec("true")}, restart=RestartPolicy(permanent_exit_codes=[3]))
+    assert is_permanent(Failure(FailureKind.USER, "failed", exit_code=exit_code), job) is permanent
+    assert not is_permanent(None, job)

@@ -103,6 +103,9 @@ def test_forgotten_without_a_result_is_believed_after_a_while(monkeypatch: pytes
         (application("RUNNING"), status("WAITING"), False, None),
         (application("RUNNING"), status("STARTING"), True, None),
         (application("RUNNING"), status("RUNNING"), True, None),
+        (application("RUNNING"), status("WAITING", generation=1), True, None),  # for containers that it has lost
+        (application("ACCEPTED"), status("RUNNING", generation=1), True, None),  # for its next master
+        (application("ACCEPTED"), status("WAITING"), True, Reason.QUEUE_TIMEOUT),
         (application("RUNNING"), None, True, None),  # its first status is on its way
         (application("FINISHED"), status("FAILED"), True, Reason.FINISHED),
     ],

@@ -13,6 +13,8 @@ from tony_provider.exceptions import TonyJobFailed
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.logs import task_log_tail
 from tony_provider.operators.result import JobResult
+from tony_provider.operators.tries import Try
+from tony_provider.runtime.codec import CodecError
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -25,6 +27,7 @@ class Conclusion:
     hook: TonyHook
     identity: Identity
     application_id: str
+    this_try: Try
     log: Logger
 
     def clean_up(self) -> None:
@@ -34,18 +37,34 @@ class Conclusion:
         except (ClusterError, StorageError) as error:
             self.log.warning("Not everything of %s could be removed: %s", self.application_id, error)
 
-    def result(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
-        """Of what is known, see ``JobResult``; tells it in the task's log too."""
-        result = JobResult.of(self.application_id, self._directory, application, status)
+    def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
+        """The result, of what is known; the task's last act, after which a task that is cleared trains anew."""
+        result = JobResult.of(self.application_id, self._directory, application, status, self._lineage())
         for warning in result.warnings:
             self.log.warning("%s", warning)
         for key, value in result.to_dict().items():
             if value not in (None, [], {}):
                 self.log.info("%s: %s", key, value)
+        try:
+            self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
+        except StorageError as error:
+            self.log.warning("A task that is cleared would get this very result again: %s", error)
         return result.to_dict()
 
-    def tell_failure(self, error: TonyJobFailed) -> None:
-        """The end of the failed task's log, or of the application master's when it could not say what failed."""
+    def _lineage(self) -> str | None:
+        try:
+            found = self.hook.lineage(self.identity, self.application_id)
+        except (StorageError, CodecError) as error:
+            self.log.warning("Its lineage cannot be told: %s", error)
+            return None
+        return found.uri if found is not None else None
+
+    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None) -> None:
+        """What it had saved, and the end of the failed task's log, or of the application master's when it could not say
+        what failed.
+        """
+        if status is not None and status.checkpoint_step is not None:
+            self.log.info("Its newest checkpoint is that of step %d: %s", status.checkpoint_step, status.checkpoint_dir)
         try:
             title, tail = self._log_tail(error)
         except (ClusterError, StorageError) as problem:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from tony_provider.cluster.base import Application
-from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState, TaskStatus
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
 
 PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
 MAX_ROWS = 20  # of one task table; a large gang is summed up below it
@@ -22,7 +22,8 @@ class ProgressLog:
         self._clock = clock
         self._application_line = ""
         self._job_line = ""
-        self._tasks: dict[str, tuple[TaskState, int, str | None]] = {}
+        self._generation = 0
+        self._tasks: dict[str, tuple[TaskState, int, int, str | None]] = {}
         self._step: int | None = None
         self._progress_at: float | None = None
 
@@ -30,6 +31,7 @@ class ProgressLog:
         lines = self._application_lines(application)
         if status is not None:
             lines += self._job_lines(status)
+            lines += self._generation_lines(status)
             lines += self._task_lines(status)
             lines += self._progress_lines(status)
         return lines
@@ -44,14 +46,24 @@ class ProgressLog:
         return [line]
 
     def _job_lines(self, status: JobStatus) -> list[str]:
-        line = f"Job is {status.state.value}" + (f": {status.message}" if status.message else "")
+        line = f"Job is {_state(status)}" + (f": {status.message}" if status.message else "")
         if line == self._job_line:
             return []
         self._job_line = line
         return [line]
 
+    def _generation_lines(self, status: JobStatus) -> list[str]:
+        """From which step the tasks train, once they do, and again each time that they were brought together anew."""
+        if status.state is not JobState.RUNNING or status.generation <= self._generation:
+            return []
+        first = status.generation == 1
+        self._generation = status.generation
+        if status.resumed_step is not None:
+            return [f"Training goes on from the checkpoint of step {status.resumed_step}"]
+        return [] if first else ["Training begins at the beginning again: no checkpoint was on the store"]
+
     def _task_lines(self, status: JobStatus) -> list[str]:
-        seen = {task.name: (task.state, task.attempt, task.node) for task in status.tasks}
+        seen = {task.name: (task.state, task.attempt, task.start, task.node) for task in status.tasks}
         changed = [task for task in status.tasks if self._tasks.get(task.name) != seen[task.name]]
         self._tasks = seen
         if not changed:
@@ -71,14 +83,17 @@ class ProgressLog:
 
 
 def progress_line(status: JobStatus) -> str:
-    """Such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31``."""
+    """Such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
     line = f"step {status.step}"
     if status.step is not None and status.total_steps:
         line += f"/{status.total_steps} ({100 * status.step // status.total_steps}%)"
     if status.steps_per_second is not None:
         line += f", {status.steps_per_second:.1f} steps/s"
-    metrics = " ".join(f"{name}={value:.4g}" for name, value in sorted(status.metrics.items()))
-    return f"{line}, {metrics}" if metrics else line
+    if metrics := " ".join(f"{name}={value:.4g}" for name, value in sorted(status.metrics.items())):
+        line += f", {metrics}"
+    if status.checkpoint_step is not None:
+        line += f", checkpoint {status.checkpoint_step}"
+    return line
 
 
 def task_table(tasks: Sequence[TaskStatus], everyone: Sequence[TaskStatus]) -> list[str]:
@@ -93,15 +108,28 @@ def task_table(tasks: Sequence[TaskStatus], everyone: Sequence[TaskStatus]) -> l
 
 def _row(task: TaskStatus) -> tuple[str, ...]:
     progress = task.progress or TaskProgress()
-    state = task.state.value if task.attempt == 1 else f"{task.state.value} (attempt {task.attempt})"
     return (
         task.name,
-        state,
+        _task_state(task),
         task.node or "-",
         str(progress.step) if task.progress else "-",
         f"{progress.steps_per_second:.1f}" if progress.steps_per_second is not None else "-",
         f"{task.rss_bytes / (1 << 20):.0f} MiB" if task.rss_bytes else "-",
     )
+
+
+def _state(status: JobStatus) -> str:
+    """Such as ``RUNNING``, or ``RESTARTING (restart 2)``."""
+    if status.state is JobState.RECOVERING:
+        return f"{status.state.value} (its application master was started again, its tasks go on)"
+    return f"{status.state.value} (restart {status.restarts})" if status.restarts else status.state.value
+
+
+def _task_state(task: TaskStatus) -> str:
+    """Such as ``RUNNING``, ``RUNNING (start 3)``, or, after a lost container, ``RUNNING (start 4, container 2)``."""
+    counts = (("start", task.start), ("container", task.attempt))
+    told = ", ".join(f"{what} {count}" for what, count in counts if count > 1)
+    return f"{task.state.value} ({told})" if told else task.state.value
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -21,7 +21,10 @@ class JobResult:
     application_dir: str  # URI of the application's directory on the store, which holds the three below
     logs_dir: str  # URI: the kept end of each task's output
     model_dir: str | None = None  # URI of what the chief, or rank 0, left in TONY_MODEL_DIR
-    checkpoint_dir: str | None = None  # URI
+    lineage: str | None = None  # URI of the directory that this training's checkpoints are in, over all its tries
+    resumed_step: int | None = None  # that the tasks went on from at last; None: they began at the beginning
+    checkpoint_step: int | None = None  # of the newest checkpoint on the store
+    checkpoint_dir: str | None = None  # its URI
     tracking_url: str | None = None  # the application's page on the cluster
     queue: str | None = None  # where the cluster put it
     final_status: str | None = None  # SUCCEEDED; None when not waited for
@@ -30,24 +33,33 @@ class JobResult:
     total_steps: int | None = None  # as reported
     steps_per_second: float | None = None  # the last one reported
     generation: int | None = None  # how often the tasks were brought together; more than 1 after restarts
+    restarts: int | None = None  # of all tasks or some of them, within the application
     duration_s: float | None = None  # seconds, from submission to the end
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed
 
     @classmethod
     def of(
-        cls, application_id: str, application_dir: str, application: Application | None, status: JobStatus | None
+        cls,
+        application_id: str,
+        application_dir: str,
+        application: Application | None,
+        status: JobStatus | None,
+        lineage: str | None = None,
     ) -> JobResult:
         """Of whatever is known: nothing yet just after submission, no ``application`` when the cluster forgot it."""
         known: dict[str, Any] = {}
         if status is not None:
             known.update(
                 model_dir=status.model_dir,
+                resumed_step=status.resumed_step,
+                checkpoint_step=status.checkpoint_step,
                 checkpoint_dir=status.checkpoint_dir,
                 metrics=to_plain(status.metrics),
                 step=status.step,
                 total_steps=status.total_steps,
                 steps_per_second=to_plain(status.steps_per_second),
                 generation=status.generation,
+                restarts=status.restarts,
                 warnings=status.warnings,
                 final_status=status.state.value if status.state.is_final else None,
             )
@@ -63,6 +75,7 @@ class JobResult:
             application_id=application_id,
             application_dir=application_dir,
             logs_dir=join(application_dir, contract.LOGS_DIR),
+            lineage=lineage,
             **known,
         )
 

@@ -1,4 +1,4 @@
-"""From a task's arguments to an application: the one that an earlier try left running, or a new one."""
+"""From a task's arguments to a job, and to where it comes from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tony_provider.cluster.identity import Identity
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.killing import KillSwitch
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.parse import parse_job
@@ -20,7 +19,6 @@ from tony_provider.runtime.spec.source import load_source
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk import DAG
-    from airflow.sdk.types import Logger
 
 
 def job_of(
@@ -47,17 +45,23 @@ def job_of(
         raise TonySpecError(str(error)) from error
 
 
-def identity_of(hook: TonyHook, context: Context) -> Identity:
+def identity_of(hook: TonyHook, context: Context, checkpoint_key: str | None) -> Identity:
     """Of the training that this task is, in all its tries."""
     ti = context["ti"]
-    return hook.identity(dag_id=ti.dag_id, run_id=ti.run_id, task_id=ti.task_id, map_index=_map_index(context))
+    return hook.identity(
+        dag_id=ti.dag_id,
+        run_id=ti.run_id,
+        task_id=ti.task_id,
+        map_index=map_index(context),
+        checkpoint_key=checkpoint_key or None,
+    )
 
 
 def labels_of(context: Context) -> dict[str, str]:
     """Where the job comes from, for its event log."""
     ti = context["ti"]
     labels = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": str(ti.try_number)}
-    return labels if _map_index(context) < 0 else {**labels, "map_index": str(_map_index(context))}
+    return labels if map_index(context) < 0 else {**labels, "map_index": str(map_index(context))}
 
 
 def search_path(dag: DAG) -> list[Path]:
@@ -66,39 +70,8 @@ def search_path(dag: DAG) -> list[Path]:
     return [Path(dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
 
 
-def attach_or_submit(
-    hook: TonyHook,
-    job: JobSpec,
-    *,
-    identity: Identity,
-    secrets: Mapping[str, str],
-    labels: Mapping[str, str],
-    search_path: Sequence[Path],
-    switch: KillSwitch,
-    log: Logger,
-) -> tuple[str, bool]:
-    """The application that a try whose worker died left running (True), else a new one (False).
-
-    ``switch`` knows of it before it can exist. Raises as ``TonyHook.submit``.
-    """
-    if running := hook.find(identity):
-        application_id = switch.application_id = running[0].id
-        log.info("Attaching to %s, which an earlier try of this task started", application_id)
-        return application_id, True
-    application_id = hook.submit(
-        job,
-        identity=identity,
-        secrets=secrets,
-        labels=labels,
-        search_path=search_path,
-        before_submit=switch.remember,
-    )
-    directory = hook.application_dir(identity, application_id)
-    log.info("Submitted %s (%s); its results and logs go to %s", application_id, job.name, directory)
-    return application_id, False
-
-
-def _map_index(context: Context) -> int:
+def map_index(context: Context) -> int:
+    """-1: the task is not mapped."""
     index = context["ti"].map_index
     return -1 if index is None else index
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout, BaseOperator, conf, mask_secret
 
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.lineage_choice import Resume
 from tony_provider.exceptions import (
     TonyJobRejected,
     TonyKilledExternally,
@@ -22,8 +24,11 @@ from tony_provider.exceptions import (
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.conclusion import Conclusion
 from tony_provider.operators.killing import KillSwitch, end_application
-from tony_provider.operators.submission import attach_or_submit, identity_of, job_of, labels_of, search_path
-from tony_provider.operators.verdict import failure, killed_by_airflow
+from tony_provider.operators.origin import origin_of, resume_of
+from tony_provider.operators.start import Started, Starter
+from tony_provider.operators.submission import identity_of, job_of, labels_of, search_path
+from tony_provider.operators.tries import Try, remember, remembered
+from tony_provider.operators.verdict import failure, is_permanent, killed_by_airflow
 from tony_provider.operators.waiting import deadlines_of, wait
 from tony_provider.operators.watch import Deadlines, Ending, JobWatch, Reason
 from tony_provider.runtime.spec.model import JobSpec
@@ -40,7 +45,10 @@ DEFER_SLACK = 300.0  # seconds after the deadline, until which a triggerer that 
 class TonyTrainOperator(BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
-    A retry, or a try after the worker died, attaches to the application that its predecessor left running.
+    A try after the worker died attaches to the application that its predecessor left running, or returns the result
+    that it left. A try after a failure starts a new application, which goes on from the newest verified checkpoint of
+    the one before, as long as nothing has changed that checkpoints depend on. A task that is cleared after a success
+    trains anew. See docs/how-it-works.md, "Retry is resume".
 
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file beside the DAG that ends in
         ``.tony.yaml`` or ``.tony.json``. Templated, every text in it. See docs/job-specification.md.
@@ -61,6 +69,20 @@ class TonyTrainOperator(BaseOperator):
     :param poll_interval: seconds between two looks at the application; more often in its first minute.
     :param queue_timeout: seconds, or a timedelta, that the whole job's containers may take from submission until they
         are there; default: the job's ``timeouts.queue``, else no limit.
+    :param resume: what a new application does with the checkpoints of the one before: ``auto`` goes on from the newest
+        after a failure, unless the commands, the environment or the files have changed; ``always`` goes on whatever
+        has changed, and after a success; ``never`` begins at step 0. Templated.
+    :param resume_from: what this training begins with while it has no checkpoint of its own: the newest checkpoint of
+        another one, given as a mapping of ``run_id`` and, where they are not this task's own, ``dag_id``, ``task_id``
+        and ``map_index`` or ``checkpoint_key``; or the URI of a lineage, as in a result's ``lineage``. Nothing when
+        ``run_id`` or the text is empty. Templated.
+    :param warm_start: URI of the directory of a model on the job's store that the training code may take its initial
+        weights from, at step 0: it finds the files in ``TONY_WARM_START``. Nothing when empty. Templated; for an
+        earlier period's model see ``macros.tony.newest_model``.
+    :param checkpoint_key: the author's name for this training among the mapped instances of the task, in place of the
+        map index, whose meaning changes with the list. Templated.
+    :param durable: False: look at nothing that earlier tries have started or reached; end it, and start an application
+        of this try's own. What ``resume`` says of its checkpoints holds all the same.
     :param on_kill_action: what happens to the application when this task is marked, cleared, or its worker shuts down:
         ``kill``, or ``keep`` to let the next try attach to it. A timeout of the task kills it in any case.
     :return: see ``JobResult``: each key is an XCom of its own, as in ``train.output["model_dir"]``.
@@ -77,6 +99,10 @@ class TonyTrainOperator(BaseOperator):
         "yarn_queue",
         "proxy_user",
         "env_vars",
+        "resume",
+        "resume_from",
+        "warm_start",
+        "checkpoint_key",
     )
     template_ext: Sequence[str] = (".tony.yaml", ".tony.json")
     template_fields_renderers = {"job": "yaml", "overrides": "yaml", "env_vars": "yaml"}  # noqa: RUF012 - Airflow's form
@@ -97,6 +123,11 @@ class TonyTrainOperator(BaseOperator):
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval: float = 5.0,
         queue_timeout: timedelta | float | None = None,
+        resume: str = Resume.AUTO.value,
+        resume_from: Mapping[str, Any] | str | None = None,
+        warm_start: str | None = None,
+        checkpoint_key: str | None = None,
+        durable: bool = True,
         on_kill_action: Literal["kill", "keep"] = "kill",
         multiple_outputs: bool = True,
         **kwargs: Any,
@@ -119,6 +150,11 @@ class TonyTrainOperator(BaseOperator):
         self.deferrable = deferrable
         self.poll_interval = poll_interval
         self.queue_timeout = queue_timeout
+        self.resume = resume
+        self.resume_from = resume_from
+        self.warm_start = warm_start
+        self.checkpoint_key = checkpoint_key
+        self.durable = durable
         self.on_kill_action = on_kill_action
         self._switch = KillSwitch()
 
@@ -149,10 +185,11 @@ class TonyTrainOperator(BaseOperator):
         secrets = self._render_secrets(context)
         job = self._parse_job(secrets)
         self._heed_kill(context)
-        application_id, attached = self._start(context, job, secrets)
+        started = self._start(context, job, secrets)
         self._heed_kill(context)
-        if not self.wait_for_completion:
-            return self._conclusion(context, application_id).result(self.hook.application(application_id), None)
+        application_id = started.application_id
+        if not self.wait_for_completion and not started.has_ended:
+            return self._conclusion(context, application_id).deliver(self.hook.application(application_id), None)
         deadlines = deadlines_of(
             self.hook,
             application_id,
@@ -160,10 +197,10 @@ class TonyTrainOperator(BaseOperator):
             started=context["ti"].start_date,
             execution_timeout=self.execution_timeout,
         )
-        if self.deferrable:
-            self._defer(context, application_id, deadlines, attached)
+        if self.deferrable and not started.has_ended:
+            self._defer(context, application_id, deadlines, started.attached)
         ending = self._wait(context, application_id, deadlines)
-        return self._conclude(context, application_id, ending, attached=attached)
+        return self._conclude(context, application_id, ending, attached=started.attached)
 
     # -- until it is submitted ---------------------------------------------------------------------------------------
 
@@ -187,23 +224,41 @@ class TonyTrainOperator(BaseOperator):
             overrides=self.overrides,
         )
 
-    def _start(self, context: Context, job: JobSpec, secrets: Mapping[str, str]) -> tuple[str, bool]:
-        """The application's id, and whether it was there already."""
-        return attach_or_submit(
-            self.hook,
-            job,
-            identity=identity_of(self.hook, context),
+    def _start(self, context: Context, job: JobSpec, secrets: Mapping[str, str]) -> Started:
+        starter = Starter(
+            hook=self.hook,
+            identity=self._identity(context),
+            this_try=Try.of(context),
+            resume=resume_of(self.resume),
+            origin=origin_of(
+                self.hook,
+                context,
+                resume_from=self.resume_from,
+                warm_start=self.warm_start,
+                checkpoint_key=self.checkpoint_key,
+            ),
             secrets=secrets,
             labels=labels_of(context),
             search_path=search_path(self.dag),
-            switch=self._switch,
+            remember=lambda application_id: self._remember(context, application_id),
             log=self.log,
         )
+        if not self.durable:
+            return starter.end_and_submit(job)
+        return starter.attach_or_submit(job, remembered(context, self.log))
+
+    def _remember(self, context: Context, application_id: str) -> None:
+        self._switch.remember(application_id)
+        if self.durable:
+            remember(context, application_id, self.log)
+
+    def _identity(self, context: Context) -> Identity:
+        return identity_of(self.hook, context, self.checkpoint_key)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
     def _defer(self, context: Context, application_id: str, deadlines: Deadlines, attached: bool) -> NoReturn:
-        identity = identity_of(self.hook, context)
+        identity = self._identity(context)
         self.defer(
             trigger=TonyJobTrigger(
                 tony_conn_id=self.tony_conn_id,
@@ -225,7 +280,7 @@ class TonyTrainOperator(BaseOperator):
         )
 
     def _wait(self, context: Context, application_id: str, deadlines: Deadlines) -> Ending:
-        watch = JobWatch(self.hook, identity_of(self.hook, context), application_id, deadlines, self.log.info)
+        watch = JobWatch(self.hook, self._identity(context), application_id, deadlines, self.log.info)
         return wait(watch, self._switch, self.poll_interval, lambda: self._heed_kill(context))
 
     def _heed_kill(self, context: Context) -> None:
@@ -259,16 +314,17 @@ class TonyTrainOperator(BaseOperator):
             self.log.info("%s was killed on behalf of the try that started it: starting anew", application_id)
             return self._train(context)
         if error is not None:
-            conclusion.tell_failure(error)
+            error.permanent = is_permanent(error.failure, self._parse_job(self.secrets or {}))
+            conclusion.tell_failure(error, ending.status)
             raise error
-        return conclusion.result(ending.application, ending.status)
+        return conclusion.deliver(ending.application, ending.status)
 
     def _conclusion(self, context: Context, application_id: str) -> Conclusion:
-        return Conclusion(self.hook, identity_of(self.hook, context), application_id, self.log)
+        return Conclusion(self.hook, self._identity(context), application_id, Try.of(context), self.log)
 
     def _end(self, context: Context, reason: str) -> None:
         if self._switch.application_id is not None:
-            end_application(self.hook, identity_of(self.hook, context), self._switch.application_id, reason)
+            end_application(self.hook, self._identity(context), self._switch.application_id, reason)
 
     @contextmanager
     def _errors_and_timeouts(self, context: Context) -> Iterator[None]:

@@ -42,7 +42,7 @@ class Deadlines:
     """Epoch seconds; None: no limit."""
 
     end: float | None = None  # of this try of the task
-    queue: float | None = None  # until which the job may wait for its containers
+    queue: float | None = None  # until which the job may wait for its containers, before they were ever all there
 
 
 class JobWatch:
@@ -122,7 +122,13 @@ class JobWatch:
 
 
 def _waits(application: Application, status: JobStatus | None) -> bool:
-    """Whether containers are still missing: the application master's own, or some of its tasks'."""
+    """Whether the gang has never been together: the application master's container is still missing, or its tasks'.
+
+    Later on, an application may wait for containers that it has lost, or for its next master; that is no waiting in a
+    queue, and its own timeouts bound it.
+    """
+    if status is not None and status.generation > 0:
+        return False
     if application.state is not ApplicationState.RUNNING:
         return True
     return status is not None and status.state is JobState.WAITING
