@@ -6,25 +6,19 @@ case, and no other trace of an end: one that goes on finds the job's status at o
 
 from __future__ import annotations
 
-import logging
-
 from tony_provider.runtime.am.master import Master
-from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.am.records import Records
 from tony_provider.runtime.am.session import snapshot
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
 
-log = logging.getLogger(__name__)
-
 
 async def write(master: Master, records: Records, reason: str, *, in_haste: bool = False) -> None:
-    """Unless a newer application master is known of. ``in_haste``: there is no time to ask the store about that."""
+    """Raises SupersededError, having written nothing, when a newer application master is known of.
+
+    ``in_haste``: there is no time to ask the store about that.
+    """
     if not in_haste:
-        try:
-            await master.check_newest()
-        except SupersededError as error:
-            log.info("no result from here: %s", error)
-            return
+        await master.check_newest()
     killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
     await records.write_result_only(snapshot.final_status(master.status(), master.session.verdict or killed))

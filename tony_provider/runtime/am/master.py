@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.background import Background
@@ -15,7 +15,7 @@ from tony_provider.runtime.am.checkpoints import Checkpoints, Step
 from tony_provider.runtime.am.executors import Executors
 from tony_provider.runtime.am.launches import Launches
 from tony_provider.runtime.am.own_lineage import OwnLineage
-from tony_provider.runtime.am.owner import Ownership
+from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.am.patience import persistently
 from tony_provider.runtime.am.records import Records
 from tony_provider.runtime.am.resource_manager import (
@@ -111,6 +111,10 @@ class Master:
         """Have the tasks save a checkpoint now, as far as their programs heed that."""
         self._steps.put_nowait(partial(self.session.checkpoint_requested, reason))
 
+    def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
+        """Have ``run`` end with it: the tasks are somebody else's."""
+        _set_exception(self._ended, error)
+
     async def check_newest(self) -> None:
         """Raises SupersededError when a newer application master is known of."""
         try:
@@ -197,14 +201,11 @@ class Master:
         if isinstance(event, NodeLeaving):
             return session.node_leaving(event.node, event.seconds, now)
         if isinstance(event, AttemptOver):
-            self._dismissed(event.reason)
+            self.give_up(DismissedError(event.reason))
             return []
         if isinstance(event, StopRequested):
             return session.stop_requested(event.reason, now)
         raise TypeError(event)
-
-    def _dismissed(self, reason: str) -> None:
-        _set_exception(self._ended, DismissedError(reason))
 
     def _look_for_successor(self) -> None:
         """A cluster that cannot reach us either may have started another master."""

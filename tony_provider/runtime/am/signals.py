@@ -9,6 +9,7 @@ from typing import Optional
 
 from tony_provider.runtime.am import last_word
 from tony_provider.runtime.am.master import Master
+from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.am.records import Records
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,12 @@ class Signals:
         if self._notice >= _SHORT_NOTICE:
             self._master.stop(reason)
         elif self._writing is None:
-            in_haste = not self._master.cut_off
-            self._writing = asyncio.ensure_future(
-                last_word.write(self._master, self._records, reason, in_haste=in_haste)
-            )
+            self._writing = asyncio.ensure_future(self._write(reason))
             self._stopping = asyncio.get_running_loop().call_later(_ALIVE_AFTER_ALL, self._master.stop, reason)
+
+    async def _write(self, reason: str) -> None:
+        try:
+            # A cluster that was there all the time has started no other master.
+            await last_word.write(self._master, self._records, reason, in_haste=not self._master.cut_off)
+        except SupersededError as error:
+            self._master.give_up(error)

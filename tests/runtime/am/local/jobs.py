@@ -143,6 +143,7 @@ def stage(
         user="tester",
         job=spec,
         application_dir=store.as_uri(),
+        lineage_dir=(directory / "L0001").as_uri(),
         webhdfs=None,
         resources=[resource(path, name) for name, path in (files or {}).items()],
         runtime=resource(worker_archive(), contract.RUNTIME_DIR, ResourceKind.ARCHIVE),

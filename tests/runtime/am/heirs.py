@@ -1,0 +1,106 @@
+"""A later application master on this machine: its local cluster, like YARN, keeps the containers of a former one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+from pathlib import Path
+
+import attrs
+
+from tests.runtime.am.local.jobs import APPLICATION_ID, DEADLINE, LocalJob, Staged
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.application_master import Surroundings, serve
+from tony_provider.runtime.am.local.process import LocalProcess
+from tony_provider.runtime.am.local.resource_manager import LocalResourceManager, Share
+from tony_provider.runtime.am.resource_manager import Container, Registered
+from tony_provider.runtime.am.words import ABORTED, KILLED_BY_APPLICATION_MASTER
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.local.archives import shared_cache
+from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT, PID_FILE
+from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.storage import LocalStorage
+
+_LOOK = 0.1  # seconds
+_FIRST_NUMBER = 1000  # of the containers that it grants itself
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Inherited(LocalProcess):
+    """A container that another process has started."""
+
+    def __init__(self, directory: Path, pid: int) -> None:
+        self.directory = directory
+        self.pid = pid
+        self._given_back = False
+
+    async def wait(self) -> tuple[int, str]:
+        while alive(self.pid):  # noqa: ASYNC110 - it is not our child
+            await asyncio.sleep(_LOOK)
+        self.kill()
+        return (KILLED_BY_APPLICATION_MASTER if self._given_back else ABORTED), ""
+
+    async def stop(self) -> None:
+        self._given_back = True
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return
+
+
+class Heir(LocalResourceManager):
+    """Finds what runs in the cluster's directory when it is registered with."""
+
+    async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
+        registered = await super().register(host=host, port=port, tracking_url=tracking_url)
+        found = []
+        for directory in sorted((self._root / "containers").iterdir()):
+            pid = int((directory / PID_FILE).read_text().split()[0])
+            process = Inherited(directory, pid)
+            self._held[directory.name] = Share()
+            self._processes[directory.name] = process
+            self._background.spawn(self._watch(directory.name, process))
+            found.append(Container(directory.name, f"{NODE_HOST}:{NODE_PORT}"))
+        self._numbers = itertools.count(_FIRST_NUMBER)
+        return attrs.evolve(registered, containers=found)
+
+    def abandon(self) -> None:
+        """As if this application master were killed: its tasks do not notice."""
+        self._processes.clear()
+
+
+async def inherit(job: LocalJob, attempt: int = 2) -> FinalStatus:
+    """Run the next application master of a job whose own one has died, in this process, to its end.
+
+    Cancelled, it dies like that too.
+    """
+    own = job.root / "am"
+    container_id = APPLICATION_ID.replace("application", "container") + f"_{attempt:02d}_000001"
+    staged = Staged(job.directory, job.description, Credentials({}, {}), own)
+    environment = {**staged.environment, contract.ENV_CONTAINER_ID: container_id}
+    surroundings = Surroundings.of_process(environment, own)
+    assert surroundings.attempt == attempt
+    description = job.description
+    assert description.local
+    manager = Heir(description, description.local, shared_cache(description.local))
+    try:
+        return await asyncio.wait_for(serve(surroundings, LocalStorage(), manager), DEADLINE)
+    except asyncio.CancelledError:
+        manager.abandon()
+        raise
+    finally:
+        await manager.close()

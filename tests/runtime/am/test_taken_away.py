@@ -1,0 +1,162 @@
+"""An application master that its cluster takes away, or has given up, leaves tasks and files to its successor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.runtime.am.lineages import ownership
+from tests.runtime.am.local.jobs import Staged, stage
+from tony_provider.runtime import contract
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.am import master, signals
+from tony_provider.runtime.am.application_master import Surroundings, serve
+from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
+from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, Event
+from tony_provider.runtime.codec import load_json
+from tony_provider.runtime.local.archives import shared_cache
+from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.spec.model import JobSpec, TaskSpec
+from tony_provider.runtime.storage import LocalStorage
+
+JOB = JobSpec("standalone", {"worker": TaskSpec("exec sleep 1000", instances=2)})
+DEADLINE = 60
+YARN_NOTICE = 0.25
+
+
+class Cluster(LocalResourceManager):
+    """As YARN, in what it says to a master."""
+
+    notice = YARN_NOTICE
+
+    def say(self, event: Event) -> None:
+        self._events.put(event)
+
+    def kept(self) -> int:
+        """How many containers run undisturbed."""
+        return sum(not process._stopped and process._process.returncode is None for process in self._processes.values())
+
+
+@attrs.define(eq=False)
+class Running:
+    staged: Staged
+    cluster: Cluster
+    serving: asyncio.Future[FinalStatus]
+    store: Path
+
+    def file(self, name: str) -> JobStatus | None:
+        path = self.store / name
+        return load_json(path.read_bytes(), JobStatus) if path.exists() else None
+
+    async def until(self, look: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not look():  # noqa: ASYNC110 - other processes make it true
+                await asyncio.sleep(0.02)
+
+    async def until_running(self) -> None:
+        await self.until(lambda: (status := self.file(contract.STATUS_FILE)) is not None and status.state == "RUNNING")
+
+    def supersede(self) -> None:
+        """Another master has registered and left its address."""
+        key = self.staged.credentials.secrets[contract.SECRET_ADDRESS_KEY]
+        ownership(self.staged.description, attempt=2, key=key).announce(Address("there", 20001))
+
+    async def end(self) -> FinalStatus:
+        return await asyncio.wait_for(asyncio.shield(self.serving), DEADLINE)
+
+    def left_to_others(self) -> bool:
+        """Neither tasks nor files were touched, and the cluster was told nothing."""
+        return (
+            self.cluster.kept() == 2
+            and (self.store / contract.STAGING_DIR).exists()
+            and read_report(self.cluster._root) is None
+        )
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    staged = stage(tmp_path, JOB)
+    assert staged.description.local
+    cluster = Cluster(staged.description, staged.description.local, shared_cache(staged.description.local))
+    surroundings = Surroundings.of_process(staged.environment, staged.own)
+    serving = asyncio.ensure_future(serve(surroundings, LocalStorage(), cluster))
+    running = Running(staged, cluster, serving, tmp_path / "store")
+    try:
+        await running.until_running()
+        yield running
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await cluster.close()
+
+
+async def test_attempt_that_is_over_leaves_a_result_in_case_and_everything_else(running: Running) -> None:
+    running.cluster.say(AttemptOver("the ResourceManager has ended this attempt"))
+    assert await running.end() is FinalStatus.KILLED
+    assert running.left_to_others()
+    result, status = running.file(contract.RESULT_FILE), running.file(contract.STATUS_FILE)
+    assert result
+    assert result.failure
+    assert (result.state, result.failure.kind) == (JobState.KILLED, FailureKind.KILLED)
+    assert "has ended this attempt" in result.message
+    assert status
+    assert not status.state.is_final
+
+
+async def test_attempt_that_is_over_leaves_no_result_to_its_successor(running: Running) -> None:
+    running.supersede()
+    running.cluster.say(AttemptOver("the ResourceManager has ended this attempt"))
+    assert await running.end() is FinalStatus.KILLED
+    assert running.left_to_others()
+    assert running.file(contract.RESULT_FILE) is None
+
+
+async def test_master_that_its_cluster_cannot_reach_notices_its_successor(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(master, "_LOOK_FOR_SUCCESSOR", 0.05)
+    running.cluster.say(ConnectionLost("nobody answers"))
+    running.supersede()
+    assert await running.end() is FinalStatus.KILLED
+    assert running.left_to_others()
+    assert running.file(contract.RESULT_FILE) is None
+
+
+async def test_sigterm_with_a_moment_to_live_stops_no_task(running: Running) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running.until(lambda: running.file(contract.RESULT_FILE) is not None)
+    result = running.file(contract.RESULT_FILE)
+    assert result
+    assert result.state is JobState.KILLED
+    assert "SIGTERM to its application master" in result.message
+    assert running.left_to_others()
+
+
+async def test_sigterm_that_nobody_follows_up_is_a_wish_to_end(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "_ALIVE_AFTER_ALL", 0.1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running.end() is FinalStatus.KILLED
+    report = read_report(running.cluster._root)
+    assert report
+    assert report.final_status is FinalStatus.KILLED
+    assert not (running.store / contract.STAGING_DIR).exists()
+    assert running.cluster.kept() == 0
+
+
+async def test_sigterm_to_a_master_that_has_a_successor_leaves_nothing(running: Running) -> None:
+    running.supersede()
+    running.cluster.say(ConnectionLost("nobody answers"))
+    await running.until(lambda: b"cluster_unreachable" in (running.store / contract.EVENTS_FILE).read_bytes())
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running.end() is FinalStatus.KILLED
+    assert running.file(contract.RESULT_FILE) is None
+    assert running.left_to_others()
