@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.cluster import results
-from tony_provider.cluster.base import Application, Cluster
+from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
@@ -164,6 +165,18 @@ class TonyHook(BaseHook):
     def kill(self, application_id: str, diagnostics: str) -> None:
         """Idempotent; see ``Cluster.kill``."""
         self.get_conn().kill(application_id, diagnostics)
+
+    def control(
+        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
+    ) -> dict[str, Any]:
+        """Ask the master of a running application to ``stop`` it (``{"reason": …, "grace": seconds}``), or for a
+        ``checkpoint`` now (``{"reason": …}``); see ``Cluster.control``.
+        """
+        return self.get_conn().control(application_id, action, body, seconds=seconds)
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+        """Have the cluster end it should it still be there after so long; see ``Cluster.limit``."""
+        self.get_conn().limit(application_id, seconds, diagnostics)
 
     def cleanup(self, identity: Identity, application_id: str) -> None:
         """Remove what an application that has ended no longer needs, should its master not have lived to do so.

@@ -1,4 +1,9 @@
-"""Ending an application from the Airflow side: at once from a signal handler, thoroughly from anywhere else."""
+"""Ending an application from the Airflow side: within seconds from a signal handler, thoroughly from anywhere else.
+
+Its master is asked to stop it: the user processes get their grace, checkpoints and logs their last copies. From then on
+it ends by itself, whoever dies meanwhile. Should it not, it is killed when its time is over: by whoever waits for it
+here, else by the cluster itself, which is told the time too.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +11,70 @@ import logging
 import threading
 import time
 
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.base import CONTROL_SECONDS
+from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 
 KILLED_BY_AIRFLOW = "Killed by Airflow: "  # how the diagnostics of our own kills begin
 SIGNAL_PATIENCE = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
+HURRIED_SECONDS = 2.0  # that a master may take to answer meanwhile: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
+LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
 END_POLL = 0.5  # seconds
 
 log = logging.getLogger(__name__)
 
 
 def end_application(hook: TonyHook, identity: Identity, application_id: str, reason: str) -> None:
-    """Kill the application, wait until it has ended, and remove what it no longer needs. Idempotent.
+    """Stop the application, kill it when it does not end in time, and remove what it no longer needs. Idempotent.
 
-    Blocks for up to END_SECONDS. Raises ClusterError and StorageError.
+    Blocks for as long as the job's grace and its last copies take, and END_SECONDS more at most. Raises ClusterError
+    and StorageError.
     """
-    hook.kill(application_id, KILLED_BY_AIRFLOW + reason)
-    deadline = time.monotonic() + END_SECONDS
-    while (application := hook.application(application_id)) is not None and not application.is_final:
-        if time.monotonic() > deadline:
-            log.warning("%s was killed, but is still %s after %.0f s", application_id, application.state, END_SECONDS)
-            return
-        time.sleep(END_POLL)
+    ends_within = stop_application(hook, application_id, reason)
+    if ends_within is not None and not _has_ended(hook, application_id, ends_within):
+        log.warning("%s has not ended within %.0f s: killing it", application_id, ends_within)
+        hook.kill(application_id, KILLED_BY_AIRFLOW + reason)
+    if not _has_ended(hook, application_id, END_SECONDS):
+        log.warning("%s was killed, and has not ended within %.0f s", application_id, END_SECONDS)
+        return
     hook.cleanup(identity, application_id)
+
+
+def stop_application(
+    hook: TonyHook, application_id: str, reason: str, *, seconds: float = CONTROL_SECONDS
+) -> float | None:
+    """Have it end by itself; asked again, it does not hurry. Its master may take ``seconds`` to answer.
+
+    How many seconds it may take from now; None: there is no master to be asked, so that it was killed at once. Raises
+    ClusterError when it could not be killed either.
+    """
+    diagnostics = KILLED_BY_AIRFLOW + reason
+    try:
+        answer = hook.control(application_id, "stop", {"reason": diagnostics}, seconds=seconds)
+    except ClusterError as error:
+        level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
+        log.log(level, "%s is killed without grace: %s", application_id, error)
+        hook.kill(application_id, diagnostics)
+        return None
+    ends_within = float(answer.get("ends_within", 0.0))
+    log.info("%s ends within %.0f s", application_id, ends_within)
+    try:
+        hook.limit(application_id, ends_within + LIMIT_SLACK, diagnostics)
+    except ClusterError as error:
+        log.warning("%s ends by itself, without a limit set by the cluster: %s", application_id, error)
+    return ends_within
+
+
+def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
+    """Whether it has within that time."""
+    deadline = time.monotonic() + seconds
+    while (application := hook.application(application_id)) is not None and not application.is_final:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(END_POLL)
+    return True
 
 
 class KillSwitch:
@@ -41,7 +85,7 @@ class KillSwitch:
     """
 
     def __init__(self) -> None:
-        self.application_id: str | None = None  # the one to kill, once there is one
+        self.application_id: str | None = None  # the one to stop, once there is one
         self.pulled = False
         self._woken = threading.Event()
 
@@ -49,7 +93,7 @@ class KillSwitch:
         self.application_id = application_id
 
     def pull(self, hook: TonyHook, reason: str | None) -> None:
-        """Wake the task up, and kill its application unless ``reason`` is None."""
+        """Wake the task up, and have its application end unless ``reason`` is None."""
         self.pulled = True
         thread = threading.Thread(target=self._act, args=(hook, reason), name="tony-kill", daemon=True)
         thread.start()
@@ -62,8 +106,8 @@ class KillSwitch:
     def _act(self, hook: TonyHook, reason: str | None) -> None:
         try:
             if self.application_id is not None and reason is not None:
-                hook.kill(self.application_id, KILLED_BY_AIRFLOW + reason)
+                stop_application(hook, self.application_id, reason, seconds=HURRIED_SECONDS)
         except ClusterError as error:
-            log.error("%s could not be killed: %s", self.application_id, error)  # noqa: TRY400 - the message says it
+            log.error("%s could not be ended: %s", self.application_id, error)  # noqa: TRY400 - the message says it
         finally:
             self._woken.set()
