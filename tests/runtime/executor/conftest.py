@@ -4,6 +4,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -12,6 +13,7 @@ from tests.runtime.certificates import make_certificates
 from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, job, until
 from tests.runtime.executor.master import Master, address, serving
 from tony_provider.runtime.frameworks.base import MAIN_PORT
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import JobSpec
 
 
@@ -25,7 +27,7 @@ class Running:
     port: int
     _orders: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
-    async def begin(self, generation: int = 1, **more: object) -> None:
+    async def begin(self, generation: int = 1, **more: Any) -> None:
         """The rendezvous of two workers; ``more`` as in the protocol."""
         registration = await self.master.first("registration")
         own = registration.ports[MAIN_PORT]
@@ -67,12 +69,18 @@ async def launch(tmp_path: Path, secrets: dict[str, bytes]) -> AsyncIterator[Lau
     async with AsyncExitStack() as stack:
 
         async def start(
-            command: str | JobSpec, *, below: Path = tmp_path, launcher: Sequence[str] = (), **container: object
+            command: str | JobSpec,
+            *,
+            below: Path = tmp_path,
+            launcher: Sequence[str] = (),
+            heartbeat_seconds: float = 1,
+            **container: object,
         ) -> Running:
             spec = job(command) if isinstance(command, str) else command
             directory = ContainerDirectory(below, secrets, spec, **container)  # type: ignore[arg-type]
             directory.prepare()
-            master = Master(APPLICATION, KEY)
+            welcome = tony_pb2.Welcome(am_attempt=1, heartbeat_seconds=heartbeat_seconds)
+            master = Master(APPLICATION, KEY, welcome=welcome)
             port = await stack.enter_async_context(serving(master, secrets))
             executor = await ExecutorProcess.start(directory, port, launcher=launcher)
             stack.push_async_callback(executor.clean_up)

@@ -56,13 +56,13 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
     def shutdown(self, grace: float = 5.0) -> None:
         self.say(tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason="the test is over")))
 
-    def stop(self, start: int, grace: float, **more: object) -> None:
-        stop = tony_pb2.StopProcess(generation=start, start=start, grace_seconds=grace, reason="a test", **more)  # type: ignore[arg-type]
+    def stop(self, start: int, grace: float, **more: Any) -> None:
+        stop = tony_pb2.StopProcess(generation=start, start=start, grace_seconds=grace, reason="a test", **more)
         self.say(tony_pb2.ToExecutor(stop=stop))
 
-    def rendezvous(self, *tasks: tony_pb2.TaskAddress, generation: int = 1, **more: object) -> None:
+    def rendezvous(self, *tasks: tony_pb2.TaskAddress, generation: int = 1, **more: Any) -> None:
         """``start`` counts like the generation unless it is given."""
-        rendezvous = tony_pb2.Rendezvous(generation=generation, tasks=tasks, **{"start": generation, **more})  # type: ignore[arg-type]
+        rendezvous = tony_pb2.Rendezvous(generation=generation, tasks=tasks, **{"start": generation, **more})
         self.say(tony_pb2.ToExecutor(rendezvous=rendezvous))
 
     def answer(self, uploaded: tony_pb2.CheckpointUploaded, *, granted: bool = True, reason: str = "") -> None:

@@ -15,7 +15,7 @@ from tests.runtime.executor.master import address
 from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.model import agreed_name
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import CheckpointSpec, Duration, MirrorScope, Role, TaskSpec, Timeouts
+from tony_provider.runtime.spec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 
 COMMAND = f"exec {sys.executable} {Path(trainer.__file__)}"
 
@@ -273,7 +273,7 @@ async def test_nobody_waits_for_copies_when_yarn_ends_the_container(launch: Laun
 
 
 async def test_the_heartbeats_say_what_is_copied(launch: Launch) -> None:
-    spec = job(COMMAND, checkpoint=CheckpointSpec(bandwidth=1))
+    spec = job(COMMAND, checkpoint=CheckpointSpec(bandwidth=Memory(1)))
     running = await started(launch, spec=spec)
     running.order("save 120 20000000")
     beat = await running.master.heartbeat_with(lambda beat: "checkpoint" in beat.activity)

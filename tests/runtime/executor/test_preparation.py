@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tony_provider.runtime.spec.model import Role, TaskSpec
 _LOOK = "env | grep ^TONY_RESUME > seen; find $TONY_CHECKPOINT_DIR -type f -printf '%P\\n' | sort >> seen; touch ready"
 
 
-def resume(uri: str, step: int) -> dict[str, object]:
+def resume(uri: str, step: int) -> dict[str, Any]:
     return {"resume": tony_pb2.Resume(step=step, uri=uri)}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 CHECKPOINTS = Path(os.environ.get("TONY_CHECKPOINT_DIR", ""))
@@ -39,7 +40,7 @@ def content(step: int, part: str, size: int) -> bytes:
 
 
 def main() -> None:
-    actions = {
+    actions: dict[str, Callable[..., object]] = {
         "save": save,
         "report": report,
         "exit": lambda code: sys.exit(int(code)),
