@@ -1,0 +1,83 @@
+"""A retry policy for training tasks, of Airflow's own kind: what is tried again, how soon, and what is not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from airflow.providers.common.compat.sdk import RetryDecision, RetryPolicy
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout, TonyTaskKilled
+from tony_provider.runtime.protocol.status import FailureKind
+from tony_provider.runtime.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+_AT_ONCE = timedelta(0)
+
+# What the cluster did: the next application goes on from the newest checkpoint, on other nodes.
+_OF_THE_CLUSTER = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED, FailureKind.FENCED)
+# What a node, the network or the store did not manage, and may do in a while.
+_PASSING = (FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT, FailureKind.CHECKPOINT, FailureKind.INTERNAL)
+
+
+@attrs.frozen
+class TonyRetryPolicy(RetryPolicy):
+    """``TonyTrainOperator(..., retries=5, retry_policy=TonyRetryPolicy())``.
+
+    Tried again at once: what the cluster took away, a master that died, a worker that went down. After a delay: a full
+    queue, a cluster or store out of reach, containers that could not be started. Not again: exit codes that the job
+    calls permanent, commands that are not there, and what somebody ended. All else, such as a training that failed more
+    often than its own restarts mend, keeps the task's ``retry_delay``. ``retries`` bounds it all; Airflow does not ask
+    a policy about errors that no retry can mend, such as a wrong job.
+
+    :param queue_delay: after a queue timeout.
+    :param outage_delay: after an outage.
+    :param killed_delay: after somebody ended the application; None: then the task has failed.
+    """
+
+    queue_delay: timedelta = timedelta(minutes=10)
+    outage_delay: timedelta = timedelta(minutes=2)
+    killed_delay: timedelta | None = None
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        if isinstance(exception, TonyJobFailed):
+            return self._of_job(exception)
+        if isinstance(exception, TonyTaskKilled):
+            return RetryDecision.retry(_AT_ONCE, "the worker went down")
+        if isinstance(exception, (ClusterError, StorageError)):
+            return RetryDecision.retry(self.outage_delay, "the cluster or its store was out of reach")
+        return RetryDecision.default()
+
+    def _of_job(self, error: TonyJobFailed) -> RetryDecision:
+        kind = error.failure.kind if error.failure is not None else None
+        if error.permanent:
+            return RetryDecision.fail("the same job would fail again")
+        if isinstance(error, TonyQueueTimeout):
+            return RetryDecision.retry(self.queue_delay, "the queue was full")
+        if isinstance(error, TonyKilledExternally):
+            if self.killed_delay is None:
+                return RetryDecision.fail("somebody ended the application")
+            return RetryDecision.retry(self.killed_delay, "somebody ended the application")
+        if kind is None or kind in _OF_THE_CLUSTER:
+            return RetryDecision.retry(_AT_ONCE, "the cluster took containers away, or the application master died")
+        if kind in _PASSING:
+            return RetryDecision.retry(self.outage_delay, f"{kind.value} may pass")
+        return RetryDecision.default()
+
+    def serialize(self) -> dict[str, Any]:
+        return {name: None if span is None else span.total_seconds() for name, span in attrs.asdict(self).items()}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> TonyRetryPolicy:
+        killed = data["killed_delay"]
+        return cls(
+            queue_delay=timedelta(seconds=data["queue_delay"]),
+            outage_delay=timedelta(seconds=data["outage_delay"]),
+            killed_delay=None if killed is None else timedelta(seconds=killed),
+        )
