@@ -5,6 +5,7 @@ report STEP
 exit CODE
 write NAME TEXT     a file in the checkpoint directory, in place
 remove NAME         of that directory
+fill                the disk, as a checkpoint that does not fit does
 touch NAME          a file in the working directory
 """
 
@@ -29,6 +30,15 @@ def save(step: str, size: str = "1000") -> None:
     tony_sdk.commit_checkpoint(int(step), weights)
 
 
+def fill() -> None:
+    try:
+        with (CHECKPOINTS / "too-much").open("wb", buffering=0) as file:
+            while file.write(bytes(1 << 16)):
+                pass
+    except OSError as error:
+        print("cannot save:", error.strerror, file=sys.stderr, flush=True)
+
+
 def report(step: str) -> None:
     import tony_sdk
 
@@ -46,6 +56,7 @@ def main() -> None:
         "exit": lambda code: sys.exit(int(code)),
         "write": lambda name, text: (CHECKPOINTS / name).write_text(text),
         "remove": lambda name: (CHECKPOINTS / name).unlink(),
+        "fill": fill,
         "touch": lambda name: Path(name).touch(),
     }
     Path(f"started-{os.environ['TONY_GENERATION']}").touch()

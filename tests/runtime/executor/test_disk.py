@@ -1,0 +1,72 @@
+"""A container whose disk is full: the executor outlives it, keeps its link, and says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.executor import stored
+from tests.runtime.executor.conftest import Launch, Running
+from tests.runtime.executor.containers import CONTAINER
+from tests.runtime.executor.test_mirror import COMMAND
+from tests.runtime.executor.test_preparation import resume
+from tony_provider.runtime.executor import disk
+
+_SMALL_DISK = "mkdir -p tony-work && mount -t tmpfs -o size=6m tmpfs tony-work && exec {python} -m {program}"
+
+
+@pytest.fixture
+def namespaces() -> None:
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no user namespaces here, to mount a small disk in")
+
+
+@pytest.fixture
+async def running(launch: Launch, namespaces: None) -> Running:
+    """A trainer in a container that has 6 MiB for all it writes."""
+    script = _SMALL_DISK.format(python=sys.executable, program="tony_provider.runtime.executor")
+    running = await launch(COMMAND, launcher=("unshare", "-rm", "/bin/sh", "-c", script))
+    await running.begin()
+    await running.master.first("started")
+    return running
+
+
+async def test_a_full_disk_is_told_and_outlived(running: Running) -> None:
+    running.order("save 10")
+    uploaded = await running.master.uploaded(10)
+    uri = stored.commit(running.container.lineage_dir, 10)
+    running.master.answer(uploaded)
+    running.order("fill")
+    await running.master.heartbeat_with(lambda beat: beat.activity == "running, disk full")
+    running.order("exit 3")
+    exited = await running.master.first("exited")
+    assert exited.exit_code == 3
+    assert exited.error.startswith("the disk of its container is full (")
+    assert exited.output_tail == "cannot save: No space left on device"
+    assert (await running.master.first("settled")).problem == ""
+    await running.begin(generation=2, **resume(uri, 10))
+    assert (await running.master.all_of("started", 2))[1].start == 2
+    running.order("save 20 1000000")  # there is room again
+    uploaded = await running.master.uploaded(20)
+    assert uploaded.start == 2
+    running.master.answer(uploaded)
+    running.order("exit 0")
+    assert await running.end() == 0
+
+
+async def test_a_checkpoint_on_a_full_disk_is_copied_all_the_same(running: Running) -> None:
+    running.order("save 10 1000000")
+    running.order("fill")
+    running.order("exit 1")
+    uploaded = await running.master.uploaded(10)
+    running.master.answer(uploaded)
+    assert (await running.master.first("settled")).problem == ""
+    assert len(running.master.identities) == 1  # it never lost its stream
+
+
+def test_there_is_room(tmp_path: Path) -> None:
+    assert disk.problem(tmp_path) is None
+    assert disk.problem(tmp_path / CONTAINER) is None
