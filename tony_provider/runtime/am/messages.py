@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Optional, Union
 
 from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
-from tony_provider.runtime.am.session.task import Beat, ProcessEnd
+from tony_provider.runtime.am.session.process import ProcessEnd
+from tony_provider.runtime.am.session.task import Beat
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import TaskProgress
 

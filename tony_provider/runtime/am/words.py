@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am.session.task import ProcessEnd
+from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.spec.model import TaskSpec
 
 # org.apache.hadoop.yarn.api.records.ContainerExitStatus
@@ -40,6 +40,8 @@ _CONTAINER = {
 _SHELL = {shell.NOT_EXECUTABLE: " (the command cannot be executed)", shell.NOT_FOUND: " (command not found)"}
 _FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*")
 OUT_OF_MEMORY = frozenset({EXCEEDED_VIRTUAL_MEMORY, EXCEEDED_PHYSICAL_MEMORY})
+TAKEN_BACK = frozenset({PREEMPTED, KILLED_BY_SCHEDULER})
+"""The cluster needed the room for others."""
 NODE_TROUBLE = frozenset({ABORTED, DISKS_FAILED, PREEMPTED, KILLED_BY_RESOURCE_MANAGER, KILLED_BY_SCHEDULER})
 """Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.session.actions import ShutdownTask
-from tony_provider.runtime.am.session.course import MOST_REPLACEMENTS
-from tony_provider.runtime.am.session.deadlines import LOST_AFTER
+from tony_provider.runtime.am.session.losses import MOST_REPLACEMENTS
+from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
 WORKERS = {"worker": 2}
 PS_JOB = {"chief": 1, "ps": 1, "worker": 2}
+LOST_AFTER = timing.lost_after(timing.HEARTBEAT_INTERVAL)
 ALL_ROLES = {"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}
 
 
-def workers(**timeouts: float) -> World:
+def workers(**timeouts: Any) -> World:
     return World(job(WORKERS, **timeouts), ["worker"])
 
 
@@ -23,12 +26,8 @@ def ps_job() -> World:
     return World(job(PS_JOB), ["chief"])
 
 
-def all_roles(**timeouts: float) -> World:
+def all_roles(**timeouts: Any) -> World:
     return World(job(ALL_ROLES, **timeouts), ["chief", "worker"])
-
-
-def told(world: World) -> list[str]:
-    return [shutdown.task for shutdown in world.shutdowns]
 
 
 # ---- the gang ------------------------------------------------------------------------------------------------------
@@ -50,10 +49,10 @@ def test_rendezvous_goes_to_all_once_all_have_registered() -> None:
     assert not world.rendezvous
     world.register("worker:0")
     (sent,) = world.rendezvous
-    assert sent.tasks == ("worker:0", "worker:1")
+    assert tuple(sent.starts) == ("worker:0", "worker:1")
     assert [(task.type, task.index, task.host) for task in sent.cluster.tasks] == [
-        ("worker", 0, "host"),
-        ("worker", 1, "host"),
+        ("worker", 0, "node1"),
+        ("worker", 1, "node2"),
     ]
     assert sent.cluster.generation == 1
 
@@ -147,27 +146,35 @@ def test_refused_launches_are_replaced_a_bounded_number_of_times() -> None:
     assert "no disk left" in failure.message
 
 
-def test_a_replacement_that_never_comes_fails_the_job() -> None:
-    world = workers(allocation=30)
+def test_gang_whose_replacement_never_comes_gives_everything_back_and_asks_again() -> None:
+    world = workers(replacement=30)
     world.grant_all()
     world.register("worker:1")
     world.complete(world.container("worker:0"), -101)
+    second = world.container("worker:1")
     world.wait(31)
-    world.complete_all()
-    failure = world.verdict.failure
-    assert failure
-    assert failure.kind is FailureKind.CONTAINER_LOST
-    assert "no new one was granted within 30 s" in failure.message
+    assert world.told() == ["worker:1"]
+    assert world.session.refusal("worker:1", 1, second)
+    world.complete(second)
+    assert world.noted("given_back")
+    world.wait(120)
+    world.run()
+    assert world.session.phase is JobState.RUNNING
+    assert world.attempt("worker:1") == 2
 
 
 def test_former_attempt_may_not_speak() -> None:
     world = workers()
     world.grant_all()
-    world.complete(world.container("worker:0"), -100)
-    assert not world.session.is_current("worker:0", 1)
+    first = world.container("worker:0")
+    world.complete(first, -100)
+    assert world.session.refusal("worker:0", 1, first)
     world.grant_all()
-    assert world.session.is_current("worker:0", 2)
-    assert not world.session.is_current("worker:0", 1)
+    second = world.container("worker:0")
+    assert world.session.refusal("worker:0", 2, second) is None
+    assert world.session.refusal("worker:0", 2, first)
+    assert world.session.refusal("worker:0", 1, first)
+    assert world.session.refusal("worker:7", 1, first)
 
 
 def test_registration_timeout_names_tasks_and_nodes() -> None:
@@ -201,9 +208,9 @@ def test_launcher_that_ends_before_it_registers_fails_the_job_with_its_words() -
 def test_all_workers_succeed() -> None:
     world = workers().run()
     world.end("worker:0")
-    assert not told(world)
+    assert not world.told()
     world.end("worker:1")
-    assert sorted(told(world)) == ["worker:0", "worker:1"]
+    assert sorted(world.told()) == ["worker:0", "worker:1"]
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
     assert world.states == {"worker:0": TaskState.SUCCEEDED, "worker:1": TaskState.SUCCEEDED}
@@ -212,7 +219,7 @@ def test_all_workers_succeed() -> None:
 def test_chief_ends_a_parameter_server_job() -> None:
     world = ps_job().run()
     world.end("chief:0")
-    assert sorted(told(world)) == ["chief:0", "ps:0", "worker:0", "worker:1"]
+    assert sorted(world.told()) == ["chief:0", "ps:0", "worker:0", "worker:1"]
     world.end("ps:0", signal=15, stopped=True)
     world.end("worker:0", exit_code=143, stopped=True)
     world.complete_all()
@@ -224,7 +231,7 @@ def test_chief_ends_a_parameter_server_job() -> None:
 def test_failure_of_a_needed_task_fails_the_job(name: str) -> None:
     world = ps_job().run()
     world.end(name, exit_code=3, output_tail="Traceback\nValueError: bad shape")
-    assert sorted(told(world)) == ["chief:0", "ps:0", "worker:0", "worker:1"]
+    assert sorted(world.told()) == ["chief:0", "ps:0", "worker:0", "worker:1"]
     world.complete_all()
     failure = world.verdict.failure
     assert failure
@@ -255,7 +262,7 @@ def test_evaluator_may_go_on_and_side_car_is_stopped() -> None:
     world = all_roles(evaluator=40).run()
     world.end("chief:0")
     world.end("worker:0")
-    assert sorted(told(world)) == ["chief:0", "sidecar:0", "worker:0"]
+    assert sorted(world.told()) == ["chief:0", "sidecar:0", "worker:0"]
     world.wait(10)
     assert world.session.verdict is None
     world.end("evaluator:0")
@@ -269,7 +276,7 @@ def test_evaluator_is_stopped_after_its_time() -> None:
     world.end("chief:0")
     world.end("worker:0")
     world.wait(11)
-    assert "evaluator:0" in told(world)
+    assert "evaluator:0" in world.told()
     world.end("evaluator:0", signal=15, stopped=True)
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
@@ -305,7 +312,7 @@ def test_side_car_that_cannot_start_does_not_hold_the_gang_up() -> None:
         world.register(name)
     assert not world.rendezvous
     world.wait(51)
-    assert world.rendezvous[0].tasks == ("chief:0", "worker:0", "evaluator:0")
+    assert tuple(world.rendezvous[0].starts) == ("chief:0", "worker:0", "evaluator:0")
 
 
 def test_first_failure_is_the_cause() -> None:
@@ -335,12 +342,12 @@ def test_killed_process_takes_its_reason_from_the_container() -> None:
     world = workers().run()
     world.end("worker:0", signal=15, stopped=True)
     assert world.session.verdict is None
-    world.complete(world.container("worker:0"), -102)
+    world.complete(world.container("worker:0"), -106)
     world.complete_all()
     failure = world.verdict.failure
     assert failure
     assert failure.kind is FailureKind.CONTAINER_LOST
-    assert "preempted" in failure.message
+    assert "killed by the ResourceManager" in failure.message
 
 
 def test_killed_process_in_a_living_container_is_the_users_failure() -> None:
@@ -364,7 +371,7 @@ def test_killed_process_in_a_living_container_is_the_users_failure() -> None:
         ({"error": "could not upload the model: disk full"}, FailureKind.INTERNAL, "could not upload the model"),
     ],
 )
-def test_kinds_of_failure(how: dict[str, object], kind: FailureKind, words: str) -> None:
+def test_kinds_of_failure(how: dict[str, Any], kind: FailureKind, words: str) -> None:
     world = workers().run()
     world.end("worker:0", **how)
     world.complete_all()
@@ -376,13 +383,15 @@ def test_kinds_of_failure(how: dict[str, object], kind: FailureKind, words: str)
 
 def test_silent_executor_is_lost_and_its_container_taken_away() -> None:
     world = workers().run()
+    container = world.container("worker:1")
     world.disconnect("worker:1")
     world.wait(LOST_AFTER + 8)
     failure = world.verdict.failure if world.finished else world.session.verdict and world.session.verdict.failure
     assert failure
     assert failure.kind is FailureKind.CONTAINER_LOST
     assert "worker:1 on node" in failure.message
-    assert world.container("worker:1") in world.released
+    assert container in world.released
+    assert world.disconnected == ["worker:1"]
 
 
 def test_own_sleep_is_not_the_executors_silence() -> None:
@@ -397,7 +406,7 @@ def test_reconnected_executor_goes_on() -> None:
     world = workers().run()
     world.disconnect("worker:1")
     world.tick(5)
-    world.register("worker:1", generation=1)
+    world.register("worker:1")
     world.wait(60)
     assert world.session.verdict is None
     assert len(world.rendezvous) == 1
@@ -409,8 +418,22 @@ def test_rendezvous_is_sent_again_to_an_executor_that_missed_it() -> None:
     world.register("worker:0")
     world.register("worker:1")
     world.disconnect("worker:1")
+    missed = world.executor("worker:1")
+    missed.start, missed.running = 0, False
     world.register("worker:1")
-    assert world.rendezvous[1].tasks == ("worker:1",)
+    assert dict(world.rendezvous[1].starts) == {"worker:1": 1}
+    assert world.rendezvous[1].cluster == world.rendezvous[0].cluster
+
+
+def test_nobody_starts_while_an_executor_is_cut_off() -> None:
+    world = workers()
+    world.grant_all()
+    world.register("worker:0")
+    world.disconnect("worker:0")
+    world.register("worker:1")
+    assert not world.rendezvous
+    world.register("worker:0")
+    assert len(world.rendezvous) == 1
 
 
 # ---- stopping ------------------------------------------------------------------------------------------------------
@@ -455,7 +478,7 @@ def test_lifetime_ends_the_job() -> None:
 def test_tasks_that_do_not_end_are_given_up_in_bounded_time() -> None:
     world = workers(grace=5).run()
     world.stop()
-    world.wait(5 + 30 + 1)
+    world.wait(5 + 60 + 30 + 1)
     assert world.released == set(world.launched)
     assert not world.finished
     world.wait(11)

@@ -1,45 +1,68 @@
-"""Every order of events that hypothesis can think of: what must hold whatever happens."""
+"""Every order of events that hypothesis can think of: what must hold whatever happens.
+
+What holds of each start is checked where the world carries it out.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.runtime.am.session.world import World, job
+from tests.runtime.am.session.world import Executor, World, job, task_type
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import Memory, MirrorScope, RestartPolicy, RestartScope, Role, TaskSpec
 
-JOBS = [
+JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
     ({"worker": 3}, ["worker"]),
+    ({"worker": task_type(3, min_instances=2)}, ["worker"]),
     ({"chief": 1, "ps": 1, "worker": 2}, ["chief"]),
     ({"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}, ["chief", "worker"]),
-    ({"sidecar": 1, "worker": 1}, ["worker"]),
+    ({"worker": 1, "helper": task_type(1, restart=RestartScope.TASK), "sidecar": 1}, ["worker"]),
+    ({"worker": 1, "fragile": task_type(1, restart=RestartScope.NEVER)}, ["worker"]),
+]
+POLICIES = [
+    RestartPolicy(budget=0),
+    RestartPolicy(permanent_exit_codes=[3]),
+    RestartPolicy(budget=1000, memory_step=Memory(512), node_losses=1),
 ]
 EXIT_STATUSES = [0, 1, 137, 143, -100, -101, -102, -103, -104, -105, -106, -1000]
+# grace, last copies, logs, the release, and some more
+LONGEST_END = 30 + 60 + 30 + 10 + 5
 
 
 class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world: World | None = None
-        self.registered: set[tuple[str, int]] = set()
-        self.sent = 0
+        self.step = 0
+        self.dead: list[Executor] = []  # that were given up, and may still be there
 
     @initialize(
         which=st.sampled_from(JOBS),
-        queue=st.sampled_from([None, 300.0]),
-        lifetime=st.sampled_from([None, 1000.0]),
+        policy=st.sampled_from(POLICIES),
+        alone=st.booleans(),
+        mirror=st.sampled_from(MirrorScope),
+        answers=st.booleans(),
         jitter=st.floats(0, 1),
+        timeouts=st.fixed_dictionaries(
+            {}, optional={"queue": st.just(300.0), "lifetime": st.just(5000.0), "stall": st.just(60.0)}
+        ),
     )
     def begin(
-        self, which: tuple[dict[str, int], list[str]], queue: float | None, lifetime: float | None, jitter: float
+        self,
+        which: tuple[dict[str, int | TaskSpec], list[str]],
+        policy: RestartPolicy,
+        mirror: MirrorScope,
+        timeouts: dict[str, float],
+        **world: Any,
     ) -> None:
         tasks, decisive = which
-        limits = {"queue": queue, "lifetime": lifetime}
-        timeouts = {name: value for name, value in limits.items() if value is not None}
-        self.world = World(job(tasks, **timeouts), decisive, jitter=jitter)
+        self.world = World(job(tasks, policy=policy, mirror=mirror, **timeouts), decisive, **world)
 
     @property
     def w(self) -> World:
@@ -49,14 +72,18 @@ class SessionMachine(RuleBasedStateMachine):
     def _tasks(self) -> list[Task]:
         return list(self.w.session.tasks)
 
-    def _live(self) -> list[Task]:
-        """Tasks whose executor could say something."""
-        return [task for task in self._tasks() if task.container and task.container.id in self._running()]
+    def _executors(self) -> list[Executor]:
+        return list(self.w.executors.values())
 
-    def _running(self) -> set[str]:
-        return set(self.w.launched) - self.w.completed
+    def _current(self) -> list[Executor]:
+        """Those whose session counts on them."""
+        current = {task.container.id for task in self._tasks() if task.container and task.has_container}
+        return [executor for executor in self._executors() if executor.container.id in current]
 
-    # ---- what may happen ---------------------------------------------------------------------------------------
+    def _running(self) -> list[Executor]:
+        return [executor for executor in self._current() if executor.running and executor.connected]
+
+    # ---- the cluster -------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.w.outstanding)
     @rule(data=st.data())
@@ -68,61 +95,14 @@ class SessionMachine(RuleBasedStateMachine):
     def grant_everything(self) -> None:
         self.w.grant_all()
 
-    @precondition(lambda self: self._running())
+    @precondition(lambda self: [executor for executor in self._executors() if not executor.host])
     @rule(data=st.data())
     def launch_fails(self, data: st.DataObject) -> None:
         """A launch that failed is never heard of again."""
-        container_id = data.draw(st.sampled_from(sorted(self._running())))
-        was_there = self.w.launched[container_id]
-        if (was_there.task, was_there.attempt) in self.registered or container_id in self.w.released:
-            return
+        silent = [executor.container.id for executor in self._executors() if not executor.host]
+        container_id = data.draw(st.sampled_from(silent))
         self.w.launch_fails(container_id)
         self.w.completed.add(container_id)
-
-    @precondition(lambda self: self._live())
-    @rule(data=st.data(), generation=st.integers(0, 1))
-    def register(self, data: st.DataObject, generation: int) -> None:
-        task = data.draw(st.sampled_from(self._live()))
-        self.registered.add((task.name, task.attempt))
-        self.w.register(task.name, generation)
-
-    @precondition(lambda self: self._live())
-    @rule()
-    def register_all(self) -> None:
-        for task in self._live():
-            self.registered.add((task.name, task.attempt))
-            self.w.register(task.name)
-
-    @precondition(lambda self: not self.w.finished)
-    @rule()
-    def everything_comes_up(self) -> None:
-        self.w.grant_all()
-        self.register_all()
-        for task in self._live():
-            self.w.start(task.name)
-
-    @precondition(lambda self: self.w.rendezvous)
-    @rule(data=st.data())
-    def start(self, data: st.DataObject) -> None:
-        self.w.start(data.draw(st.sampled_from(self._tasks())).name)
-
-    @precondition(lambda self: self.w.rendezvous)
-    @rule(
-        data=st.data(),
-        exit_code=st.sampled_from([0, 0, 0, 1, 127]),
-        signal=st.sampled_from([0, 0, 0, 9, 11, 15]),
-        stopped=st.booleans(),
-        error=st.sampled_from(["", "", "could not write"]),
-    )
-    def end(self, data: st.DataObject, **how: object) -> None:
-        self.w.end(data.draw(st.sampled_from(self._tasks())).name, **how)
-
-    @precondition(lambda self: self.w.rendezvous)
-    @rule()
-    def deciders_succeed(self) -> None:
-        for task in self._tasks():
-            if task.decisive:
-                self.w.end(task.name)
 
     @precondition(lambda self: set(self.w.allocated) - self.w.completed)
     @rule(data=st.data(), exit_status=st.sampled_from(EXIT_STATUSES))
@@ -130,15 +110,139 @@ class SessionMachine(RuleBasedStateMachine):
         candidates = sorted(set(self.w.allocated) - self.w.completed)
         self.w.complete(data.draw(st.sampled_from(candidates)), exit_status, "what YARN says")
 
+    @precondition(lambda self: self._current())
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        self.w.preempt(data.draw(st.sampled_from(self._current())).task)
+
+    @rule(node=st.integers(0, 3))
+    def node_leaves(self, node: int) -> None:
+        self.w.node_leaves(f"node{node}:1")
+
+    # ---- executors ---------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self._executors())
+    @rule(data=st.data())
+    def register(self, data: st.DataObject) -> None:
+        executor = data.draw(st.sampled_from(self._executors()))
+        welcome = self.w.register(executor.task, executor)
+        assert welcome or executor not in self._current()
+
+    @precondition(lambda self: not self.w.finished)
+    @rule()
+    def everything_comes_up(self) -> None:
+        self.w.obey_all()
+        self.w.grant_all()
+        for executor in self._current():
+            self.w.register(executor.task, executor)
+        for executor in self._running():
+            self.w.start(executor.task)
+
     @rule(data=st.data())
     def disconnect(self, data: st.DataObject) -> None:
         self.w.disconnect(data.draw(st.sampled_from(self._tasks())).name)
+
+    @precondition(lambda self: self._current())
+    @rule(data=st.data(), step=st.integers(0, 3))
+    def beat(self, data: st.DataObject, step: int) -> None:
+        executor = data.draw(st.sampled_from(self._current()))
+        if executor.connected:
+            self.w.beat(executor.task, step if executor.running else None)
+
+    # ---- user processes ----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self._running())
+    @rule(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        self.w.start(data.draw(st.sampled_from(self._running())).task)
+
+    @precondition(lambda self: self._running())
+    @rule(
+        data=st.data(),
+        exit_code=st.sampled_from([0, 0, 0, 1, 3, 127, 137]),
+        signal=st.sampled_from([0, 0, 0, 9, 11, 15]),
+        stopped=st.sampled_from([False, False, True]),
+        out_of_memory=st.sampled_from([False, False, False, True]),
+        error=st.sampled_from(["", "", "could not write"]),
+        settles=st.booleans(),
+    )
+    def end(self, data: st.DataObject, **how: Any) -> None:
+        self.w.end(data.draw(st.sampled_from(self._running())).task, **how)
+
+    @precondition(lambda self: [executor for executor in self._current() if executor.end and not executor.settled])
+    @rule(data=st.data())
+    def settle(self, data: st.DataObject) -> None:
+        copying = [executor for executor in self._current() if executor.end and not executor.settled]
+        self.w.settle(data.draw(st.sampled_from(copying)).task)
+
+    @rule()
+    def obey(self) -> None:
+        self.w.obey_all()
+
+    @precondition(lambda self: self._running())
+    @rule()
+    def deciders_succeed(self) -> None:
+        for executor in self._running():
+            if self.w.task(executor.task).decisive:
+                self.w.end(executor.task)
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self._executors())
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        """Whoever still runs somewhere may ask for it."""
+        executor = data.draw(st.sampled_from(self._executors()))
+        self.step += 1
+        choosing = self.w.generation + 1 in self.w.choices
+        was_newest = executor.generation == self.w.generation and executor.start == self.w.starts.get(executor.task)
+        was_current = executor in self._current()
+        if self.w.commit_of(executor, self.step) is None:
+            assert was_current
+            assert was_newest
+            assert not choosing or not in_cluster(self.w.task(executor.task).role)
+
+    @precondition(lambda self: [executor for executor in self._running() if executor.resume and not executor.started])
+    @rule(data=st.data(), damaged=st.booleans())
+    def restore_fails(self, data: st.DataObject, damaged: bool) -> None:
+        restoring = [executor for executor in self._running() if executor.resume and not executor.started]
+        self.w.restore_fails(data.draw(st.sampled_from(restoring)).task, damaged=damaged)
+
+    @precondition(lambda self: self.w.unanswered)
+    @rule(data=st.data())
+    def choose(self, data: st.DataObject) -> None:
+        self.w.choose(data.draw(st.sampled_from(self.w.unanswered)))
+
+    # ---- the application master --------------------------------------------------------------------------------
+
+    @precondition(lambda self: not self.w.session.verdict)
+    @rule(data=st.data())
+    def master_dies(self, data: st.DataObject) -> None:
+        calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
+        self.w.master_dies()
+        if calm:
+            self.w.come_back()
+            assert self.w.session.phase is JobState.RUNNING
+            assert (len(self.w.rendezvous), len(self.w.stops)) == (sent, stops)
+        else:
+            for executor in self._executors():
+                if data.draw(st.booleans()):
+                    self.w.register(executor.task, executor)
+
+    def _is_calm(self) -> bool:
+        """Every user process runs, and nothing is under way."""
+        session = self.w.session
+        if session.phase is not JobState.RUNNING or len(self._running()) < len(self._tasks()):
+            return False
+        return not any(unit.restart or unit.judge.pending for unit in session.units.every)
+
+    # ---- time --------------------------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0, 20.0]))
     def time_passes(self, seconds: float) -> None:
         self.w.tick(seconds)
 
-    @rule(seconds=st.sampled_from([10.0, 70.0, 130.0]))
+    @rule(seconds=st.sampled_from([10.0, 70.0, 130.0, 310.0]))
     def long_time_passes(self, seconds: float) -> None:
         self.w.wait(seconds)
 
@@ -155,26 +259,23 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.w.session.finished == bool(self.w.finished)
 
     @invariant()
-    def nobody_starts_before_all_have_registered(self) -> None:
-        if not self.world or len(self.w.rendezvous) == self.sent:
-            return
-        if self.sent == 0:
-            for task in self._tasks():
-                given_up = task.role is Role.SIDECAR and task.ended
-                assert given_up or (task.name, task.attempt) in self.registered
-        self.sent = len(self.w.rendezvous)
-        assert {each.cluster.generation for each in self.w.rendezvous} == {1}
-
-    @invariant()
     def no_container_leaks(self) -> None:
         if not self.world:
             return
-        ours = {task.container.id for task in self._tasks() if task.container}
-        assert self.w.held <= ours, "a container that no task knows was not given back"
-        assert len(self.w.held) + len(self.w.outstanding) <= len(self._tasks())
         if self.w.finished:
             assert not self.w.held
             assert not self.w.outstanding
+        if self.w.session.phase is JobState.RECOVERING:
+            return  # whose they are is still to be learned
+        ours = {task.container.id for task in self._tasks() if task.has_container and task.container}
+        assert self.w.held <= ours | self.w.leaving, "a container that no task knows was not given back"
+        assert len(self.w.outstanding) <= sum(1 for task in self._tasks() if task.key is not None)
+
+    @invariant()
+    def budget_is_kept(self) -> None:
+        if self.world:
+            for unit in self.w.session.units.every:
+                assert len(unit.budget.times) <= self.w.spec.restart.budget
 
     @invariant()
     def verdict_fits(self) -> None:
@@ -183,19 +284,27 @@ class SessionMachine(RuleBasedStateMachine):
         verdict = self.w.verdict
         assert (verdict.failure is None) == (verdict.status is FinalStatus.SUCCEEDED)
         if verdict.status is FinalStatus.SUCCEEDED:
-            assert all(task.state is TaskState.SUCCEEDED for task in self._tasks() if task.decisive)
+            assert all(task.state is TaskState.SUCCEEDED for task in self._tasks() if task.decisive and not task.absent)
         assert all(task.ended for task in self._tasks())
         assert self.w.session.phase is JobState(verdict.status.value)
+
+    @invariant()
+    def the_leader_is_never_missing(self) -> None:
+        if not self.world:
+            return
+        absent = [task for task in self._tasks() if task.absent]
+        assert not any(task.index == 0 or task.role is not Role.WORKER for task in absent)
+        assert len(absent) <= 1
 
     def teardown(self) -> None:
         """Whatever state it is in, a stop ends it in bounded time, though nobody answers any more."""
         if not self.world:
             return
         self.w.stop()
-        self.w.wait(30 + 30 + 10 + 5)
+        self.w.wait(LONGEST_END)
         assert self.w.finished
         self.no_container_leaks()
 
 
 TestSession = SessionMachine.TestCase
-TestSession.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSession.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)

@@ -1,58 +1,184 @@
-"""A cluster and its executors as the session sees them: carries actions out in memory and keeps account of them."""
+"""A cluster, its executors and a store as the session sees them: carries actions out in memory and keeps account."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
 
 from tony_provider.runtime.am.resource_manager import Container, ContainerRequest
 from tony_provider.runtime.am.session.actions import (
     Action,
+    AskCheckpoint,
+    AvoidNodes,
     Cancel,
+    ChooseResumePoint,
+    Disconnect,
     Finish,
     LaunchTask,
     Note,
     Release,
     Request,
+    ResumePoint,
     SendRendezvous,
+    SetAside,
     ShutdownTask,
+    StopProcess,
     Verdict,
 )
+from tony_provider.runtime.am.session.history import History
+from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.task import Beat, ProcessEnd
-from tony_provider.runtime.protocol.status import TaskState
-from tony_provider.runtime.spec.model import Duration, JobSpec, TaskSpec, Timeouts
+from tony_provider.runtime.am.session.task import Beat, Task
+from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
+from tony_provider.runtime.protocol.status import TaskProgress, TaskState
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import (
+    CheckpointSpec,
+    Duration,
+    JobSpec,
+    MirrorScope,
+    RestartPolicy,
+    RestartScope,
+    Role,
+    TaskSpec,
+    Timeouts,
+)
+from tony_provider.runtime.spec.problems import Problem
+
+EPOCH = 1_000_000.0  # of the session's clock
 
 
-def job(tasks: Mapping[str, int], **timeouts: float) -> JobSpec:
+@attrs.frozen
+class Plan(Framework):
+    """A framework whose rules a test chooses."""
+
+    deciders: tuple[str, ...] = ()
+    alone: bool = False  # a task that fails starts again alone
+    name: str = "standalone"
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        return []
+
+    def decisive(self, job: JobSpec) -> Sequence[str]:
+        return self.deciders
+
+    def scope(self, role: Role) -> RestartScope:
+        return RestartScope.TASK if self.alone else super().scope(role)
+
+    def elastic(self, role: Role) -> bool:
+        return role is Role.WORKER
+
+    def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
+        return TaskEnvironment({})
+
+
+def job(
+    tasks: Mapping[str, int | TaskSpec],
+    *,
+    policy: RestartPolicy | None = None,
+    mirror: MirrorScope = MirrorScope.LEADER,
+    **timeouts: float,
+) -> JobSpec:
+    """Without restarts, unless ``policy`` says otherwise."""
+    durations: dict[str, Any] = {name: Duration(value) for name, value in timeouts.items()}
     return JobSpec(
         framework="standalone",
-        tasks={name: TaskSpec(command="true", instances=count) for name, count in tasks.items()},
-        timeouts=Timeouts(**{name: Duration(value) for name, value in timeouts.items()}),
+        tasks={name: task_type(each) for name, each in tasks.items()},
+        timeouts=Timeouts(**durations),
+        restart=policy or RestartPolicy(budget=0),
+        checkpoint=CheckpointSpec(mirror=mirror),
     )
 
 
+def task_type(instances: int | TaskSpec = 1, **how: Any) -> TaskSpec:
+    if isinstance(instances, TaskSpec):
+        return instances
+    return TaskSpec(command="true", instances=instances, **how)
+
+
+@attrs.define(eq=False)
+class Executor:
+    """What runs in a container that was launched."""
+
+    container: Container
+    task: str
+    attempt: int
+    host: str = ""
+    connected: bool = False
+    generation: int = 0
+    start: int = 0
+    running: bool = False
+    started: bool = False
+    end: ProcessEnd | None = None
+    settled: bool = True
+    told_to_stop: StopProcess | None = None
+    resume: ResumePoint | None = None
+    keep_checkpoints: bool = False
+
+    def obey(self, rendezvous: SendRendezvous, start: int) -> None:
+        if start <= self.start:
+            return
+        self.generation, self.start = rendezvous.cluster.generation, start
+        self.running, self.started, self.settled, self.end, self.told_to_stop = True, False, False, None, None
+        self.resume, self.keep_checkpoints = rendezvous.resume, rendezvous.keep_checkpoints
+
+
 class World:
-    def __init__(self, spec: JobSpec, decisive: Sequence[str], *, jitter: float = 0.5, nodes: int = 4) -> None:
-        self.session = Session(spec, decisive=decisive, jitter=lambda: jitter)
+    def __init__(
+        self,
+        spec: JobSpec,
+        decisive: Sequence[str],
+        *,
+        alone: bool = False,
+        jitter: float = 0.5,
+        nodes: int = 4,
+        answers: bool = True,
+    ) -> None:
+        self.spec = spec
+        self.framework = Plan(tuple(decisive), alone)
+        self._jitter = jitter
+        self.session = self._new_session()
         self.now = 100.0
         self.nodes = nodes
+        self.answers = answers  # whether the store says at once which checkpoint is the newest
+        self.checkpoints: list[ResumePoint] = []
         self.outstanding: dict[int, ContainerRequest] = {}
         self.keys: set[int] = set()
         self.allocated: dict[str, Container] = {}
         self.launched: dict[str, LaunchTask] = {}
+        self.executors: dict[str, Executor] = {}  # by container, of those that live
         self.released: set[str] = set()
         self.completed: set[str] = set()
         self.rendezvous: list[SendRendezvous] = []
+        self.resumes: dict[int, ResumePoint | None] = {}  # by generation
+        self.starts: dict[str, int] = {}
+        self.stops: list[StopProcess] = []
+        self.choices: list[int] = []
+        self.unanswered: list[int] = []
+        self.asked: list[AskCheckpoint] = []
+        self.set_aside: list[SetAside] = []
+        self.avoided: tuple[str, ...] = ()
         self.shutdowns: list[ShutdownTask] = []
+        self.streams: dict[str, str] = {}  # by task, the container whose executor registered last
+        self.leaving: set[str] = set()  # containers whose executors were told to end
+        self.disconnected: list[str] = []
         self.notes: list[Note] = []
+        self.log: list[dict[str, Any]] = []
         self.finished: list[Verdict] = []
         self.carry_out(self.session.start(self.now))
+
+    def _new_session(self) -> Session:
+        return Session(self.spec, self.framework, jitter=lambda: self._jitter, epoch=EPOCH)
 
     # ---- what the session wants --------------------------------------------------------------------------------
 
     def carry_out(self, actions: Sequence[Action]) -> None:
         for action in actions:
             self._carry_out(action)
+        while self.answers and self.unanswered:
+            self.choose(self.unanswered[0])
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, Request):
@@ -69,18 +195,77 @@ class World:
                 assert container_id not in self.released, "released twice"
                 self.released.add(container_id)
         elif isinstance(action, LaunchTask):
-            container_id = action.container.id
-            assert container_id in self.held, "launched a container that is not ours"
-            assert container_id not in self.launched, "launched twice"
-            self.launched[container_id] = action
+            self._launch(action)
         elif isinstance(action, SendRendezvous):
-            self.rendezvous.append(action)
+            self._send_rendezvous(action)
+        elif isinstance(action, StopProcess):
+            self.stops.append(action)
+            executor = self._executor(action.task)
+            if executor and executor.connected and executor.start == action.start:
+                executor.told_to_stop = action
+        elif isinstance(action, ChooseResumePoint):
+            self.choices.append(action.generation)
+            self.unanswered.append(action.generation)
+        elif isinstance(action, AskCheckpoint):
+            self.asked.append(action)
+        elif isinstance(action, SetAside):
+            self.set_aside.append(action)
+            self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
+        elif isinstance(action, Disconnect):
+            self.disconnected.append(action.task)
+        elif isinstance(action, AvoidNodes):
+            self.avoided = action.nodes
         elif isinstance(action, ShutdownTask):
             self.shutdowns.append(action)
+            self.leaving.add(self.streams[action.task])
         elif isinstance(action, Note):
             self.notes.append(action)
-        elif isinstance(action, Finish):
+            fields = {"time_ms": int((EPOCH + self.now) * 1000), "event": action.event, "data": action.data}
+            self.log.append(fields)
+        else:
+            assert isinstance(action, Finish)
             self.finished.append(action.verdict)
+
+    def _launch(self, action: LaunchTask) -> None:
+        container_id = action.container.id
+        assert container_id in self.held, "launched a container that is not ours"
+        assert container_id not in self.launched, "launched twice"
+        self.launched[container_id] = action
+        self.executors[container_id] = Executor(action.container, action.task, action.attempt)
+
+    def _send_rendezvous(self, action: SendRendezvous) -> None:
+        generation = action.cluster.generation
+        again = all(self.starts.get(name) == start for name, start in action.starts.items())
+        if not again:
+            self._check_rendezvous(action)
+            self.starts.update(action.starts)
+        if generation not in self.resumes:
+            self.resumes[generation] = action.resume
+        self.rendezvous.append(action)
+        for name, start in action.starts.items():
+            executor = self._executor(name)
+            if executor and executor.connected:
+                executor.obey(action, start)
+
+    def _check_rendezvous(self, action: SendRendezvous) -> None:
+        """What holds for every start, whatever led to it."""
+        names = {f"{task.type}:{task.index}" for task in action.cluster.tasks}
+        for name, start in action.starts.items():
+            assert start > self.starts.get(name, 0), "starts grow"
+            executor = self._executor(name)
+            assert executor, f"{name} is missing"
+            assert executor.connected
+            assert not executor.running, f"{name} still runs"
+            assert name in names
+        if action.cluster.generation in self.resumes:
+            assert len(action.starts) == 1, "a second rendezvous of one generation"
+            return
+        assert action.cluster.generation > max(self.resumes, default=0)
+        for task in self.session.tasks:
+            if in_cluster(task.role) and not task.absent:
+                assert task.name in action.starts, f"a rendezvous without {task.name}"
+
+    # ---- what can be asked -------------------------------------------------------------------------------------
 
     @property
     def held(self) -> set[str]:
@@ -96,13 +281,50 @@ class World:
     def states(self) -> dict[str, TaskState]:
         return {task.name: task.state for task in self.session.tasks}
 
-    # ---- what happens ------------------------------------------------------------------------------------------
+    @property
+    def generation(self) -> int:
+        return self.session.generation
 
-    def grant(self, key: int | None = None) -> str:
+    def told(self) -> list[str]:
+        """The tasks that were told to end."""
+        return [shutdown.task for shutdown in self.shutdowns]
+
+    def stopped(self) -> list[str]:
+        """The tasks whose user processes were told to stop."""
+        return [stop.task for stop in self.stops]
+
+    def noted(self, event: str) -> list[str]:
+        return [note.message for note in self.notes if note.event == event]
+
+    def task(self, name: str) -> Task:
+        task = self.session.task(name)
+        assert task
+        return task
+
+    def container(self, name: str) -> str:
+        container = self.task(name).container
+        assert container
+        return container.id
+
+    def attempt(self, name: str) -> int:
+        return self.task(name).attempt
+
+    def _executor(self, name: str) -> Executor | None:
+        container = self.task(name).container
+        return self.executors.get(container.id) if container else None
+
+    def executor(self, name: str) -> Executor:
+        executor = self._executor(name)
+        assert executor, f"{name} has no executor"
+        return executor
+
+    # ---- containers --------------------------------------------------------------------------------------------
+
+    def grant(self, key: int | None = None, node: str | None = None) -> str:
         key = min(self.outstanding) if key is None else key
         del self.outstanding[key]
         number = len(self.allocated) + 1
-        container = Container(f"container_1_0001_01_{number:06d}", f"node{number % self.nodes}:1")
+        container = Container(f"container_1_0001_01_{number:06d}", node or f"node{number % self.nodes}:1")
         self.allocated[container.id] = container
         self.carry_out(self.session.allocated(key, container, self.now))
         return container.id
@@ -111,44 +333,14 @@ class World:
         while self.outstanding:
             self.grant()
 
-    def container(self, name: str) -> str:
-        task = self.session.task(name)
-        assert task
-        assert task.container
-        return task.container.id
-
-    def attempt(self, name: str) -> int:
-        task = self.session.task(name)
-        assert task
-        return task.attempt
-
-    def register(self, name: str, generation: int = 0) -> None:
-        ports = {"main": 2000 + len(self.rendezvous)}
-        self.carry_out(self.session.registered(name, self.attempt(name), "host", ports, generation, self.now))
-
-    def register_all(self) -> None:
-        for task in self.session.tasks:
-            if task.state is TaskState.STARTING:
-                self.register(task.name)
-
-    def start(self, name: str) -> None:
-        self.carry_out(self.session.process_started(name, self.attempt(name), self.session.generation, self.now))
-
-    def run(self) -> World:
-        """The gang gets all it wants and every user process starts."""
-        self.grant_all()
-        self.register_all()
-        for task in self.session.tasks:
-            self.start(task.name)
-        return self
-
-    def end(self, name: str, **how: object) -> None:
-        end = ProcessEnd(self.session.generation, **how)  # type: ignore[arg-type]
-        self.carry_out(self.session.process_ended(name, self.attempt(name), end, self.now))
-
     def complete(self, container_id: str, exit_status: int = 0, diagnostics: str = "") -> None:
         self.completed.add(container_id)
+        self.executors.pop(container_id, None)
         self.carry_out(self.session.completed(container_id, exit_status, diagnostics, self.now))
+
+    def lose(self, name: str, exit_status: int = -100) -> None:
+        """Its container ends, as YARN says."""
+        self.complete(self.container(name), exit_status)
 
     def complete_all(self, exit_status: int = 0) -> None:
         """Everything that was told to stop ends."""
@@ -156,13 +348,152 @@ class World:
             self.complete(container_id, exit_status)
 
     def launch_fails(self, container_id: str) -> None:
+        self.executors.pop(container_id, None)
         self.carry_out(self.session.launch_failed(container_id, "no disk left", self.now))
 
+    # ---- executors ---------------------------------------------------------------------------------------------
+
+    def register(self, name: str, executor: Executor | None = None) -> bool:
+        """As executors do: who they are, and again what the master may have missed. Whether they were welcome."""
+        executor = executor or self._executor(name)
+        if executor is None or self.session.refusal(name, executor.attempt, executor.container.id) is not None:
+            return False
+        executor.connected = True
+        self.streams[name] = executor.container.id
+        executor.host = executor.container.node.partition(":")[0]
+        self.carry_out(
+            self.session.registered(
+                name,
+                executor.attempt,
+                executor.host,
+                {"main": 2000},
+                executor.generation,
+                executor.start,
+                executor.resume.step if executor.resume else None,
+                executor.container.id,
+                self.now,
+            )
+        )
+        start, end, settled = executor.start, executor.end, executor.settled
+        if executor.started:
+            self.carry_out(self.session.process_started(name, executor.attempt, start, self.now))
+        if end:
+            self.carry_out(self.session.process_ended(name, executor.attempt, end, self.now))
+            if settled and executor.start == start:
+                self.settle(name)
+        return True
+
+    def register_all(self) -> None:
+        for task in self.session.tasks:
+            if task.state is TaskState.STARTING:
+                self.register(task.name)
+
     def disconnect(self, name: str) -> None:
+        executor = self._executor(name)
+        if executor:
+            executor.connected = False
         self.carry_out(self.session.disconnected(name, self.attempt(name), self.now))
+
+    def beat(self, name: str, step: int | None = None) -> None:
+        beat = Beat(progress=None if step is None else TaskProgress(step))
+        self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
+
+    # ---- user processes ----------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        executor = self._executor(name)
+        if executor and executor.running:
+            executor.started = True
+        start = executor.start if executor else self.task(name).start
+        self.carry_out(self.session.process_started(name, self.attempt(name), start, self.now))
+
+    def start_all(self) -> None:
+        for task in self.session.tasks:
+            self.start(task.name)
+
+    def run(self) -> World:
+        """The gang gets all it wants and every user process starts."""
+        self.grant_all()
+        self.register_all()
+        self.start_all()
+        return self
+
+    def end(self, name: str, *, settles: bool = True, **how: Any) -> None:
+        """Its user process ends, and with it the copies of its checkpoints unless they take longer."""
+        executor = self._executor(name)
+        start = executor.start if executor else self.task(name).start
+        end = ProcessEnd(start, **how)
+        if executor:
+            executor.running, executor.end = False, end
+        self.carry_out(self.session.process_ended(name, self.attempt(name), end, self.now))
+        if settles:
+            self.settle(name)
+
+    def settle(self, name: str, problem: str = "") -> None:
+        executor = self._executor(name)
+        start = executor.start if executor else self.task(name).start
+        if executor:
+            executor.settled = True
+        self.carry_out(self.session.settled(name, self.attempt(name), start, problem, self.now))
+
+    def obey(self, name: str, *, settles: bool = True) -> None:
+        """It stops as it was told."""
+        assert self.executor(name).told_to_stop
+        self.end(name, signal=15, stopped=True, settles=settles)
+
+    def obey_all(self) -> None:
+        """Everybody who was told to stop a user process does."""
+        for executor in list(self.executors.values()):
+            if executor.told_to_stop and executor.running and self._executor(executor.task) is executor:
+                self.obey(executor.task)
+
+    def restarted(self) -> World:
+        """Whatever is needed for everything to run again happens."""
+        self.obey_all()
+        return self.run()
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------
+
+    def choose(self, generation: int) -> None:
+        """The store says which checkpoint is the newest."""
+        self.unanswered.remove(generation)
+        newest = max(self.checkpoints, key=lambda each: each.step, default=None)
+        self.carry_out(self.session.resume_chosen(generation, newest, self.now))
+
+    def commit(self, step: int, name: str | None = None) -> str | None:
+        """Rank 0, or another task, asks for the commit of a checkpoint. Why it was refused; None when it was not."""
+        if name is None:
+            name = self.session.mirror_ranks()[0][0]
+        executor = self.executor(name)
+        return self.commit_of(executor, step)
+
+    def commit_of(self, executor: Executor, step: int) -> str | None:
+        refusal = self.session.commit_refusal(executor.task, executor.attempt, executor.generation, executor.start)
+        if refusal is None:
+            self.checkpoints.append(ResumePoint(step, f"store/step-{step}-{executor.generation}"))
+            uri = self.checkpoints[-1].uri
+            self.carry_out(self.session.checkpoint_committed(step, uri, self.now))
+        return refusal
+
+    def restore_fails(self, name: str, *, damaged: bool) -> None:
+        executor = self.executor(name)
+        executor.running, executor.settled = False, True
+        step = executor.resume.step if executor.resume else 0
+        self.carry_out(
+            self.session.restore_failed(name, executor.attempt, executor.start, step, damaged, "bad checksum", self.now)
+        )
+
+    # ---- the rest ----------------------------------------------------------------------------------------------
 
     def stop(self, reason: str = "killed by somebody") -> None:
         self.carry_out(self.session.stop_requested(reason, self.now))
+
+    def preempt(self, *names: str) -> None:
+        containers = [self.container(name) for name in names]
+        self.carry_out(self.session.preempting(containers, 15.0, self.now))
+
+    def node_leaves(self, node: str) -> None:
+        self.carry_out(self.session.node_leaving(node, None, self.now))
 
     def tick(self, seconds: float = 1.0) -> None:
         self.now += seconds
@@ -176,3 +507,21 @@ class World:
                 if task.connected:
                     self.session.heartbeat(task.name, task.attempt, Beat(), self.now)
             self.tick()
+
+    def master_dies(self) -> None:
+        """Another one takes over: what runs in the containers goes on, everything else is forgotten."""
+        for executor in self.executors.values():
+            executor.connected = False
+        self.outstanding.clear()
+        self.unanswered.clear()
+        self.keys.clear()
+        self.session = self._new_session()
+        self.now += 5.0
+        listed = [self.allocated[container_id] for container_id in sorted(self.held)]
+        history = History.read(self.log)
+        self.carry_out(self.session.recover(listed, history, self.now))
+
+    def come_back(self) -> None:
+        """Every executor that lives registers with the new application master."""
+        for executor in list(self.executors.values()):
+            self.register(executor.task, executor)

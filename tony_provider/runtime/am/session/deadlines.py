@@ -2,106 +2,124 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Optional
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course
+from tony_provider.runtime.am.session.elastic import Elastic
+from tony_provider.runtime.am.session.ending import Ending
+from tony_provider.runtime.am.session.liveness import Liveness
+from tony_provider.runtime.am.session.losses import Losses
+from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.task import Task
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.am.session.units import Units
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
-LOST_AFTER = max(3 * timing.HEARTBEAT_INTERVAL, 15.0)  # seconds of silence
 _ASLEEP = 5.0  # seconds between two ticks after which the application master itself was not running
 
 
 class Deadlines:
-    def __init__(self, course: Course) -> None:
+    """Times are the session's, in seconds."""
+
+    def __init__(
+        self,
+        course: Course,
+        containers: Containers,
+        ending: Ending,
+        units: Units,
+        restarts: Restarts,
+        losses: Losses,
+        liveness: Liveness,
+        elastic: Elastic,
+    ) -> None:
         self._course = course
-        self._job = course.job
+        self._timeouts = course.job.timeouts
+        self._containers = containers
+        self._ending = ending
+        self._units = units
+        self._restarts = restarts
+        self._losses = losses
+        self._liveness = liveness
+        self._elastic = elastic
         self._started = 0.0
         self._ticked: Optional[float] = None
 
-    def start(self, now: float) -> None:
-        self._started = now
+    def start(self, started: float) -> None:
+        """The application began then."""
+        self._started = started
 
     def tick(self, now: float) -> None:
         """Look at every deadline."""
         self._forgive_own_sleep(now)
         if self._course.verdict is None:
+            self._look_at_lifetime(now)
             self._look_at_queue(now)
             self._look_at_starts(now)
-            self._look_at_silence(now)
-            self._look_at_lifetime(now)
-        self._course.out += self._course.ending.tick(now)
+            self._liveness.tick(now)
+            self._elastic.tick(now)
+        self._containers.tick(now)
 
     def _forgive_own_sleep(self, now: float) -> None:
-        """Silence that was our own is nobody's fault: heartbeats may be waiting to be read."""
         asleep = 0.0 if self._ticked is None else now - self._ticked
         self._ticked = now
         if asleep > _ASLEEP:
-            for task in self._course.tasks:
-                if task.heard_at is not None:
-                    task.heard_at = min(now, task.heard_at + asleep)
+            self._liveness.forgive(asleep, now)
 
     def _look_at_queue(self, now: float) -> None:
-        course = self._course
-        if course.phase is not JobState.WAITING:
-            return
-        missing = course.gang.timed_out(now)
+        missing = self._containers.gang.timed_out(now) if self._course.phase is JobState.WAITING else None
         if missing:
-            course.fail(Failure(FailureKind.QUEUE_TIMEOUT, missing), now)
-            return
-        course.out += course.gang.tick(now)
-        held = {task.container.id for task in course.tasks if task.container}
-        for container_id in set(course.by_container) - held:  # given back
-            del course.by_container[container_id]
-
-    def _look_at_starts(self, now: float) -> None:
-        course = self._course
-        late = [task for task in course.tasks if task.deadline is not None and now >= task.deadline and not task.ended]
-        for task in late:
-            task.deadline = None
-            if task.role is Role.SIDECAR:
-                course.task_failed(task, self._not_there([task]), now)
-        needed = [task for task in late if task.role is not Role.SIDECAR]
-        if needed:
-            failure = self._not_there(needed)
-            for task in needed:
-                task.state = TaskState.FAILED
-            course.fail(failure, now)
-
-    def _not_there(self, late: list[Task]) -> Failure:
-        """Why the job cannot start: containers that were not granted, or executors that did not register."""
-        requested = [task for task in late if task.state is TaskState.REQUESTED]
-        if requested:
-            message = (
-                f"{words.some(task.name for task in requested)} lost its container before the job had started, and no "
-                f"new one was granted within {self._job.timeouts.allocation:g} s (timeouts.allocation)"
-            )
-            return Failure(FailureKind.CONTAINER_LOST, message, requested[0].name)
-        names = words.some(f"{task.name} on {task.node}" for task in late)
-        message = (
-            f"not registered within {self._job.timeouts.registration:g} s (timeouts.registration): {names}. The node "
-            "may be slow to copy files, or may not reach the application master; the container's log says more"
-        )
-        return Failure(FailureKind.REGISTRATION_TIMEOUT, message, late[0].name)
-
-    def _look_at_silence(self, now: float) -> None:
-        for task in self._course.tasks:
-            if task.heard_at is None or task.ended or task.container_ended or task.told_to_stop:
-                continue
-            silence = now - task.heard_at
-            if silence <= LOST_AFTER:
-                continue
-            failure = failures.of_silence(task, silence)
-            if self._course.phase is JobState.STARTING:
-                self._course.lost_before_start(task, failure, now)
-            else:
-                self._course.task_failed(task, failure, now)
+            self._ending.fail(Failure(FailureKind.QUEUE_TIMEOUT, missing), now)
 
     def _look_at_lifetime(self, now: float) -> None:
-        limit = self._job.timeouts.lifetime
-        if limit is not None and now - self._started >= limit:
-            self._course.kill(f"the job's lifetime of {limit:g} s (timeouts.lifetime) is over", now)
+        over = [reason for end, reason in self._ends() if now >= end]
+        if over:
+            self._ending.kill(over[0], now)
+
+    def _ends(self) -> Iterator[tuple[float, str]]:
+        lifetime, deadline = self._timeouts.lifetime, self._timeouts.deadline
+        if lifetime is not None:
+            yield self._started + lifetime, f"the job's lifetime of {lifetime:g} s (timeouts.lifetime) is over"
+        if deadline is not None:
+            yield deadline - self._course.epoch, "the job's deadline (timeouts.deadline) has come"
+
+    # ---- containers and executors that do not come -------------------------------------------------------------
+
+    def _look_at_starts(self, now: float) -> None:
+        late = [
+            task
+            for task in self._course.tasks
+            if task.deadline is not None and now >= task.deadline and not task.told_to_stop
+        ]
+        not_registered = [task for task in late if task.state is TaskState.STARTING]
+        if not_registered:
+            self._losses.not_registered(not_registered, now)
+        not_replaced = [task for task in late if task.state is TaskState.REQUESTED and not task.given_up]
+        if not_replaced and self._course.verdict is None:
+            self._not_replaced(not_replaced, now)
+
+    def _not_replaced(self, late: list[Task], now: float) -> None:
+        """Go on without them, or wait for the whole gang again."""
+        restart = self._units.gang.restart
+        members = restart.members if restart else []
+        for task in late:
+            if task not in members or task.absent:
+                task.deadline = None  # nobody waits for it: it comes when it comes
+            elif task.role is Role.SIDECAR:
+                self._restarts.give_up(task, self._no_container([task]), now)
+        needed = [task for task in late if task.deadline is not None and not task.given_up]
+        if not needed or any(task.busy for task in members):
+            return
+        if self._elastic.may_leave_out(needed):
+            self._elastic.leave_out(needed)
+        else:
+            self._containers.give_all_back(now, self._no_container(needed).message)
+            self._restarts.prepare_start(now)
+
+    def _no_container(self, tasks: list[Task]) -> Failure:
+        names = words.some(task.name for task in tasks)
+        limit = self._timeouts.replacement
+        message = f"no new container for {names} was granted within {limit:g} s (timeouts.replacement)"
+        return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)

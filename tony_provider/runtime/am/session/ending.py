@@ -1,73 +1,81 @@
-"""Stopping tasks, bounded in time: the executor is asked first, then the container is taken away."""
+"""How the job ends: the verdict, the stop of every task, and the last word."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Optional
 
-from tony_provider.runtime.am.session.actions import Action, Release, ShutdownTask
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.actions import Finish, Verdict
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.course import Course
 from tony_provider.runtime.am.session.task import Task
-from tony_provider.runtime.protocol.status import TaskState
-from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
+from tony_provider.runtime.spec.model import Role
+
+_SUCCESS = "the job has succeeded"
 
 
 class Ending:
     """Times are the session's, in seconds."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self._tasks = tasks
+    def __init__(self, course: Course, containers: Containers) -> None:
+        self._course = course
+        self._containers = containers
+        self._evaluators_until: Optional[float] = None
 
-    @property
-    def done(self) -> bool:
-        """No container is left that somebody could still wait for."""
-        return all(task.container is None or task.container_ended for task in self._tasks)
+    def fail(self, failure: Failure, now: float) -> None:
+        self._conclude(Verdict(FinalStatus.FAILED, failure.message, failure), now, "the job has failed")
 
-    def stop(self, task: Task, now: float, grace: float, reason: str) -> list[Action]:
-        """Have one task end. Again with a shorter grace, it hurries."""
+    def kill(self, reason: str, now: float, grace: Optional[float] = None) -> None:
+        verdict = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
+        self._conclude(verdict, now, reason, grace)
+
+    def stop(self, task: Task, now: float, reason: str, grace: Optional[float] = None) -> None:
+        """Have one task end for good."""
         task.told_to_stop = True
-        if task.container is None or task.container_ended:
-            return self._stopped(task)
-        if not task.launched:
-            task.released = task.container_ended = True
-            return [Release((task.container.id,)), *self._stopped(task)]
-        if not task.connected or task.state is TaskState.LOST:
-            return self._release(task, now)
-        process_runs = task.end is None and not task.ended
-        deadline = now + (grace if process_runs else 0.0) + KEEP_LOGS
-        if task.stop_deadline is None or deadline < task.stop_deadline:
-            task.stop_deadline = deadline
-        return [ShutdownTask(task.name, grace, reason)]
+        self._course.emit(*self._containers.gang.withdraw(task))
+        grace = self._course.job.timeouts.grace if grace is None else grace
+        self._containers.departures.ask(task, now, reason, grace)
+        if not task.has_container or not task.launched:
+            task.container_ended = True
+            if not task.ended:
+                task.state = TaskState.STOPPED
 
-    def hurry(self, now: float) -> list[Action]:
-        """Take away every container that is still there."""
-        return [
-            action
-            for task in self._tasks
-            if task.container and not task.container_ended and not task.released
-            for action in self._release(task, now)
-        ]
+    def look_at_success(self, now: float) -> None:
+        """End the job once every task that decides has succeeded, and the evaluators have had their time."""
+        course = self._course
+        if not all(task.state is TaskState.SUCCEEDED for task in course.tasks if task.decisive and not task.absent):
+            return
+        if self._evaluators_until is None:
+            course.phase = JobState.FINISHING
+            self._evaluators_until = now + course.job.timeouts.evaluator
+            course.note("stopping", "every task that decides has succeeded; stopping the others")
+            for task in course.tasks:
+                if task.role is not Role.EVALUATOR or task.ended:
+                    self.stop(task, now, _SUCCESS)
+        running = [task for task in course.tasks if task.role is Role.EVALUATOR and not task.ended]
+        if not running or now >= self._evaluators_until:
+            self._conclude(Verdict(FinalStatus.SUCCEEDED, _SUCCESS), now, _SUCCESS)
 
-    def tick(self, now: float) -> list[Action]:
-        """Lose patience with tasks that do not end."""
-        actions: list[Action] = []
-        for task in self._tasks:
-            if task.stop_deadline is None or now < task.stop_deadline or task.container_ended:
-                continue
-            if task.released:
-                task.container_ended = True  # the cluster stops it when the application ends, at the latest
-                self._stopped(task)
-            else:
-                actions += self._release(task, now)
-        return actions
+    def check(self) -> None:
+        """Say the last word once nothing is left to wait for."""
+        course = self._course
+        if course.verdict is None or course.finished or not self._containers.departures.done:
+            return
+        course.phase = JobState(course.verdict.status.value)
+        for task in course.tasks:
+            if not task.ended:
+                task.state = TaskState.STOPPED
+        course.emit(Finish(course.verdict))
 
-    def _release(self, task: Task, now: float) -> list[Action]:
-        if task.released or task.container is None:
-            return []
-        task.released = True
-        task.stop_deadline = now + RELEASE_WAIT
-        return [Release((task.container.id,))]
-
-    @staticmethod
-    def _stopped(task: Task) -> list[Action]:
-        if not task.ended:
-            task.state = TaskState.STOPPED
-        return []
+    def _conclude(self, verdict: Verdict, now: float, reason: str, grace: Optional[float] = None) -> None:
+        course = self._course
+        if course.verdict:
+            return
+        course.verdict = verdict
+        course.phase = JobState.FINISHING
+        course.note("verdict", f"{verdict.status.value}: {words.first_line(verdict.message)}")
+        course.emit(*self._containers.gang.cancel())
+        for task in course.tasks:
+            if not task.told_to_stop:
+                self.stop(task, now, reason, grace)

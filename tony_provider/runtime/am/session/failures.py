@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
+
+import attrs
 
 from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.session.task import ProcessEnd, Task
+from tony_provider.runtime.am.session.process import ProcessEnd
+from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
-_NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
+NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
@@ -24,45 +28,88 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     )
 
 
-def of_early_end(task: Task) -> Failure:
+def of_early_end(task: Task, end: ProcessEnd) -> Failure:
     """A parameter server that ended by itself, though the others depend on it."""
     message = (
         f"{_where(task)} ended with exit code 0 while other tasks still needed it; a ps must run until it is stopped"
     )
-    tail = task.end.output_tail if task.end else ""
-    return _failure(task, FailureKind.USER, message, tail, exit_code=0)
+    return _failure(task, FailureKind.USER, message, end.output_tail, exit_code=0)
 
 
 def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
     """A container ended under a task that had not said how it ended itself."""
-    if exit_status in words.OUT_OF_MEMORY:
-        kind = FailureKind.OUT_OF_MEMORY
-    elif task.host:
-        kind = FailureKind.CONTAINER_LOST
-    else:
-        kind = FailureKind.LAUNCH
-    end = task.end
+    end = task.process.end if task.process else None
     said = end.output_tail if end and end.output_tail else diagnostics
     when = "" if task.host else " before its executor had registered"
     message = f"the container of {_where(task)} {words.container_end(exit_status)}{when}"
+    kind = _container_kind(task, exit_status)
     return _failure(task, kind, message, said, exit_code=exit_status if exit_status >= 0 else None)
 
 
 def of_launch(task: Task, reason: str) -> Failure:
     """The node refused to start the container."""
-    return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not be started: {reason}", "")
+    return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not be started: {reason}")
+
+
+def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
+    """Their executors did not register in time."""
+    message = (
+        f"not registered within {seconds:g} s (timeouts.registration): "
+        f"{words.some(_where(task) for task in tasks)}. "
+        "The node may be slow to copy files, or may not reach the application master; the container's log says more"
+    )
+    return _failure(tasks[0], FailureKind.REGISTRATION_TIMEOUT, message)
 
 
 def of_silence(task: Task, seconds: float) -> Failure:
+    kind = FailureKind.PREEMPTED if task.yields else FailureKind.CONTAINER_LOST
+    return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
+
+
+def of_stop(task: Task) -> Failure:
+    """Its executor does not do what it is told."""
+    return _failure(task, FailureKind.CONTAINER_LOST, f"{_where(task)} did not stop its user process when it was told")
+
+
+def of_stall(task: Task, seconds: float) -> Failure:
+    step = task.process.step if task.process else None
+    last = "took no step" if step is None else f"took no step after step {step}"
+    message = f"{_where(task)} {last} for {seconds:g} s (timeouts.stall); its log has the stacks of its threads"
+    return _failure(task, FailureKind.STALLED, message)
+
+
+def of_restore(task: Task, step: int, reason: str) -> Failure:
     return _failure(
-        task, FailureKind.CONTAINER_LOST, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s", ""
+        task, FailureKind.CHECKPOINT, f"{_where(task)} could not restore the checkpoint of step {step}: {reason}"
     )
+
+
+def of_absence(task: Task) -> Failure:
+    """A former application master had it running."""
+    message = f"{task.name} was lost while no application master was there: its executor did not come back"
+    return _failure(task, FailureKind.CONTAINER_LOST, message)
+
+
+def given_up(failure: Failure, why: str) -> Failure:
+    """The same, with the reason why it is not tried again at the end of its first line."""
+    if not why:
+        return failure
+    first, newline, rest = failure.message.partition("\n")
+    return attrs.evolve(failure, message=f"{first}; {why}{newline}{rest}")
+
+
+def _container_kind(task: Task, exit_status: int) -> FailureKind:
+    if exit_status in words.OUT_OF_MEMORY:
+        return FailureKind.OUT_OF_MEMORY
+    if task.yields or exit_status in words.TAKEN_BACK:
+        return FailureKind.PREEMPTED
+    return FailureKind.CONTAINER_LOST if task.host else FailureKind.LAUNCH
 
 
 def _process_kind(end: ProcessEnd, started: bool) -> FailureKind:
     if end.out_of_memory:
         return FailureKind.OUT_OF_MEMORY
-    if end.exit_code in _NOT_RUNNABLE or (end.error and not started):
+    if end.exit_code in NOT_RUNNABLE or (end.error and not started):
         return FailureKind.LAUNCH
     if end.error and end.exit_code == 0 and not end.signal:
         return FailureKind.INTERNAL
@@ -77,7 +124,7 @@ def _failure(
     task: Task,
     kind: FailureKind,
     message: str,
-    tail: str,
+    tail: str = "",
     *,
     exit_code: Optional[int] = None,
     signal: Optional[int] = None,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.resource_manager import Container, ContainerRequest
-from tony_provider.runtime.am.session.actions import Action, Cancel, Note, Release, Request
+from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session.actions import Action, Cancel, Request
+from tony_provider.runtime.am.session.sizes import Sizes
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.protocol.status import TaskState
-from tony_provider.runtime.resource_names import GPU
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
+from tony_provider.runtime.spec.model import JobSpec
 
 _LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
 
@@ -25,30 +25,37 @@ _LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
 class Gang:
     """Knows which requests are out. ``jitter`` gives random numbers from 0 to 1. Times are in seconds."""
 
-    def __init__(self, job: JobSpec, tasks: Sequence[Task], jitter: Callable[[], float]) -> None:
+    def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: Sizes, jitter: Callable[[], float]) -> None:
         self._job = job
         self._tasks = tasks
+        self._sizes = sizes
         self._jitter = jitter
         self._keys = itertools.count(1)
         self._waiting: dict[int, Task] = {}
-        self._priorities = _priorities(job)
-        self._started = 0.0
+        self._since = 0.0
         self._give_back_at: Optional[float] = None
         self._ask_at: Optional[float] = None
         self._most = 0
 
     @property
+    def wanted(self) -> list[Task]:
+        """Those that need a container."""
+        return [task for task in self._tasks if not task.given_up]
+
+    @property
     def complete(self) -> bool:
-        return all(task.container for task in self._tasks)
+        return all(task.container for task in self.wanted)
 
     @property
     def outstanding(self) -> tuple[int, ...]:
         """Keys of the requests that were not answered."""
         return tuple(self._waiting)
 
-    def start(self, now: float) -> list[Action]:
-        self._started = now
-        return [self.ask(self._tasks)]
+    def begin(self, now: float) -> None:
+        """The whole gang is waited for from now on; see timeouts.queue."""
+        self._since = now
+        self._most = 0
+        self._give_back_at = self._ask_at = None
 
     def ask(self, tasks: Iterable[Task]) -> Request:
         """Ask for one container for each of the tasks."""
@@ -56,7 +63,7 @@ class Gang:
         for task in tasks:
             task.key = next(self._keys)
             self._waiting[task.key] = task
-            requests.append(self._request(task, task.key))
+            requests.append(self._sizes.request(task.type, task.key))
         return Request(tuple(requests))
 
     def granted(self, key: int, container: Container, now: float) -> Optional[Task]:
@@ -66,8 +73,7 @@ class Gang:
             return None
         task.key, task.container, task.state = None, container, TaskState.ALLOCATED
         task.container_ended = False
-        held = sum(1 for each in self._tasks if each.container)
-        self._most = max(self._most, held)
+        self._most = max(self._most, self._held)
         if self._give_back_at is None:
             self._give_back_at = now + self._job.timeouts.allocation
         return task
@@ -87,84 +93,62 @@ class Gang:
             return []
         return [Cancel((key,))]
 
-    def tick(self, now: float) -> list[Action]:
-        """Give back and ask again, as time goes by. Only before the gang is complete."""
-        if self._ask_at is not None:
-            if now < self._ask_at:
-                return []
-            self._ask_at = None
-            return [Note("asking_again", f"asking again for {self._words(self._tasks)}"), self.ask(self._tasks)]
+    # ---- while the whole gang is waited for --------------------------------------------------------------------
+
+    def must_give_back(self, now: float) -> bool:
+        """Whether it has held a part of the gang for too long."""
         if self._give_back_at is None or now < self._give_back_at:
-            return []
-        return self._give_back(now)
+            return False
+        if self._held:
+            return True
+        self._give_back_at = None  # all were lost meanwhile
+        return False
+
+    def pause(self, now: float) -> float:
+        """Everything was given back: ask again after these seconds."""
+        wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
+        self._give_back_at, self._ask_at = None, now + wait
+        return wait
+
+    def may_ask_again(self, now: float) -> bool:
+        """Whether that time is over; says so once."""
+        if self._ask_at is None or now < self._ask_at:
+            return False
+        self._ask_at = None
+        return True
 
     def timed_out(self, now: float) -> Optional[str]:
         """What was missing, once the queue timeout is over."""
         limit = self._job.timeouts.queue
-        if limit is None or now - self._started < limit:
+        if limit is None or now - self._since < limit:
             return None
-        missing = [task for task in self._tasks if task.container is None]
+        missing = [task for task in self.wanted if task.container is None]
         return (
-            f"no room in the queue for {limit:g} s (timeouts.queue): of {words.count(len(self._tasks), 'container')} "
-            f"at most {self._most} were granted at a time; missing now: {self._words(missing)}. "
+            f"no room in the queue for {limit:g} s (timeouts.queue): of {self._total} "
+            f"at most {self._most} were granted at a time; missing now: {self.words(missing)}. "
             "Ask for less, choose another queue or node label, or wait longer"
         )
 
     def describe(self, now: float) -> str:
         """One line for people."""
         if self._ask_at is not None:
-            return (
-                f"only {self._most} of {words.count(len(self._tasks), 'container')} were granted; gave them back, "
-                f"asking again in {max(0.0, self._ask_at - now):.0f} s"
-            )
-        missing = [task for task in self._tasks if task.container is None]
-        return f"waiting for {len(missing)} of {words.count(len(self._tasks), 'container')}: {self._words(missing)}"
+            held = f"only {self._most} of {self._total} were granted; gave them back"
+            return f"{held}, asking again in {max(0.0, self._ask_at - now):.0f} s"
+        missing = [task for task in self.wanted if task.container is None]
+        return f"waiting for {len(missing)} of {self._total}: {self.words(missing)}"
 
-    def _give_back(self, now: float) -> list[Action]:
-        held = [task for task in self._tasks if task.container]
-        if not held:  # all were lost meanwhile
-            self._give_back_at = None
-            return []
-        wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
-        message = (
-            f"{len(held)} of {words.count(len(self._tasks), 'container')} were granted within "
-            f"{self._job.timeouts.allocation:g} s; giving them back, asking again in {wait:.0f} s"
-        )
-        release = Release(tuple(task.container.id for task in held if task.container))
-        for task in held:
-            task.container, task.state = None, TaskState.REQUESTED
-        self._give_back_at, self._ask_at = None, now + wait
-        return [*self.cancel(), release, Note("given_back", message)]
-
-    def _request(self, task: Task, key: int) -> ContainerRequest:
-        spec = task.spec
-        resources = dict(spec.resources)
-        if spec.gpus:
-            resources[GPU] = spec.gpus
-        return ContainerRequest(
-            key=key,
-            priority=self._priorities[_size(spec)],
-            memory=spec.memory,
-            vcores=spec.vcores,
-            resources=resources,
-            node_label=spec.node_label or self._job.node_label,
-        )
-
-    def _words(self, tasks: Iterable[Task]) -> str:
+    def words(self, tasks: Iterable[Task]) -> str:
+        """How many containers of what size these need."""
         counts = Counter(task.type for task in tasks)
         return ", ".join(
-            f"{number} x {name} ({words.size(self._job.tasks[name], self._job.node_label)})"
+            f"{number} x {name} ({words.size(self._sizes.of(name), self._job.node_label)})"
             for name, number in counts.items()
         )
 
+    @property
+    def _held(self) -> int:
+        return sum(1 for task in self._tasks if task.container)
 
-def _size(spec: TaskSpec) -> tuple[object, ...]:
-    return (spec.memory, spec.vcores, spec.gpus, tuple(sorted(spec.resources.items())), spec.node_label)
-
-
-def _priorities(job: JobSpec) -> dict[tuple[object, ...], int]:
-    """One priority for each size, since older schedulers keep one size per priority; as specified, from 1 on."""
-    priorities: dict[tuple[object, ...], int] = {}
-    for spec in job.tasks.values():
-        priorities.setdefault(_size(spec), len(priorities) + 1)
-    return priorities
+    @property
+    def _total(self) -> str:
+        return words.count(len(self.wanted), "container")

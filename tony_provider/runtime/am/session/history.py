@@ -13,6 +13,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session.actions import ResumePoint
+from tony_provider.runtime.codec import from_plain
 
 
 @attrs.frozen
@@ -28,17 +29,28 @@ class History:
     started: Optional[float] = None  # the application
     generation: int = 0  # the newest that began
     resume: Optional[ResumePoint] = None  # that it went on from
-    tasks: Mapping[str, TaskHistory] = attrs.field(factory=dict)
+    absent: list[str] = attrs.field(factory=list)  # tasks that it did without
+    tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
     restarts: int = 0  # all of them
-    restart_times: tuple[float, ...] = ()  # of those without progress since
-    nodes: Mapping[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
-    memory: Mapping[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
+    restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by unit
+    nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
+    memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed
 
     @classmethod
     def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
-        """From the lines of the event log, oldest first, each a JSON object with ``time_ms`` and perhaps ``data``."""
-        raise NotImplementedError
+        """From the lines of the event log, oldest first, each a JSON object with ``time_ms`` and perhaps ``data``.
+
+        Raises CodecError when they are not what a session's notes carried.
+        """
+        known: dict[str, Any] = {}
+        for event in events:
+            time_ms, data = event.get("time_ms"), event.get("data")
+            if isinstance(time_ms, int):
+                known.setdefault("started", time_ms / 1000)
+            if isinstance(data, Mapping):
+                known = merge(known, data)
+        return from_plain(known, cls, ignore_unknown=True)
 
 
 def merge(known: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:

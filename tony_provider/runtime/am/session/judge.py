@@ -5,56 +5,87 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
+import attrs
+
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
-from tony_provider.runtime.spec.model import Role
 
-SETTLE = 5.0  # seconds that a failure waits for the cluster's word on others that may have come before it
+DOUBT = 0.5  # seconds in which an executor dies with its user process when YARN kills both
+SETTLE = 5.0  # seconds that a failure waits for the cluster's word on what may have come before it
+
+_LOST = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED)
+
+
+@attrs.define
+class _Trouble:
+    failure: Failure
+    began: float  # the first sign of it
+    since: float  # when it was recorded
+    doubtful: bool
 
 
 class Judge:
-    """Collects the failures of tasks that matter. Times are the session's, in seconds."""
+    """Collects the failures of tasks that depend on each other. Times are the session's, in seconds."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self._tasks = [task for task in tasks if task.role is not Role.SIDECAR]
-        self._doubtful: set[str] = set()  # killed by a signal: the end of the container may tell the real reason
-        self._judge_at: Optional[float] = None
+        self._tasks = tasks
+        self._troubles: dict[str, _Trouble] = {}
 
     @property
     def pending(self) -> bool:
-        return self._judge_at is not None
+        return bool(self._troubles)
 
-    def is_doubtful(self, task: Task) -> bool:
-        return task.name in self._doubtful
+    @property
+    def reason(self) -> str:
+        """What was heard of first; the cause may be another."""
+        return next((trouble.failure.message for trouble in self._troubles.values()), "")
 
-    def failed(self, task: Task, failure: Failure, now: float, *, doubtful: bool) -> None:
-        """Record a failure. A doubtful one waits for the container's end, which may give a better reason."""
+    @property
+    def kinds(self) -> set[FailureKind]:
+        return {trouble.failure.kind for trouble in self._troubles.values()}
+
+    def failed(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
+        """Record a failure.
+
+        Doubtful is one by a signal: it waits for the end of the container, which may tell the real reason, as long as
+        that may come.
+        """
         task.failure = failure
-        task.state = TaskState.LOST if failure.kind is FailureKind.CONTAINER_LOST else TaskState.FAILED
-        if task.trouble_at is None:
-            task.trouble_at = now
-        if task.role is Role.SIDECAR:
-            return
-        if doubtful:
-            self._doubtful.add(task.name)
-        if self._judge_at is None:
-            self._judge_at = now + SETTLE
+        task.state = TaskState.LOST if failure.kind in _LOST else TaskState.FAILED
+        began = now if task.trouble_at is None else task.trouble_at
+        self._troubles[task.name] = _Trouble(failure, began, now, doubtful)
 
-    def settled(self, task: Task, better: Optional[Failure]) -> None:
-        """The end of a doubtful task's container is known."""
-        self._doubtful.discard(task.name)
+    def settled(self, task: Task, better: Optional[Failure]) -> bool:
+        """The end of a failed task's container is known. Whether that was waited for."""
+        trouble = self._troubles.get(task.name)
+        if trouble is None or not trouble.doubtful:
+            return False
+        trouble.doubtful = False
         if better:
-            task.failure = better
+            task.failure = trouble.failure = better
+        return True
 
-    def cause(self, now: float) -> Optional[Failure]:
-        """Why the job fails, once that can be said.
+    def cause(self, now: float) -> Optional[Task]:
+        """The task that failed first, once that can be said.
 
         A task whose stream broke without a word before another one failed is waited for: it may be the cause.
         """
-        if self._judge_at is None:
+        if not self._troubles:
             return None
-        open_questions = self._doubtful or any(task.silent for task in self._tasks)
-        if open_questions and now < self._judge_at:
+        first = min(trouble.since for trouble in self._troubles.values())
+        if now < first + SETTLE and any(task.silent for task in self._tasks):
             return None
-        failed = [(task.trouble_at or now, task.failure) for task in self._tasks if task.failure]
-        return min(failed, key=lambda pair: pair[0])[1]
+        if any(self._in_doubt(task, now) for task in self._tasks):
+            return None
+        began = {name: trouble.began for name, trouble in self._troubles.items()}
+        return min((task for task in self._tasks if task.name in began), key=lambda task: began[task.name])
+
+    def _in_doubt(self, task: Task, now: float) -> bool:
+        trouble = self._troubles.get(task.name)
+        if trouble is None or not trouble.doubtful:
+            return False
+        return now < trouble.since + (DOUBT if task.connected else SETTLE)
+
+    def reset(self) -> None:
+        """That is decided."""
+        self._troubles.clear()

@@ -9,27 +9,56 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
-from tony_provider.runtime.am import words
-from tony_provider.runtime.am.resource_manager import Container
-from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session.actions import Action, Release, ResumePoint, SendRendezvous, Verdict
+from tony_provider.runtime.am.resource_manager import Container, Largest
+from tony_provider.runtime.am.session.actions import Action, ResumePoint, Verdict
+from tony_provider.runtime.am.session.checkpoints import Checkpoints
+from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course
 from tony_provider.runtime.am.session.deadlines import Deadlines
+from tony_provider.runtime.am.session.elastic import Elastic
+from tony_provider.runtime.am.session.ending import Ending
+from tony_provider.runtime.am.session.executors import Executors
 from tony_provider.runtime.am.session.history import History
-from tony_provider.runtime.am.session.task import Beat, ProcessEnd, Task
+from tony_provider.runtime.am.session.liveness import Liveness
+from tony_provider.runtime.am.session.losses import Losses
+from tony_provider.runtime.am.session.notices import Notices
+from tony_provider.runtime.am.session.process import ProcessEnd
+from tony_provider.runtime.am.session.recovery import Recovery
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.starts import Starts
+from tony_provider.runtime.am.session.task import Beat, Task
+from tony_provider.runtime.am.session.units import Units
 from tony_provider.runtime.frameworks.base import Framework
-from tony_provider.runtime.protocol import timing
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
-from tony_provider.runtime.spec.model import JobSpec, Role
-
-_KILL_SIGNALS = (9, 15)
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
+from tony_provider.runtime.spec.model import JobSpec
 
 
 class Session:
     def __init__(self, job: JobSpec, framework: Framework, *, jitter: Callable[[], float], epoch: float = 0.0) -> None:
         """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch."""
-        self.course = Course(job, framework.decisive(job), jitter)
-        self._deadlines = Deadlines(self.course)
+        self.course = Course(job, framework, epoch)
+        self.containers = Containers(self.course, jitter)
+        self.units = Units(job, self.course.tasks)
+        self._ending = Ending(self.course, self.containers)
+        starts = Starts(self.course, self.containers, self.units)
+        self._restarts = Restarts(self.course, self.containers, self._ending, self.units, starts)
+        self._losses = Losses(self.course, self.containers, self.units, self._restarts)
+        self._executors = Executors(self.course, self._ending, self.units, starts, self._restarts)
+        self._checkpoints = Checkpoints(self.course, self._ending, self.units, starts, self._restarts)
+        self._notices = Notices(self.course, self.containers, self._checkpoints)
+        self._elastic = Elastic(self.course, framework, self.units, self._restarts, self._checkpoints)
+        self._liveness = Liveness(self.course, self.units, self._restarts, self._losses)
+        self._deadlines = Deadlines(
+            self.course,
+            self.containers,
+            self._ending,
+            self.units,
+            self._restarts,
+            self._losses,
+            self._liveness,
+            self._elastic,
+        )
+        self.recovery = Recovery(self.course, self.containers, self.units, self._restarts)
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -42,7 +71,7 @@ class Session:
 
     @property
     def generation(self) -> int:
-        return self.course.generation
+        return self.course.generation.number
 
     @property
     def verdict(self) -> Optional[Verdict]:
@@ -59,92 +88,76 @@ class Session:
     @property
     def heartbeat_seconds(self) -> float:
         """How often an executor is to be heard of; for Welcome."""
-        return timing.HEARTBEAT_INTERVAL
+        return self._liveness.heartbeat_seconds
 
     def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
         """Why this executor may not speak (any more); None when it may."""
         task = self.task(name)
-        if not (task and task.container and task.container.id == container_id and self.is_current(name, attempt)):
-            return f"attempt {attempt} of {name} in {container_id} was replaced or ended"
-        return None
+        if task is None:
+            return f"the job has no task {name}"
+        current = self._current(name, attempt)
+        if current and current.container and current.container.id == container_id:
+            return None
+        if self.phase is JobState.RECOVERING:
+            return self.recovery.refusal(task, attempt, container_id)
+        return f"attempt {attempt} of {name} in {container_id} was replaced or ended"
 
     def commit_refusal(self, name: str, attempt: int, generation: int, start: int) -> Optional[str]:
         """Why this start of this task may not commit a checkpoint (any more); None when it may."""
-        raise NotImplementedError
+        task = self._current(name, attempt)
+        if task is None:
+            return f"attempt {attempt} of {name} was replaced or ended"
+        return self._checkpoints.commit_refusal(task, generation, start)
 
     def mirror_ranks(self) -> Sequence[tuple[str, int]]:
         """Name and rank of the tasks of the current generation whose checkpoints are copied to the store."""
-        raise NotImplementedError
-
-    def is_current(self, name: str, attempt: int) -> bool:
-        """Whether this attempt of this task may speak: its container is the one that the session counts on."""
-        return self._current(name, attempt) is not None
+        return self._checkpoints.ranks()
 
     # ---- the cluster -------------------------------------------------------------------------------------------
 
-    def start(self, now: float) -> list[Action]:
-        """Ask for the gang's containers."""
-        self._deadlines.start(now)
-        self.course.out += self.course.gang.start(now)
-        self.course.note("requested", self.course.gang.describe(now))
-        return self.course.taken()
+    def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
+        """Ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
+        self._begin(now, largest)
+        self.containers.ask_for_all(now)
+        self._restarts.prepare_start(now)
+        return self._checked(now)
+
+    def recover(
+        self, containers: Sequence[Container], history: History, now: float, largest: Optional[Largest] = None
+    ) -> list[Action]:
+        """Instead of ``start``, for a later application master: ``containers`` are those that its cluster listed."""
+        started = now if history.started is None else history.started - self.course.epoch
+        self._begin(min(started, now), largest)
+        self.recovery.begin(containers, history, now)
+        return self._checked(now)
+
+    def _begin(self, started: float, largest: Optional[Largest]) -> None:
+        self._deadlines.start(started)
+        if largest:
+            self.containers.sizes.limit(largest)
 
     def allocated(self, key: int, container: Container, now: float) -> list[Action]:
-        course = self.course
-        task = None if course.verdict else course.gang.granted(key, container, now)
-        if task is None:
-            course.out.append(Release((container.id,)))
-            return course.taken()
-        course.by_container[container.id] = task
-        course.note("allocated", f"{container.id} on {container.node}", task)
-        if course.phase is JobState.STARTING:
-            course.launch(task, container, now)
-        elif course.gang.complete:
-            course.launch_all(now)
-        return course.taken()
+        self.containers.granted(key, container, now)
+        return self._checked(now)
 
     def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
-        task = self.course.by_container.pop(container_id, None)
-        if task is None:
-            return []
-        if not task.released:
-            self.course.out.append(Release((container_id,)))
-        task.container_ended = True
-        if not task.told_to_stop:
-            self.course.lost_before_start(task, failures.of_launch(task, reason), now)
+        self._losses.not_launched(container_id, reason, now)
         return self._checked(now)
 
     def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> list[Action]:
-        course = self.course
-        task = course.by_container.pop(container_id, None)
-        if task is None:
-            return []
-        task.container_ended = True
-        task.connected = False
-        course.note("container_completed", f"exit status {exit_status}", task)
-        if task.told_to_stop:
-            if not task.ended:
-                task.state = TaskState.STOPPED
-        elif not task.launched:
-            task.container, task.state = None, TaskState.REQUESTED
-            course.out.append(course.gang.ask([task]))
-        elif course.judge.is_doubtful(task):
-            course.settle(task, exit_status, diagnostics)
-        elif not task.ended:
-            self._container_failed(task, exit_status, diagnostics, now)
+        self.recovery.ended(container_id)
+        self._losses.completed(container_id, exit_status, diagnostics, now)
         return self._checked(now)
-
-    def recover(self, containers: Sequence[Container], history: History, now: float) -> list[Action]:
-        """Instead of ``start``, for a later application master: ``containers`` are those that its cluster listed."""
-        raise NotImplementedError
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
         """The cluster will take these containers back, in about that many seconds when known."""
-        raise NotImplementedError
+        self._notices.preempting(container_ids, seconds)
+        return self._checked(now)
 
     def node_leaving(self, node: str, seconds: Optional[float], now: float) -> list[Action]:
         """The containers of a node (host:port) will end, in about that many seconds when known."""
-        raise NotImplementedError
+        self._notices.node_leaving(node, seconds)
+        return self._checked(now)
 
     def stop_requested(self, reason: str, now: float, *, grace: Optional[float] = None) -> list[Action]:
         """Somebody wants the job to end now; ``grace`` instead of timeouts.grace.
@@ -152,32 +165,37 @@ class Session:
         Asked again, containers are taken away without grace.
         """
         if self.course.verdict:
-            self.course.out += self.course.ending.hurry(now)
+            self.containers.departures.hurry(now)
         else:
-            self.course.kill(reason, now)
+            self._ending.kill(reason, now, grace)
         return self._checked(now)
 
     def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:
         """End the job for a reason that is no task's."""
-        self.course.fail(Failure(kind, message), now)
+        self._ending.fail(Failure(kind, message), now)
         return self._checked(now)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     def resume_chosen(self, generation: int, resume: Optional[ResumePoint], now: float) -> list[Action]:
         """The answer to ChooseResumePoint; None: there is no checkpoint."""
-        raise NotImplementedError
+        self._checkpoints.chosen(generation, resume)
+        return self._checked(now)
 
     def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:
         """The store has not answered ChooseResumePoint for long."""
-        raise NotImplementedError
+        self._checkpoints.not_chosen(generation, reason, now)
+        return self._checked(now)
 
     def checkpoint_committed(self, step: int, uri: str, now: float) -> list[Action]:
-        raise NotImplementedError
+        self._checkpoints.committed(step, uri)
+        self._elastic.committed(now)
+        return self._checked(now)
 
     def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
         """Somebody wants a checkpoint now."""
-        raise NotImplementedError
+        self._notices.checkpoint_requested(reason)
+        return self._checked(now)
 
     # ---- the executors -----------------------------------------------------------------------------------------
 
@@ -198,103 +216,81 @@ class Session:
         ``generation``, ``start`` and ``resumed_step`` are those of the newest rendezvous that reached it, 0 and None
         for none. What had ended by then it tells again.
         """
-        task = self._current(name, attempt)
-        if task is None:
+        task = self.task(name)
+        if task is None or self.refusal(name, attempt, container_id) is not None:
             return []
-        course = self.course
-        task.connected, task.heard_at = True, now
-        if not task.ended:
-            task.trouble_at = None
-        if task.told_to_stop:
-            course.out += course.ending.stop(task, now, course.job.timeouts.grace, "the job has ended")
-        elif task.state is TaskState.STARTING:
-            task.state, task.deadline = TaskState.REGISTERED, None
-            task.host, task.ports = host, dict(ports)
-            course.note("registered", f"on {host}, ports {dict(ports)}", task)
-        elif task.state is TaskState.REGISTERED and course.phase is JobState.RUNNING and generation < course.generation:
-            course.out.append(SendRendezvous(course.cluster(), {name: course.generation}))
+        if self.recovery.waits_for(container_id):
+            self.recovery.adopt(task, attempt, container_id, host, ports, generation, start, resumed_step, now)
+        self._executors.registered(task, host, ports, start, now)
         return self._checked(now)
 
     def disconnected(self, name: str, attempt: int, now: float) -> list[Action]:
         """An executor's stream is down; it may come back."""
         task = self._current(name, attempt)
         if task:
-            task.connected = False
-            if not task.ended and task.trouble_at is None:
-                task.trouble_at = now
-        return []
+            self._executors.disconnected(task, now)
+        return self._checked(now)
 
     def heartbeat(self, name: str, attempt: int, beat: Beat, now: float) -> list[Action]:
         task = self._current(name, attempt)
         if task:
-            task.heard_at = now
-            task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
-            task.progress = beat.progress or task.progress
+            self._executors.heartbeat(task, beat, now)
         return []
+
+    def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
+        task = self._current(name, attempt)
+        if task:
+            self._executors.process_started(task, start, now)
+        return self._checked(now)
+
+    def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
+        task = self._current(name, attempt)
+        if task:
+            self._executors.process_ended(task, end, now)
+        return self._checked(now)
 
     def settled(self, name: str, attempt: int, start: int, problem: str, now: float) -> list[Action]:
         """The last copies of checkpoints after a user process are over; ``problem`` is empty when they succeeded."""
-        raise NotImplementedError
+        task = self._current(name, attempt)
+        if task:
+            self._executors.settled(task, start, problem)
+        return self._checked(now)
 
     def restore_failed(
         self, name: str, attempt: int, start: int, step: int, damaged: bool, reason: str, now: float
     ) -> list[Action]:
         """The resume point could not be put into a task's checkpoint directory."""
-        raise NotImplementedError
-
-    def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
         task = self._current(name, attempt)
         if task:
-            task.heard_at = now
-            if task.state is TaskState.REGISTERED:
-                task.state = TaskState.RUNNING
-                self.course.note("started", f"user process of generation {self.course.generation}", task)
-        return self.course.taken()
-
-    def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
-        task = self._current(name, attempt)
-        if task is None or task.end:
-            return []
-        started = task.state is TaskState.RUNNING
-        task.heard_at, task.end = now, end
-        task.progress = end.progress or task.progress
-        self.course.note("ended", words.process_end(end), task)
-        if end.succeeded and task.role is not Role.PS:
-            if not task.ended:
-                task.state = TaskState.SUCCEEDED
-        elif task.told_to_stop:
-            if not task.ended:
-                task.state = TaskState.STOPPED
-        elif end.succeeded:
-            self.course.task_failed(task, failures.of_early_end(task), now)
-        else:
-            # YARN kills all processes of a container at once: its word on why comes a little later.
-            doubtful = not end.out_of_memory and (end.stopped or end.signal in _KILL_SIGNALS)
-            self.course.task_failed(task, failures.of_process(task, end, started=started), now, doubtful=doubtful)
+            self._checkpoints.not_restored(task, start, step, damaged, reason, now)
         return self._checked(now)
 
     # ---- the clock ---------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Action]:
-        """To be called about once a second."""
+        """To be called twice a second or so."""
         if self.course.finished:
             return []
         self._deadlines.tick(now)
         return self._checked(now)
 
     def _current(self, name: str, attempt: int) -> Optional[Task]:
-        task = self.course.by_name.get(name)
+        """The task, if this attempt of it may speak: its container is the one that the session counts on."""
+        task = self.task(name)
         if task is None or task.attempt != attempt or not task.launched or task.container_ended:
             return None
         return task
 
-    def _container_failed(self, task: Task, exit_status: int, diagnostics: str, now: float) -> None:
-        failure = failures.of_container(task, exit_status, diagnostics)
-        if self.course.phase is JobState.STARTING and exit_status in words.NODE_TROUBLE:
-            self.course.lost_before_start(task, failure, now)
-        else:
-            self.course.task_failed(task, failure, now)
-
     def _checked(self, now: float) -> list[Action]:
-        self.course.check(now)
-        return self.course.taken()
+        """What follows from the state."""
+        course = self.course
+        self.recovery.check(now)
+        if course.verdict is None and course.phase is not JobState.RECOVERING:
+            self._restarts.check(now)
+        if course.verdict is None and course.phase in _AT_WORK and not self._restarts.undecided:
+            self._ending.look_at_success(now)
+        self._ending.check()
+        return course.taken()
+
+
+_AT_WORK = (JobState.RUNNING, JobState.RESTARTING, JobState.FINISHING)

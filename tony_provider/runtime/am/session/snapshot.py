@@ -8,9 +8,10 @@ import attrs
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.progress import message as message
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.task import Task
-from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskStatus
 from tony_provider.runtime.ranks import leading_type
 
 
@@ -20,10 +21,11 @@ def job_status(
     """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
     leader = _leader(session)
     progress = (leader.progress if leader else None) or TaskProgress()
-    verdict = session.verdict
+    verdict, course = session.verdict, session.course
+    checkpoint = course.checkpoint
     return JobStatus(
         application_id=application_id,
-        name=session.course.job.name,
+        name=course.job.name,
         state=session.phase,
         message=message(session, now),
         am_attempt=am_attempt,
@@ -38,8 +40,12 @@ def job_status(
         total_steps=progress.total_steps,
         steps_per_second=progress.steps_per_second,
         model_dir=_model_dir(leader),
+        resumed_step=course.generation.resumed_step,
+        checkpoint_step=checkpoint.step if checkpoint else None,
+        checkpoint_dir=checkpoint.uri if checkpoint else None,
+        restarts=course.restarts,
         failure=verdict.failure if verdict else None,
-        warnings=list(session.course.warnings),
+        warnings=list(course.warnings),
     )
 
 
@@ -65,30 +71,6 @@ def fraction_done(session: Session) -> float:
     return min(1.0, progress.step / progress.total_steps)
 
 
-def message(session: Session, now: float) -> str:
-    """One line about what the job does or waits for."""
-    if session.verdict:
-        return words.first_line(session.verdict.message)
-    if session.phase is JobState.WAITING:
-        return session.course.gang.describe(now)
-    if session.phase is JobState.STARTING:
-        return _starting(session)
-    if session.phase is JobState.FINISHING:
-        evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
-        return f"training has succeeded, waiting for {evaluators}"
-    running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
-    return f"{running} of {words.count(len(session.tasks), 'task')} running"
-
-
-def _starting(session: Session) -> str:
-    requested = [task.name for task in session.tasks if task.state is TaskState.REQUESTED]
-    if requested:
-        return f"waiting for a new container for {words.some(requested)}"
-    missing = [task.name for task in session.tasks if task.state is TaskState.STARTING]
-    total = words.count(len(session.tasks), "executor")
-    return f"{len(session.tasks) - len(missing)} of {total} registered, waiting for {words.some(missing)}"
-
-
 def _leader(session: Session) -> Optional[Task]:
     """The task that speaks for the job: rank 0."""
     name = leading_type(session.course.job.roles)
@@ -97,17 +79,18 @@ def _leader(session: Session) -> Optional[Task]:
 
 def _model_dir(leader: Optional[Task]) -> Optional[str]:
     """Of the model, once it is on the store."""
-    end = leader.end if leader else None
+    end = leader.process.end if leader and leader.process else None
     return end.model_dir or None if end else None
 
 
 def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
-    end = task.end
+    end = task.process.end if task.process else None
     return TaskStatus(
         type=task.type,
         index=task.index,
         state=task.state,
         attempt=task.attempt,
+        start=task.start,
         container_id=task.container.id if task.container else None,
         node=task.node,
         heartbeat_ms=None if task.heard_at is None else now_ms - int((now - task.heard_at) * 1000),

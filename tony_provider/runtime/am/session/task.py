@@ -7,27 +7,9 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session.process import UserProcess
 from tony_provider.runtime.protocol.status import Failure, TaskProgress, TaskState
-from tony_provider.runtime.spec.model import Role, TaskSpec
-
-
-@attrs.frozen
-class ProcessEnd:
-    """How a user process ended, as its executor saw it."""
-
-    start: int
-    exit_code: int = 0  # when no signal ended it
-    signal: int = 0  # 0: none
-    out_of_memory: bool = False
-    stopped: bool = False  # the executor was told to stop it
-    output_tail: str = ""  # last lines of its stderr
-    error: str = ""  # what the executor itself could not do
-    model_dir: str = ""  # URI; empty: it left none
-    progress: Optional[TaskProgress] = None
-
-    @property
-    def succeeded(self) -> bool:
-        return self.exit_code == 0 and self.signal == 0 and not (self.error or self.out_of_memory or self.stopped)
+from tony_provider.runtime.spec.model import RestartScope, Role, TaskSpec
 
 
 @attrs.frozen
@@ -49,28 +31,38 @@ class Task:
     role: Role
     spec: TaskSpec
     decisive: bool
+    scope: RestartScope
     state: TaskState = TaskState.REQUESTED
+    absent: bool = False  # the gang goes on without it, for now
+    failure: Optional[Failure] = None
+    trouble_at: Optional[float] = None  # first sign that something is wrong with it
+    told_to_stop: bool = False  # for good: the job is ending
+    given_up: bool = False  # it is not started again, and the job goes on
+
+    # its container
     attempt: int = 1  # counts its containers
-    replaced: int = 0  # containers lost before the gang started
+    replaced: int = 0  # containers in a row in which no user process of it has run
     key: Optional[int] = None  # of the outstanding request
     container: Optional[Container] = None
     launched: bool = False
-    container_ended: bool = False
-    connected: bool = False  # its executor's stream is up
+    container_ended: bool = False  # or taken from it
+    yields: bool = False  # the cluster has said that it takes this container back
+    unfit: bool = False  # it needs another container as soon as nothing more comes of this one
     deadline: Optional[float] = None  # of a replacement's allocation, or of the registration
+
+    # its executor
+    connected: bool = False  # its stream is up
     heard_at: Optional[float] = None
     host: str = ""
     ports: dict[str, int] = attrs.field(factory=dict)
-    progress: Optional[TaskProgress] = None
     rss_bytes: Optional[int] = None
     cpu_percent: Optional[float] = None
     activity: str = ""
-    end: Optional[ProcessEnd] = None
-    failure: Optional[Failure] = None
-    trouble_at: Optional[float] = None  # first sign that something is wrong with it
-    told_to_stop: bool = False
-    released: bool = False
-    stop_deadline: Optional[float] = None
+
+    # its user process
+    start: int = 0  # counts the starts of it, over containers and application masters
+    process: Optional[UserProcess] = None  # the newest in this container
+    progress: Optional[TaskProgress] = None
 
     @property
     def name(self) -> str:
@@ -85,16 +77,35 @@ class Task:
         return self.state.is_final or self.state is TaskState.LOST
 
     @property
+    def has_container(self) -> bool:
+        return self.container is not None and not self.container_ended
+
+    @property
+    def is_up(self) -> bool:
+        """Its executor has registered and can be told something."""
+        return self.connected and self.has_container and bool(self.host)
+
+    @property
     def silent(self) -> bool:
         """Its executor should be heard of and its stream is down."""
-        return self.heard_at is not None and not self.connected and not self.ended
+        return self.heard_at is not None and not self.connected and self.has_container and not self.ended
+
+    @property
+    def busy(self) -> bool:
+        """Something may still come of its user process: its end, or a checkpoint."""
+        return self.process is not None and not self.process.settled and self.has_container
+
+    @property
+    def ready(self) -> bool:
+        """Its user process can be started."""
+        return self.is_up and not self.busy and not self.unfit
 
     def back_to_request(self) -> None:
         """Its container is gone and another one is wanted, for the next attempt."""
         self.attempt += 1
         self.replaced += 1
         self.state = TaskState.REQUESTED
-        self.container = None
-        self.launched = self.connected = self.released = self.container_ended = False
+        self.container = self.process = self.deadline = None
+        self.launched = self.connected = self.container_ended = self.yields = self.unfit = False
         self.heard_at = self.trouble_at = None
         self.host, self.ports, self.activity = "", {}, ""

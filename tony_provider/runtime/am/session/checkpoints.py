@@ -1,0 +1,118 @@
+"""Checkpoints as far as they steer the job: asked for, committed, chosen, damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session import failures, mirroring
+from tony_provider.runtime.am.session.actions import AskCheckpoint, ResumePoint, SetAside
+from tony_provider.runtime.am.session.course import Course
+from tony_provider.runtime.am.session.ending import Ending
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.starts import Starts
+from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.am.session.units import Units
+from tony_provider.runtime.protocol.status import Failure, FailureKind
+
+MOST_DAMAGED = 10  # resume points in a row
+
+
+class Checkpoints:
+    """Times are the session's, in seconds."""
+
+    def __init__(self, course: Course, ending: Ending, units: Units, starts: Starts, restarts: Restarts) -> None:
+        self._course = course
+        self._ending = ending
+        self._units = units
+        self._starts = starts
+        self._restarts = restarts
+        self._set_aside: set[str] = set()
+
+    def ranks(self) -> Sequence[tuple[str, int]]:
+        """Name and rank of the tasks whose checkpoints are copied to the store."""
+        return mirroring.mirror_ranks(self._course.job.checkpoint.mirror, self._course.cluster())
+
+    def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
+        """Why this start of the task may not commit (any more); None when it may."""
+        process = task.process
+        if process is None or process.start != start or generation != self._course.generation.number:
+            return f"start {start} of {task.name} in generation {generation} is not the newest"
+        preparing = self._units.preparing(task)
+        if preparing and preparing.restart and preparing.restart.choice:
+            return f"generation {generation} is over: the next one's resume point is being chosen"
+        return None
+
+    def ask(self, reason: str) -> bool:
+        """Ask those that make checkpoints for one now. False when nobody can make one."""
+        makers = mirroring.checkpoint_makers(self._course.job.checkpoint.mirror, self._course.cluster())
+        able = tuple(name for name in makers if _runs(self._course.by_name[name]))
+        if able:
+            self._course.emit(AskCheckpoint(able, reason))
+        return bool(able)
+
+    def committed(self, step: int, uri: str) -> None:
+        course = self._course
+        if course.checkpoint is None or step >= course.checkpoint.step:
+            course.checkpoint = ResumePoint(step, uri)
+        data: dict[str, Any] = {"checkpoint": attrs.asdict(course.checkpoint)}
+        before = course.generation.resumed_step
+        if before is None or step > before:
+            data.update(self._restarts.progress())
+        course.note("checkpoint", f"step {step} is on the store", data=data)
+
+    # ---- resume points -----------------------------------------------------------------------------------------
+
+    def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
+        if self._starts.waits_for_choice(generation):
+            what = f"step {resume.step}" if resume else "no checkpoint"
+            self._course.note("resume_chosen", f"generation {generation} goes on from {what}")
+            self._starts.chosen(generation, resume)
+
+    def not_chosen(self, generation: int, reason: str, now: float) -> None:
+        """The store does not say what there is."""
+        if self._starts.waits_for_choice(generation):
+            self._ending.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
+
+    def not_restored(self, task: Task, start: int, step: int, damaged: bool, reason: str, now: float) -> None:
+        """The resume point could not be put into a task's directory, so that its process was not started."""
+        process = task.process
+        if process is None or process.start != start or not process.runs:
+            return
+        process.settled = True
+        failure = failures.of_restore(task, step, reason)
+        if damaged:
+            self._take_out(step, process.order.resume if process.order else self._course.generation.resume, reason)
+        if task.told_to_stop or process.stop_by is not None:
+            return
+        if damaged:
+            self._choose_another(task, failure, now)
+        else:  # perhaps it is its disk, or the way from its node to the store
+            task.unfit = True
+            self._restarts.trouble(task, failure, now)
+
+    def _take_out(self, step: int, resume: Optional[ResumePoint], reason: str) -> None:
+        if resume is None or resume.step != step or resume.uri in self._set_aside:
+            return
+        self._set_aside.add(resume.uri)
+        self._course.emit(SetAside(resume, reason))
+        data: dict[str, Any] = {}
+        if self._course.checkpoint and self._course.checkpoint.uri == resume.uri:
+            self._course.checkpoint = None
+            data = {"checkpoint": None}
+        self._course.note("set_aside", f"the checkpoint of step {step} is damaged: {reason}", data=data)
+
+    def _choose_another(self, task: Task, failure: Failure, now: float) -> None:
+        unit = self._units.of(task)
+        unit.damaged += 1
+        if unit.damaged > MOST_DAMAGED:
+            why = f"and so were the {MOST_DAMAGED} newer ones: nothing is left to try"
+            self._ending.fail(failures.given_up(failure, why), now)
+        else:
+            self._restarts.again(unit, failure.message, now)
+
+
+def _runs(task: Task) -> bool:
+    return task.process is not None and task.process.started_at is not None and task.process.runs and task.is_up

@@ -1,0 +1,51 @@
+"""Whether a failed task may start again, and when."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import attrs
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.budget import Budget
+from tony_provider.runtime.am.session.failures import NOT_RUNNABLE
+from tony_provider.runtime.protocol.status import Failure, FailureKind
+from tony_provider.runtime.spec.model import RestartPolicy, RestartScope
+
+
+@attrs.frozen
+class Again:
+    delay: float = 0.0  # seconds to wait before
+
+
+@attrs.frozen
+class Never:
+    why: str = ""  # beyond what the failure says; empty: that says it all
+
+
+Decision = Union[Again, Never]
+
+
+def decide(failure: Failure, scope: RestartScope, policy: RestartPolicy, budget: Budget, now: float) -> Decision:
+    """What comes of the failure of a task with this scope; a restart is taken from the budget."""
+    if scope is RestartScope.NEVER:
+        return Never()
+    why = _permanent(failure, policy)
+    if why is not None:
+        return Never(why)
+    if failure.kind is FailureKind.PREEMPTED:  # the cluster's doing: it says nothing about the job
+        return Again()
+    delay = budget.spend(now)
+    if delay is not None:
+        return Again(delay)
+    restarts = words.count(policy.budget, "restart")
+    return Never(f"given up after {restarts} without a newer checkpoint (restart.budget)" if policy.budget else "")
+
+
+def _permanent(failure: Failure, policy: RestartPolicy) -> Optional[str]:
+    """Why no restart would mend it; None when one might."""
+    if failure.kind is FailureKind.LAUNCH and failure.exit_code in NOT_RUNNABLE:
+        return ""
+    if failure.kind is FailureKind.USER and failure.exit_code in policy.permanent_exit_codes:
+        return "this exit code is permanent (restart.permanent_exit_codes)"
+    return None

@@ -1,0 +1,115 @@
+"""What executors say, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony_provider.runtime import shell
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.course import Course
+from tony_provider.runtime.am.session.ending import Ending
+from tony_provider.runtime.am.session.process import ProcessEnd, UserProcess
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.starts import Starts
+from tony_provider.runtime.am.session.task import Beat, Task
+from tony_provider.runtime.am.session.units import Units
+from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.spec.model import Role
+
+_KILL_SIGNALS = (9, 15)
+
+
+class Executors:
+    """Each ``task`` is one whose executor may speak. Times are the session's, in seconds."""
+
+    def __init__(self, course: Course, ending: Ending, units: Units, starts: Starts, restarts: Restarts) -> None:
+        self._course = course
+        self._ending = ending
+        self._units = units
+        self._starts = starts
+        self._restarts = restarts
+
+    def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
+        """Its stream is up; ``start`` is that of the newest rendezvous that reached it."""
+        task.connected, task.heard_at = True, now
+        if not task.ended:
+            task.trouble_at = None
+        if task.told_to_stop:
+            self._ending.stop(task, now, "the job has ended")
+        elif task.state is TaskState.STARTING:
+            task.state, task.deadline = TaskState.REGISTERED, None
+            task.host, task.ports = host, dict(ports)
+            self._course.note("registered", f"on {host}, ports {dict(ports)}", task)
+        else:
+            self._starts.say_again(task, start)
+
+    def disconnected(self, task: Task, now: float) -> None:
+        """Its stream is down; it may come back."""
+        task.connected = False
+        if not task.ended and task.trouble_at is None:
+            task.trouble_at = now
+
+    def heartbeat(self, task: Task, beat: Beat, now: float) -> None:
+        task.heard_at = now
+        task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
+        if beat.progress:
+            task.progress = beat.progress
+            if task.process:
+                task.process.moved(beat.progress.step, now)
+
+    def process_started(self, task: Task, start: int, now: float) -> None:
+        process = task.process
+        if process is None or process.start != start or not process.runs or process.started_at is not None:
+            return
+        task.heard_at = process.started_at = process.moved_at = now
+        task.replaced = 0
+        if task.state is TaskState.REGISTERED and process.stop_by is None:
+            task.state = TaskState.RUNNING
+        self._course.note("started", f"user process {start}, of generation {process.generation}", task)
+
+    def process_ended(self, task: Task, end: ProcessEnd, now: float) -> None:
+        process = task.process
+        if process is None or process.start != end.start or not process.runs:
+            return
+        task.heard_at, process.end = now, end
+        task.progress = end.progress or task.progress
+        self._course.note("ended", words.process_end(end), task)
+        if end.succeeded and task.role is not Role.PS:
+            if not task.ended:
+                task.state = TaskState.SUCCEEDED
+        elif task.told_to_stop:
+            if not task.ended:
+                task.state = TaskState.STOPPED
+        elif process.stop_by is not None:
+            task.state = TaskState.REGISTERED
+        elif end.stopped and process.order is None:
+            self._stopped_by_former_master(task, now)
+        else:
+            self._failed(task, process, end, now)
+
+    def settled(self, task: Task, start: int, problem: str) -> None:
+        """Its last copies of checkpoints are over."""
+        process = task.process
+        if process is None or process.start != start or process.settled:
+            return
+        if process.end is None and process.stop_by is None:
+            return  # its end comes first
+        process.settled = True
+        if problem:
+            self._course.note("not_copied", f"the newest checkpoint did not get to the store: {problem}", task)
+
+    def _failed(self, task: Task, process: UserProcess, end: ProcessEnd, now: float) -> None:
+        if end.succeeded:
+            self._restarts.trouble(task, failures.of_early_end(task, end), now)
+            return
+        # YARN kills all processes of a container at once: its word on why comes a little later.
+        killed = end.signal in _KILL_SIGNALS or shell.killed_by(end.exit_code) in _KILL_SIGNALS
+        failure = failures.of_process(task, end, started=process.started_at is not None)
+        self._restarts.trouble(task, failure, now, doubtful=not end.out_of_memory and (end.stopped or killed))
+
+    def _stopped_by_former_master(self, task: Task, now: float) -> None:
+        """It had died between two generations; what for, it knew and has counted."""
+        task.state = TaskState.REGISTERED
+        if self._course.phase is not JobState.RECOVERING:
+            self._restarts.again(self._units.of(task), "a former application master had stopped it", now)

@@ -1,0 +1,116 @@
+"""Containers that are gone: what that means for their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.actions import Release
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.course import Course
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.am.session.units import Units
+from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
+from tony_provider.runtime.spec.model import Role
+
+MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
+
+_NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
+
+
+class Losses:
+    """Times are the session's, in seconds."""
+
+    def __init__(self, course: Course, containers: Containers, units: Units, restarts: Restarts) -> None:
+        self._course = course
+        self._containers = containers
+        self._units = units
+        self._restarts = restarts
+
+    def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> None:
+        """The cluster says that a container has ended."""
+        task = self._containers.ended(container_id)
+        if task is None:
+            return
+        self._course.note("container_completed", f"exit status {exit_status}", task)
+        if not task.launched and not task.told_to_stop:
+            self._containers.ask_again(task)
+            return
+        failure = failures.of_container(task, exit_status, diagnostics)
+        better = failure if exit_status < 0 else None
+        self._lost(task, failure, now, again=exit_status in words.NODE_TROUBLE, better=better)
+
+    def not_launched(self, container_id: str, reason: str, now: float) -> None:
+        """Its node refused."""
+        task = self._containers.ended(container_id)  # nothing runs in it that could end
+        if task is None:
+            return
+        if not task.told_to_stop:
+            self._course.emit(Release((container_id,)))
+        self._lost(task, failures.of_launch(task, reason), now)
+
+    def not_registered(self, tasks: Sequence[Task], now: float) -> None:
+        """Their executors should have done so long ago."""
+        needed = [task for task in tasks if task.role is not Role.SIDECAR]
+        for task in tasks:
+            late = needed if task in needed else [task]
+            failure = failures.of_registration(late, self._course.job.timeouts.registration)
+            self._take(task, failure, now, again=False)
+
+    def silent(self, task: Task, seconds: float, now: float) -> None:
+        """Nothing was heard of its executor for so long."""
+        self._take(task, failures.of_silence(task, seconds), now)
+
+    def not_stopped(self, task: Task, now: float) -> None:
+        """Its executor was told to stop the user process, and did not say that it has."""
+        self._take(task, failures.of_stop(task), now)
+
+    def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:
+        self._containers.take(task, now)
+        self._lost(task, failure, now, again=again, better=failure)
+
+    def _lost(
+        self, task: Task, failure: Failure, now: float, *, again: bool = True, better: Optional[Failure] = None
+    ) -> None:
+        """``again``: another container may do better though nothing of the job has run yet.
+
+        ``better`` says more than a doubtful failure of the task's own.
+        """
+        if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
+            self._blame(task.node)
+        if task.told_to_stop or task.given_up:
+            if not task.ended:
+                task.state = TaskState.STOPPED
+            return
+        if self._units.of(task).judge.settled(task, better) and better:
+            self._course.note("failed", better.message, task)
+        preparing = self._units.preparing(task)
+        process = task.process
+        if process and process.runs and (preparing is None or preparing.judge.pending):
+            self._restarts.trouble(task, failure, now)  # perhaps the cause of what is stopping the others
+        if process:
+            process.settled = True
+        if preparing or task.state is not TaskState.SUCCEEDED:
+            self._replace(task, failure, now, again=again)
+
+    def _replace(self, task: Task, failure: Failure, now: float, *, again: bool) -> None:
+        if task.replaced < MOST_REPLACEMENTS and (again or self._course.generation.number):
+            self._containers.replace(task, now, failure.message)
+        elif task.absent:
+            task.state = TaskState.LOST
+            self._course.note("given_up", "no more containers are asked for: the gang does without it", task)
+        else:
+            self._restarts.give_up(task, failure, now)
+
+    def _blame(self, node: str) -> None:
+        avoid = self._containers.nodes.lost(node)
+        losses = self._containers.nodes.losses[node]
+        data = {"nodes": {node: losses}}
+        self._course.note("node_loss", f"{words.count(losses, 'container')} lost on {node}", data=data)
+        if avoid:
+            avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
+            self._course.note("avoiding", f"containers are asked for elsewhere than on {avoided}")
+            self._course.emit(avoid)

@@ -1,0 +1,78 @@
+"""What starts again together: the gang, or one task alone."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import ResumePoint
+from tony_provider.runtime.am.session.budget import Budget
+from tony_provider.runtime.am.session.judge import Judge
+from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
+
+GANG = "gang"
+
+
+@attrs.define
+class Choice:
+    """The resume point that was asked for."""
+
+    generation: int  # that goes on from it
+    made: bool = False
+    resume: Optional[ResumePoint] = None  # None: there is no checkpoint
+
+
+@attrs.define
+class Restart:
+    """A start that is being prepared: processes stop, containers are replaced, the resume point is chosen."""
+
+    reason: str
+    members: list[Task]
+    not_before: Optional[float] = None  # None: why it is needed, and so whether it is allowed, is not known yet
+    choice: Optional[Choice] = None
+
+
+@attrs.define(eq=False)
+class Unit:
+    name: str
+    members: list[Task]
+    judge: Judge
+    budget: Budget
+    restart: Optional[Restart] = None
+    damaged: int = 0  # resume points in a row that turned out to be damaged
+
+    def rest(self) -> None:
+        """Nothing of it is under way."""
+        self.restart = None
+        self.judge.reset()
+
+
+class Units:
+    def __init__(self, job: JobSpec, tasks: list[Task]) -> None:
+        def unit(name: str, members: list[Task]) -> Unit:
+            return Unit(name, members, Judge(members), Budget(job.restart))
+
+        self.gang = unit(GANG, [task for task in tasks if in_cluster(task.role) or _takes_gang_along(task)])
+        self._own = {task.name: unit(task.name, [task]) for task in tasks if not _takes_gang_along(task)}
+        self.every = [self.gang, *self._own.values()]
+
+    def of(self, task: Task) -> Unit:
+        """What starts again when this task fails."""
+        return self._own.get(task.name, self.gang)
+
+    def preparing(self, task: Task) -> Optional[Unit]:
+        """The unit that prepares a start which this task takes part in."""
+        for unit in (self.gang, self.of(task)):
+            if unit.restart and task in unit.restart.members:
+                return unit
+        return None
+
+
+def _takes_gang_along(task: Task) -> bool:
+    """Whether its failure is the gang's. A side-car's never is: the job can do without it."""
+    if task.role is Role.SIDECAR:
+        return False
+    return task.scope is RestartScope.GANG or (task.scope is RestartScope.NEVER and in_cluster(task.role))
