@@ -108,7 +108,7 @@ class Field:
             "framework": "tensorflow",
             "am": {"memory": "256MiB", "attempts": 4},
             "python_env": sys.prefix,
-            "files": [str(PROGRAMS / f"{self.program}.py"), str(PROGRAMS / "diary.py")],
+            "files": [str(PROGRAMS / name) for name in (f"{self.program}.py", "diary.py", "network.py")],
             "env": {"FAULTS_DIR": str(diary.directory), **environment},
             "restart": {"backoff": "1s"},
             "timeouts": {"grace": "5s"},
@@ -186,7 +186,7 @@ class Field:
 
 def _deciding(environment: dict[str, str]) -> dict[str, str]:
     """Those that decide what the weights are."""
-    return {name: environment[name] for name in ("FAULTS_STEPS", "FAULTS_EVERY", "FAULTS_CODE") if name in environment}
+    return {name: environment[name] for name in ("FAULTS_STEPS", "FAULTS_EVERY") if name in environment}
 
 
 def _environment(process: Process) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Run = Callable[["Field"], Account]
 
 TRAIN = "train"  # two workers with TensorFlow's MultiWorkerMirroredStrategy
+SERVED = "served"  # a chief, a parameter server and a worker with its ParameterServerStrategy
 COUNT = "count"  # its stand-in, where TensorFlow adds only minutes
 
 

@@ -17,8 +17,8 @@ lost: steps that had been done and were done again. back: seconds from the fault
 start again was there. training: seconds from the fault until a new step was reported, the program's own start included.
 A row passes when the final weights equal those of an undisturbed run without any cluster (within {TOLERANCE:g}),
 exactly one application trained at a time, and no process, folder or staging of it is left.
-program: `train` is TensorFlow's MultiWorkerMirroredStrategy with two workers; `count` is a small program that stands
-for it where it adds only minutes.
+program: `train` is TensorFlow's MultiWorkerMirroredStrategy with two workers, `served` its ParameterServerStrategy;
+`count` is a small program that stands for them where they add only minutes.
 """
 
 

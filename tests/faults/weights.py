@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +20,10 @@ from tests.hadoop.ports import free_ports
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS = 300  # that an undisturbed run may take
 TOLERANCE = 1e-6  # between two weights that count as equal
+
+WORKERS = (("worker", 0), ("worker", 1))
+TASKS = {"served": (("chief", 0), ("ps", 0), ("worker", 0))}  # of programs that are no two workers; the first one ends
+CHECKPOINT = {"train": "ckpt-{}", "served": "ckpt-{}", "count": "state-{}"}  # that a program makes after a step
 
 Weights = dict[str, np.ndarray]
 
@@ -47,7 +52,7 @@ def difference(one: Weights, other: Weights) -> float:
 class References:
     """Undisturbed runs, each made once for as long as the programs are the same.
 
-    Two workers that find each other on loopback, as plain processes.
+    Plain processes that find each other on loopback.
     """
 
     folder: Path
@@ -78,43 +83,54 @@ def _fingerprint() -> str:
 
 
 def _run(program: str, environment: dict[str, str], folder: Path, resume: Path | None) -> Path:
-    """Run both workers to the end; the newest checkpoint of the first."""
-    ports = free_ports(2)
+    """Run all tasks until the first has ended; its newest checkpoint."""
     (folder / "diary").mkdir(parents=True)
-    workers = [_start(program, environment, folder, resume, index, ports) for index in (0, 1)]
+    tasks = TASKS.get(program, WORKERS)
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(len(tasks))]
+    running = [_start(program, environment, folder, resume, tasks, number, addresses) for number in range(len(tasks))]
+    ends = running if tasks == WORKERS else running[:1]
     try:
-        codes = [worker.wait(SECONDS) for worker in workers]
+        codes = [process.wait(SECONDS) for process in ends]
     finally:
-        for worker in workers:
-            worker.kill()
-    if codes != [0, 0]:
-        said = "\n".join((folder / f"output-{index}").read_text()[-3000:] for index in (0, 1))
+        for process in running:
+            process.kill()
+            process.wait()
+    if any(codes):
+        said = "\n".join(path.read_text()[-3000:] for path in sorted(folder.glob("output-*")))
         raise ReferenceFailed(f"the undisturbed run of {program} ended with {codes}:\n{said}")
-    step = environment["FAULTS_STEPS"]
-    return folder / "checkpoints-0" / ({"train": f"ckpt-{step}", "count": f"state-{step}"}[program])
+    return folder / "checkpoints-0" / CHECKPOINT[program].format(environment["FAULTS_STEPS"])
 
 
 def _start(
-    program: str, environment: dict[str, str], folder: Path, resume: Path | None, index: int, ports: list[int]
+    program: str,
+    environment: dict[str, str],
+    folder: Path,
+    resume: Path | None,
+    tasks: Sequence[tuple[str, int]],
+    number: int,
+    addresses: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     for name in ("model", "checkpoints"):
-        (folder / f"{name}-{index}").mkdir()
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+        (folder / f"{name}-{number}").mkdir()
+    cluster: dict[str, list[str]] = {}
+    for (task_type, _), address in zip(tasks, addresses, strict=True):
+        cluster.setdefault(task_type, []).append(address)
+    task_type, index = tasks[number]
     own = {
         "FAULTS_DIR": str(folder / "diary"),
         "FAULTS_PACE": "0",
-        "TONY_TASK_TYPE": "worker",
+        "TONY_TASK_TYPE": task_type,
         "TONY_TASK_INDEX": str(index),
-        "TONY_MODEL_DIR": str(folder / f"model-{index}"),
-        "TONY_CHECKPOINT_DIR": str(folder / f"checkpoints-{index}"),
-        "TONY_METRICS_FILE": str(folder / f"metrics-{index}"),
-        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
+        "TONY_MODEL_DIR": str(folder / f"model-{number}"),
+        "TONY_CHECKPOINT_DIR": str(folder / f"checkpoints-{number}"),
+        "TONY_METRICS_FILE": str(folder / f"metrics-{number}"),
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}}),
         "CUDA_VISIBLE_DEVICES": "-1",
         "PYTHONPATH": str(PROGRAMS.parents[2] / "tony_provider" / "runtime" / "sdk"),
     }
     if resume is not None:
         own |= {"TONY_RESUME_FROM": str(resume), "TONY_RESUME_STEP": resume.name.rpartition("-")[2]}
-    with (folder / f"output-{index}").open("wb") as output:
+    with (folder / f"output-{number}").open("wb") as output:
         return subprocess.Popen(
             [sys.executable, str(PROGRAMS / f"{program}.py")],
             env={**os.environ, **environment, **own},

@@ -27,7 +27,7 @@ def main() -> None:
         state = {
             "step": step,
             "chaos": 3.9 * state["chaos"] * (1 - state["chaos"]),
-            "sum": state["sum"] + step * int(diary.CODE),
+            "sum": state["sum"] + step,
         }
         if step % diary.EVERY == 0:
             save(state)

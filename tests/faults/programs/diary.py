@@ -19,7 +19,6 @@ DIRECTORY = Path(os.environ["FAULTS_DIR"])
 STEPS = int(os.environ["FAULTS_STEPS"])
 EVERY = int(os.environ["FAULTS_EVERY"])  # steps from one checkpoint to the next
 PACE = float(os.environ.get("FAULTS_PACE", "0.15"))  # seconds that a step takes at least
-CODE = os.environ.get("FAULTS_CODE", "1")  # of the algorithm; another one trains something else
 
 
 def note(event: str, at: float | None = None, **facts: Any) -> None:

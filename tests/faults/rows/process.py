@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tests.faults.account import Account
 from tests.faults.field import Field
-from tests.faults.row import COUNT, row
+from tests.faults.row import COUNT, SERVED, row
 from tests.faults.training import Training
 
 HIT_AT = 25  # the step after which most faults hit: midway between two checkpoints
+SERVED_MEMORY = "1500MiB"
 SERVERS = {"FAULTS_SERVERS": "ps,worker,evaluator"}  # in a parameter-server job these never end by themselves
 
 
@@ -31,6 +32,15 @@ def _die_in_a_role(field: Field, task: str, *, by_exit: bool) -> Account:
     training.leader = "chief:0"
     training.gang = ("evaluator:0",) if task == "evaluator:0" else ("chief:0", "ps:0", "worker:0")
     return _hit(training, task, by_exit=by_exit)
+
+
+@row("ps-tensorflow-killed", "ps of a TensorFlow job: user process kill -9", SERVED)
+def served_killed(field: Field) -> Account:
+    """SIGKILL to the parameter server of a training with ParameterServerStrategy."""
+    each = {"memory": SERVED_MEMORY, "command": "exec python served.py"}
+    training = field.train(tasks=dict.fromkeys(["chief", "ps", "worker"], each))
+    training.leader, training.gang = "chief:0", ("chief:0", "ps:0", "worker:0")
+    return _hit(training, "ps:0", by_exit=False)
 
 
 def _hit(training: Training, task: str, *, by_exit: bool) -> Account:
