@@ -1,0 +1,83 @@
+"""The same on a real HDFS, as an ordinary user: out of one container and into another."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from tests.hadoop.cluster import HadoopCluster
+from tests.runtime.executor import trainer
+from tests.runtime.executor.conftest import Launch
+from tests.runtime.executor.containers import APPLICATION, job
+from tests.runtime.executor.test_mirror import COMMAND
+from tests.runtime.executor.test_preparation import resume
+from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.spec.model import CheckpointSpec, Memory
+from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage, uris
+
+
+@attrs.frozen
+class Store:
+    uri: str
+    config: WebHdfsConfig
+    storage: Storage
+
+    @property
+    def container(self) -> dict[str, object]:
+        return {"hdfs": self.uri, "webhdfs": self.config}
+
+
+@pytest.fixture
+def store(hadoop: HadoopCluster) -> Iterator[Store]:
+    config = WebHdfsConfig(list(hadoop.webhdfs), user="alice")
+    uri = f"hdfs:///tmp/{uuid.uuid4().hex}"
+    with open_storage(uri, webhdfs=config) as storage:
+        yield Store(uri, config, storage)
+        storage.remove(uri, recursive=True)
+
+
+def committed(store: Store, uploaded: tony_pb2.CheckpointUploaded) -> str:
+    """As the application master does it; the URI of the checkpoint."""
+    files = [CheckpointFile(file.path, file.size, file.checksum) for file in uploaded.files]
+    manifest = Manifest(uploaded.step, uploaded.format, uploaded.entry, files, APPLICATION, uploaded.generation)
+    return Catalog(store.storage, f"{store.uri}/lineage").commit(uris.parent(uploaded.uri), manifest).uri
+
+
+async def test_a_checkpoint_moves_to_another_container(launch: Launch, store: Store) -> None:
+    first = await launch(COMMAND, **store.container)
+    await first.begin()
+    first.order("save 120 3000000")
+    uploaded = await first.master.uploaded(120)
+    uri = committed(store, uploaded)
+    first.master.answer(uploaded)
+    assert uri.startswith(f"{store.uri}/lineage/checkpoints/step-000000000120-")
+    await first.end()
+
+    second = await launch(COMMAND, below=first.container.root / "another", attempt=2, **store.container)
+    await second.begin(generation=2, **resume(uri, 120))
+    assert (await second.master.first("started")).generation == 2
+    assert "checkpoint 120: 6000" in second.executor.stderr  # bytes came from the store
+    restored = second.container.directory / "tony-work" / "checkpoints" / "weights-120" / "b"
+    assert restored.read_bytes() == trainer.content(120, "b", 3_000_000)
+    second.order("exit 0")
+    assert (await second.master.first("settled")).problem == ""
+    await second.end()
+
+
+async def test_a_copy_that_is_given_up_leaves_nothing(launch: Launch, store: Store) -> None:
+    spec = job(COMMAND, checkpoint=CheckpointSpec(bandwidth=Memory(1)))
+    running = await launch(spec, **store.container)
+    await running.begin()
+    running.order("save 5 20000000")
+    await running.master.heartbeat_with(lambda beat: "uploading checkpoint 5" in beat.activity)
+    running.master.stop(1, grace=1, checkpoint_seconds=0)
+    settled = await running.master.first("settled")
+    assert settled.problem == "no time was left for uploading checkpoint 5"
+    checkpoints = f"{store.uri}/lineage/checkpoints"
+    await running.until(lambda: store.storage.list(checkpoints) == [], "what was begun is removed")
+    await running.end()
