@@ -13,6 +13,7 @@ from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterAuthError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
+from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.errors import StorageError
@@ -61,6 +62,28 @@ def test_a_proxy_user_owns_the_job_and_its_kill(
         assert (application.user, application.state) == ("bob", ApplicationState.KILLED)
         assert "killed by a test" in application.diagnostics
         assert hook.storage().status(hook.layout.root).owner == "bob"
+
+
+def test_a_master_obeys_its_owner_through_the_proxy_and_nobody_else(
+    add_connection: AddConnection, secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become(monkeypatch, secure_hadoop, "airflow")
+    add_yarn(add_connection, secure_hadoop, login=None, kerberos=True)
+    with TonyHook(proxy_user="bob") as hook:
+        access = hook.get_conn().access("")
+        assert isinstance(access, YarnAccess)
+        assert access.administrators  # this cluster heeds access lists
+        which = identity(hook, "control")
+        application_id = hook.submit(job("sleep 600"), identity=which)
+        running(hook, which, application_id)
+        become(monkeypatch, secure_hadoop, "alice")
+        with TonyHook() as alices, pytest.raises(ClusterAuthError, match=r"alice.* may not interfere with"):
+            alices.control(application_id, "stop", {"reason": "not hers"})
+        become(monkeypatch, secure_hadoop, "airflow")
+        hook.control(application_id, "stop", {"reason": "enough, says bob"})
+        application = ended(hook, application_id)
+        assert (application.user, application.final_status) == ("bob", FinalStatus.KILLED)
+        assert "enough, says bob" in application.diagnostics
 
 
 def test_impersonation_that_is_not_allowed(
