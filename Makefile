@@ -9,7 +9,7 @@ HADOOP_VERSION ?= 3.4.2
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn versions faults hadoop hadoop-stop test lint types format proto wheel clean
+.PHONY: help demo demo-yarn versions faults hadoop hadoop-stop bench-mirror test lint types format proto wheel clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ comma := ,
 
 faults: packages $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
+
+bench-mirror: packages $(VENV)/.test  ## a gibibyte by the checkpoint mirror, beside a raw WebHDFS copy
+	$(BIN)/python -m benchmarks.mirror
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
