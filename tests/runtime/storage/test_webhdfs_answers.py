@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.runtime.storage.servers import Reply, Request, saying, scripted
 from tony_provider.runtime.storage import StorageError, StorageInvalidPath, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageNoSpace, StorageNotFound
-from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
+from tony_provider.runtime.storage.webhdfs.answers import Answer, NoDataNode, NotNow, check
 from tony_provider.runtime.storage.webhdfs.transport import Deadline, Transport, target
 
 URI = "hdfs:///a"
@@ -122,6 +122,18 @@ def test_any_location_fits_a_request_line(text: str) -> None:
             "StandbyException",
             NotNow,
         ),
+        # What a DataNode says whose NameNode is gone.
+        ("java.net.ConnectException", "Call From d/1 to n:8020 failed on connection exception: refused", NotNow),
+        ("java.net.SocketTimeoutException", "Call From d/1 to n:8020 failed on socket timeout exception: x", NotNow),
+        ("java.net.SocketException", "Call From d/1 to n:8020 failed on socket exception: x", NotNow),
+        ("java.io.EOFException", 'End of File Exception between local host is: "d/1"; destination host is: n', NotNow),
+        ("java.io.IOException", "Failed on local exception: java.io.IOException: Connection reset by peer", NotNow),
+        (
+            "java.io.IOException",
+            "Failed on local exception: java.io.IOException: org.apache.hadoop.security.AccessControlException: no",
+            StorageError,
+        ),
+        ("java.io.IOException", "Failed to find datanode, suggest to check cluster health.", NoDataNode),
     ],
 )
 def test_java_exceptions_become_ours(exception: str, message: str, expected: type[Exception]) -> None:

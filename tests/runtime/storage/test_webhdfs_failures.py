@@ -174,12 +174,33 @@ def test_unreachable_datanodes_are_explained(webhdfs_config: WebHdfsConfig, uri:
         return attrs.evolve(reply, location=location)
 
     with scripted(answer) as address:
-        storage = patient(webhdfs_config, [address])
+        storage = WebHdfsStorage(attrs.evolve(webhdfs_config, addresses=[address], timeout=3))
         for transfer in (lambda: read_bytes(storage, uri), lambda: storage.write(hdfs.uri("b"), b"x")):
             with pytest.raises(StorageUnreachable, match="must resolve and reach the DataNodes") as error:
                 transfer()
             assert urlsplit(nowhere).netloc in str(error.value)
     assert "127.0.0.1" in excluded  # another DataNode was asked for
+    assert hdfs.names() == ["a"]
+
+
+def test_datanodes_that_come_back_are_waited_for(webhdfs_config: WebHdfsConfig, hdfs: Place) -> None:
+    """What a NameNode says that has just started, and what a DataNode says that has lost its NameNode."""
+    none = remote_exception("java.io.IOException", "Failed to find datanode, suggest to check cluster health.")
+    away = remote_exception("java.net.ConnectException", "Call From a/1 to b:8020 failed on connection exception: no")
+    replies = [away, none, none]
+
+    def answer(request: Request) -> Reply | None:
+        if "datanode" in request.params or (request.op == "CREATE" and len(replies) > 1):
+            return replies.pop()
+        if request.op == "CREATE" and replies:
+            return Reply(307, location=f"{addresses[0]}/x?op=CREATE&datanode=1")
+        return forward(webhdfs_config.addresses[0], request)
+
+    addresses: list[str] = []
+    with scripted(answer) as address:
+        addresses.append(address)
+        assert patient(webhdfs_config, [address]).write(hdfs.uri("a"), b"hello").size == 5
+    assert not replies
     assert hdfs.names() == ["a"]
 
 

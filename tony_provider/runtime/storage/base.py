@@ -67,7 +67,9 @@ class Storage(ABC):
     def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
         """Make a file of everything in ``source``, in bounded memory; parents are made with 0700 where missing.
 
-        The file appears whole or not at all, under whatever crash: readers see the old one or the new one.
+        The file appears whole or not at all, under whatever crash: readers see the old one or the new one. When a
+        server is lost on the way, all of it is sent again; of a source that can be read once only, the caller gets
+        StorageUnreachable and may call again with a new one.
         Without ``overwrite`` exactly one of several writers wins and the others get StorageExists.
         Raises StorageExists, StorageIsADirectory, StorageNotADirectory (for a parent).
         fsspec stores promise less, see there.

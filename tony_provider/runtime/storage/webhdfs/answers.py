@@ -14,6 +14,11 @@ import attrs
 
 from tony_provider.runtime.storage import errors
 
+
+class NoDataNode(errors.StorageUnreachable):
+    """The NameNode knows of none to send us to; one that has just started may yet hear of some."""
+
+
 _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
     "FileNotFoundException": errors.StorageNotFound,
     "FileAlreadyExistsException": errors.StorageExists,
@@ -42,8 +47,8 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Invalid file name", errors.StorageInvalidPath),
     ("could only be written to 0 of", errors.StorageNoSpace),
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
-    ("Failed to find datanode", errors.StorageUnreachable),
-    ("No active nodes contain this block", errors.StorageUnreachable),
+    ("Failed to find datanode", NoDataNode),
+    ("No active nodes contain this block", NoDataNode),
     ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
     # By class an AccessControlException, when the one who asks is not the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
@@ -54,6 +59,11 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
 # Said by a NameNode that is not the active one or not ready: ask again, or ask another.
 _NOT_NOW = {"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"}
 _BUSY_CODES = {502, 503, 504}
+# Said by a DataNode whose call to the NameNode failed; the words are those of Hadoop's NetUtils.wrapException.
+_NAMENODE_AWAY = re.compile(
+    "failed on (connection|socket|socket timeout) exception|Failed on local exception|End of File Exception between"
+)
+_NO_MATTER_OF_TIME = re.compile("AccessControlException|Sasl")
 
 
 class NotNow(Exception):  # noqa: N818 (it is no error when another server answers)
@@ -80,9 +90,15 @@ def check(answer: Answer, uri: str, operation: str) -> None:
     if answer.code in (200, 201, 307):
         return
     exception, message = _remote_exception(answer)
-    if exception in _NOT_NOW or "StandbyException" in message or (not exception and answer.code in _BUSY_CODES):
+    if _is_passing(exception, message, answer.code):
         raise NotNow(f"{exception or answer.code}: {_first_line(message)}")
     raise _kind(exception, message, answer.code)(uri, operation, _problem(exception, message, answer.code))
+
+
+def _is_passing(exception: str, message: str, code: int) -> bool:
+    if exception in _NOT_NOW or "StandbyException" in message or (not exception and code in _BUSY_CODES):
+        return True
+    return bool(_NAMENODE_AWAY.search(message)) and not _NO_MATTER_OF_TIME.search(message)
 
 
 def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:

@@ -16,7 +16,7 @@ import attrs
 from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.base import CHUNK
 from tony_provider.runtime.storage.streams import Body
-from tony_provider.runtime.storage.webhdfs.answers import NotNow, check
+from tony_provider.runtime.storage.webhdfs.answers import NoDataNode, NotNow, check
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
 from tony_provider.runtime.storage.webhdfs.transport import (
     BROKEN,
@@ -31,7 +31,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 
 log = logging.getLogger(__name__)
 
-_TRIES = 4  # of one transfer without progress, over as many DataNodes
+_TRIES = 4  # of one transfer without progress, over as many DataNodes, even if that takes longer than the deadline
 _HANG_UP_TIMEOUT = 5.0  # seconds
 _PAUSE = 1.0  # seconds at most before the same DataNodes are tried again
 
@@ -45,9 +45,10 @@ class DataNodes:
     def send(self, create: Callable[[], Call], body: Body) -> None:
         """Do the CREATE that ``create`` makes, a new one for each try, since a former one may still be under way.
 
-        A source that can be read once only is sent once only.
+        When the DataNode is lost all bytes are sent again, to another one. A source that can be read once only is sent
+        once only: then StorageUnreachable is for the caller.
         """
-        failures = _Failures(self._namenodes, Deadline(self._config.timeout))
+        failures = _Failures(self._namenodes, self._config.timeout)
         while True:
             call = create()
             location = self._locate(call, failures)
@@ -60,7 +61,7 @@ class DataNodes:
 
     def open(self, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
         """Do an OPEN; the connection is the caller's to close."""
-        failures = _Failures(self._namenodes, Deadline(self._config.timeout))
+        failures = _Failures(self._namenodes, self._config.timeout)
         while True:
             location = self._locate(call, failures)
             try:
@@ -70,15 +71,13 @@ class DataNodes:
 
     def _locate(self, call: Call, failures: _Failures) -> str:
         """The address of a DataNode: of another one than those that failed, while there is one."""
-        try:
-            location = self._namenodes.ask(attrs.evolve(call, params={**call.params, **failures.excluded})).location
-        except errors.StorageUnreachable:
-            if not failures.excluded:
-                raise
-            failures.excluded.clear()
-            if not self._namenodes.wait(_PAUSE):
-                raise
-            return self._locate(call, failures)
+        while True:
+            asked = attrs.evolve(call, params={**call.params, **failures.excluded})
+            try:
+                location = self._namenodes.ask(asked).location
+                break
+            except NoDataNode as error:
+                failures.none(error)
         if location is None or not _is_url(location):
             raise errors.StorageError(
                 str(call.uri), call.what, "the server names no DataNode", "give the NameNodes' addresses, not HttpFS's"
@@ -169,26 +168,53 @@ class RemoteFile(io.RawIOBase):
 
 
 class _Failures:
-    """What went wrong with one transfer so far."""
+    """What went wrong with one transfer so far: after ``seconds`` of it, it is given up."""
 
-    def __init__(self, namenodes: NameNodes, deadline: Deadline) -> None:
+    def __init__(self, namenodes: NameNodes, seconds: float) -> None:
         self._namenodes = namenodes
-        self._deadline = deadline  # for a cluster that is not ready; what is broken is tried a few times only
-        self._count = 0
-        self.excluded: dict[str, str] = {}  # parameters for the NameNode
+        self._seconds = seconds
+        self._end: Optional[Deadline] = None
+        self._broken = 0
+        self._last: Optional[errors.StorageUnreachable] = None
+        self._hosts: list[str] = []  # DataNodes that have failed
+
+    @property
+    def excluded(self) -> dict[str, str]:
+        """Parameters for the NameNode."""
+        return {"excludedatanodes": ",".join(self._hosts)} if self._hosts else {}
 
     def add(self, call: Call, location: str, error: BaseException) -> None:
-        """Raises the error for the user when it was one too many."""
+        """Returns when it is time for the next try. Raises the error for the user when it was one too many."""
+        self._last = _failed(call, error, urlsplit(location).netloc)
+        over = self._deadline.over
         if isinstance(error, NotNow):
-            if self._deadline.over or not self._namenodes.wait(self._deadline.left(_PAUSE)):
-                raise _failed(call, error, urlsplit(location).netloc) from error
+            if over or not self._pause():
+                raise self._last from error
             return
-        self._count += 1
-        if self._count >= _TRIES:
-            raise _failed(call, error, urlsplit(location).netloc) from error
-        known = self.excluded.get("excludedatanodes")
-        address = _ip_address(urlsplit(location).hostname or "")
-        self.excluded["excludedatanodes"] = f"{known},{address}" if known else address
+        self._broken += 1
+        if over and self._broken >= _TRIES:
+            raise self._last from error
+        host = _ip_address(urlsplit(location).hostname or "")
+        if host not in self._hosts:
+            self._hosts.append(host)
+        elif not self._pause():  # the NameNode knows no other, or this one by another name
+            raise self._last from error
+
+    def none(self, error: NoDataNode) -> None:
+        """There is none but those that have failed; they, or others, may come back. Like ``add``."""
+        self._hosts.clear()
+        if self._deadline.over or not self._pause():
+            raise (self._last or error) from error
+
+    @property
+    def _deadline(self) -> Deadline:
+        """From the first failure on: the transfer itself may take long."""
+        if self._end is None:
+            self._end = Deadline(self._seconds)
+        return self._end
+
+    def _pause(self) -> bool:
+        return self._namenodes.wait(self._deadline.left(_PAUSE))
 
 
 def _failed(call: Call, error: BaseException, server: str = "") -> errors.StorageUnreachable:
