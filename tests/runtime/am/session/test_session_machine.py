@@ -95,7 +95,7 @@ class SessionMachine(RuleBasedStateMachine):
     def grant_everything(self) -> None:
         self.w.grant_all()
 
-    @precondition(lambda self: [executor for executor in self._executors() if not executor.host])
+    @precondition(lambda self: any(not executor.host for executor in self._executors()))
     @rule(data=st.data())
     def launch_fails(self, data: st.DataObject) -> None:
         """A launch that failed is never heard of again."""
@@ -169,7 +169,7 @@ class SessionMachine(RuleBasedStateMachine):
     def end(self, data: st.DataObject, **how: Any) -> None:
         self.w.end(data.draw(st.sampled_from(self._running())).task, **how)
 
-    @precondition(lambda self: [executor for executor in self._current() if executor.end and not executor.settled])
+    @precondition(lambda self: any(executor.end and not executor.settled for executor in self._current()))
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
         copying = [executor for executor in self._current() if executor.end and not executor.settled]
@@ -202,7 +202,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert was_newest
             assert not choosing or not in_cluster(self.w.task(executor.task).role)
 
-    @precondition(lambda self: [executor for executor in self._running() if executor.resume and not executor.started])
+    @precondition(lambda self: any(executor.resume and not executor.started for executor in self._running()))
     @rule(data=st.data(), damaged=st.booleans())
     def restore_fails(self, data: st.DataObject, damaged: bool) -> None:
         restoring = [executor for executor in self._running() if executor.resume and not executor.started]

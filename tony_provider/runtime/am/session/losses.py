@@ -13,7 +13,7 @@ from tony_provider.runtime.am.session.course import Course
 from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.am.session.units import Units
-from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
 MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
@@ -93,6 +93,8 @@ class Losses:
             self._restarts.trouble(task, failure, now)  # perhaps the cause of what is stopping the others
         if process:
             process.settled = True
+        if self._course.phase is JobState.RECOVERING:
+            return  # it is missing, as others may be
         if preparing or task.state is not TaskState.SUCCEEDED:
             self._replace(task, failure, now, again=again)
 

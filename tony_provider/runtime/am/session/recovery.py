@@ -111,9 +111,10 @@ class Recovery:
         self._listed.clear()
 
     def _go_on(self, now: float) -> None:
-        adopted = [task for task in self._course.tasks if task.container]
-        missing = [task for task in self._course.tasks if not task.container and task.key is None and not task.given_up]
-        self._course.note("recovered", f"{len(adopted)} of {words.count(len(self._course.tasks), 'task')} are back")
+        tasks = [task for task in self._course.tasks if not task.given_up]
+        adopted = [task for task in tasks if task.has_container]
+        missing = [task for task in tasks if not task.has_container]
+        self._course.note("recovered", f"{len(adopted)} of {words.count(len(tasks), 'task')} are back")
         if not adopted:
             for task in missing:
                 task.back_to_request()
@@ -126,14 +127,14 @@ class Recovery:
             self._replace(missing, now)
         else:
             self._course.phase = JobState.RUNNING
-            self._go_on_running(adopted, missing, now)
+            self._go_on_running(adopted, [task for task in missing if task.state is not TaskState.SUCCEEDED], now)
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
         for task in adopted:
             if task.process:
                 self._course.enter_cluster(task)
         for task in missing:
-            if not task.absent:
+            if not task.absent and task.failure is None:
                 self._restarts.trouble(task, failures.of_absence(task), now)
         self._replace(missing, now)
         for task in adopted:
