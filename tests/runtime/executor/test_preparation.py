@@ -119,6 +119,23 @@ async def test_checkpoints_that_the_program_removed_are_still_here(launch: Launc
     assert "checkpoint 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
 
 
+async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None:
+    running = await launch(COMMAND)
+    await running.begin()
+    running.order("save 120")
+    uploaded = await running.master.uploaded(120)
+    uri = stored.commit(running.container.lineage_dir, 120)
+    running.master.answer(uploaded)
+    for generation in (1, 2):  # after it was uploaded, then after it was restored
+        running.order(f"write weights-120/a {'x' * 1000}")
+        running.order("exit 1")
+        await running.master.all_of("settled", generation)
+        await running.begin(generation=generation + 1, **resume(uri, 120))
+        await running.master.all_of("started", generation + 1)
+        assert (checkpoints(running) / "weights-120" / "a").read_bytes() == trainer.content(120, "a", 1000)
+    assert running.executor.stderr.count("checkpoint 120: 1000 bytes copied from the store, 1000 were here") == 2
+
+
 async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launch) -> None:
     running = await launch(COMMAND)
     damaged = stored.commit(running.container.lineage_dir, 120)

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +19,7 @@ import attrs
 from tony_provider.runtime.checkpoint import checksum, model
 from tony_provider.runtime.checkpoint.catalog import read_manifest
 from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest
+from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, Stamp
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -48,14 +48,16 @@ def restore(
     cancelled: threading.Event,
     aside: Optional[Path] = None,
     reuse: Sequence[Path] = (),
+    known: Optional[Mapping[Stamp, str]] = None,
     at_once: int = 4,
 ) -> Restored:
     """Make ``directory`` hold exactly the checkpoint at ``stored_uri``: the files of ``rank``, and of the others those
     whose paths are not taken by its own.
 
     Files that are in ``directory`` or in one of ``reuse`` already, with the size and checksum wanted, are linked and
-    not copied; the others come several at once. What else was in ``directory`` goes to ``aside`` (default: beside it),
-    where it stays until the next time. On any exception ``directory`` is as it was.
+    not copied; the others come several at once. Checksums that are ``known`` are not summed up again. What else was in
+    ``directory`` goes to ``aside`` (default: beside it), where it stays until the next time. On any exception
+    ``directory`` is as it was.
 
     Blocks. Raises DamagedCheckpoint (also when it is gone), Cancelled, StorageError, OSError.
     """
@@ -70,7 +72,7 @@ def restore(
     prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
     prepared.mkdir(mode=0o700)
     try:
-        work = _Work(storage, stored_uri, prepared, (directory, *reuse), cancelled)
+        work = _Work(storage, stored_uri, prepared, (directory, *reuse), known or {}, cancelled)
         reused = sum(work.run(wanted, at_once))
         _date(prepared, wanted, min(manifest.committed_ms / 1000, time.time() - _LONG_AGO))
         _put_in_place(prepared, directory, aside)
@@ -106,6 +108,7 @@ class _Work:
     uri: str
     target: Path
     sources: tuple[Path, ...]
+    known: Mapping[Stamp, str]
     cancelled: threading.Event
 
     def run(self, files: Iterable[CheckpointFile], at_once: int) -> list[int]:
@@ -153,7 +156,8 @@ class _Work:
         return False
 
     def _checksum(self, path: Path, file: CheckpointFile) -> str:
-        return checksum.file_checksum(path, self._algorithm(file), cancelled=self.cancelled)
+        known = self.known.get(Stamp.of(path.lstat()))
+        return known or checksum.file_checksum(path, self._algorithm(file), cancelled=self.cancelled)
 
     def _algorithm(self, file: CheckpointFile) -> str:
         try:

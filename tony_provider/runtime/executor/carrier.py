@@ -76,8 +76,8 @@ class Carrier:
             upload.cancel()
         answer = await self._ask(checkpoint, uri, copied)
         if answer.granted:
-            self._its.checkpoints.committed_step = checkpoint.step
-            await self.in_thread(self._its.checkpoints.keep_snapshot, copied.snapshot)
+            checksums = {file.path: file.checksum for file in copied.files}
+            await self.in_thread(self._its.checkpoints.committed, copied.snapshot, checksums)
             return None
         log.warning("checkpoint %d was refused: %s", checkpoint.step, answer.reason)
         self._count_failure(checkpoint.step)

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -14,7 +15,7 @@ import attrs
 
 from tony_provider.runtime.checkpoint.formats import Finder, set_aside
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
-from tony_provider.runtime.checkpoint.restore import empty, restore
+from tony_provider.runtime.checkpoint.restore import choose_files, empty, restore
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.container import Container
@@ -47,6 +48,7 @@ class CheckpointDirectory:
         self._finder = Finder(self.path, checkpoint.format, part=checkpoint.mirror is MirrorScope.ALL)
         self._finding = threading.Lock()
         self._restored: dict[str, Stamp] = {}  # files that the last start began with
+        self._checksums: dict[Stamp, str] = {}  # of files that the next one may begin with
         self._snapshots = 0
         self._keeping = threading.Lock()
         self._kept: Optional[Snapshot] = None
@@ -72,10 +74,13 @@ class CheckpointDirectory:
             cancelled=cancelled,
             aside=self._workspace.set_aside,
             reuse=kept,
+            known=self._checksums,
         )
         step, copied, reused = restored.step, restored.copied, restored.reused
         log.info("checkpoint %d: %d bytes copied from the store, %d were here", step, copied, reused)
         self._begin(restored.step)
+        for file in choose_files(restored.manifest, rank):
+            self._checksums[self._restored[file.path]] = file.checksum
         return Resumed(restored.step, str(restored.entry))
 
     def keep(self) -> Optional[Resumed]:
@@ -92,6 +97,7 @@ class CheckpointDirectory:
 
     def _begin(self, step: int) -> None:
         self.committed_step = step
+        self._checksums = {}
         self._reported_step = max(step, 0)
         self._restored = _stamps(self.path)
         self.make_room()
@@ -119,8 +125,14 @@ class CheckpointDirectory:
         self._snapshots += 1
         return take(self.path, checkpoint, self._workspace.snapshots / str(self._snapshots))
 
-    def keep_snapshot(self, snapshot: Optional[Snapshot]) -> None:
-        """In place of the former one: it is on the store now, and so what the next start will likely go on from."""
+    def committed(self, snapshot: Snapshot, checksums: Mapping[str, str]) -> None:
+        """It is on the store now, and so what the next start will likely go on from. ``checksums`` by path."""
+        self.committed_step = snapshot.checkpoint.step
+        self._checksums = {Stamp.of(file.local.lstat()): checksums[file.path] for file in snapshot.files}
+        self._keep(snapshot)
+
+    def _keep(self, snapshot: Optional[Snapshot]) -> None:
+        """In place of the former one."""
         with self._keeping:
             former, self._kept = self._kept, snapshot
         if former is not None:
@@ -131,7 +143,7 @@ class CheckpointDirectory:
         if disk.problem(self.path) is None:
             return
         shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
-        self.keep_snapshot(None)
+        self._keep(None)
 
 
 def _stamps(directory: Path) -> dict[str, Stamp]:
