@@ -68,7 +68,7 @@ class Heir(LocalResourceManager):
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
         registered = await super().register(host=host, port=port, tracking_url=tracking_url)
         found = []
-        for directory in sorted((self._root / "containers").iterdir()):
+        for directory in sorted((self._root / "containers").glob("*")):
             pid = int((directory / PID_FILE).read_text().split()[0])
             process = Inherited(directory, pid)
             self._held[directory.name] = Share()

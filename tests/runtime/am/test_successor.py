@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -17,14 +17,14 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.local.container_dir import PID_FILE
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskState
-from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, TaskSpec, Timeouts
+from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartScope, TaskSpec, Timeouts
 
 DEADLINE = 60
 
 
 def job_of(command: str, instances: int = 2) -> JobSpec:
-    tasks = {"worker": TaskSpec(command, instances=instances, memory=Memory(256))}
-    return JobSpec("standalone", tasks, timeouts=Timeouts(grace=Duration(2)))
+    worker = TaskSpec(command, instances=instances, memory=Memory(256), restart=RestartScope.GANG)
+    return JobSpec("standalone", {"worker": worker}, timeouts=Timeouts(grace=Duration(2)))
 
 
 async def until(look: Callable[[], bool], job: LocalJob) -> None:
@@ -33,7 +33,18 @@ async def until(look: Callable[[], bool], job: LocalJob) -> None:
             while not look():  # noqa: ASYNC110 - other processes make it true
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise AssertionError(job.log) from None
+        raise AssertionError(job.log + "\n".join(map(str, job.events()))) from None
+
+
+async def until_running(job: LocalJob, attempt: int) -> JobStatus:
+    def running() -> bool:
+        status = job.status()
+        return status is not None and (status.am_attempt, status.state) == (attempt, JobState.RUNNING)
+
+    await until(running, job)
+    status = job.status()
+    assert status
+    return status
 
 
 @attrs.frozen
@@ -66,9 +77,13 @@ class Training:
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Training:
+def training(tmp_path: Path) -> Iterator[Training]:
     (tmp_path / "training").mkdir()
-    return Training(tmp_path / "training")
+    yield Training(tmp_path / "training")
+    for file in (tmp_path / "cluster").glob(f"*/containers/*/{PID_FILE}"):  # of a test that has failed
+        pid = int(file.read_text().split()[0])
+        if alive(pid):
+            os.killpg(pid, signal.SIGKILL)
 
 
 async def kill(job: LocalJob) -> None:
@@ -85,8 +100,7 @@ async def test_user_processes_go_on_under_the_next_master(tmp_path: Path, traini
     before = job.events()
     await kill(job)
     running = asyncio.ensure_future(inherit(job))
-    await until(lambda: (status := job.status()) is not None and status.am_attempt == 2, job)
-    status = await job.until("RUNNING")
+    status = await until_running(job, attempt=2)
     assert {task.state for task in status.tasks} == {TaskState.RUNNING}
     assert all(alive(training.pids(index)[0]) for index in range(2))
     training.end()
@@ -109,8 +123,7 @@ async def test_end_that_no_master_saw_is_told_to_the_next(tmp_path: Path, traini
     training.end(1)
     await until(lambda: not alive(training.pids(1)[0]), job)
     running = asyncio.ensure_future(inherit(job))
-    await until(lambda: (status := job.status()) is not None and status.am_attempt == 2, job)
-    await job.until("RUNNING")
+    await until_running(job, attempt=2)
     training.end(0)
     assert await running is FinalStatus.SUCCEEDED
     assert [len(training.pids(index)) for index in range(2)] == [1, 1]
@@ -141,8 +154,7 @@ async def test_three_masters_one_after_the_other(tmp_path: Path, training: Train
     os.kill(training.pids(0)[0], signal.SIGKILL)  # a failure: the second master starts generation 2
     second = asyncio.ensure_future(inherit(job))
     await until(lambda: [len(training.pids(index)) for index in range(2)] == [2, 2], job)
-    await until(lambda: (status := job.status()) is not None and status.state is JobState.RUNNING, job)
-    await until(lambda: any(event["event"] == "rendezvous" for event in job.events()[5:]), job)
+    await until(lambda: [event["event"] for event in job.events()].count("rendezvous") == 2, job)
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
     training.end()

@@ -142,13 +142,15 @@ class Master:
 
     def _first_step(self, registered: Registered, fenced: str) -> Step:
         if self._history and not fenced:
-            return partial(self.session.recover, registered.containers, self._history)
+            return partial(self.session.recover, registered.containers, self._history, largest=registered.largest)
         self._rm.release([container.id for container in registered.containers])
         if fenced:
             return partial(self.session.fail, FailureKind.FENCED, fenced)
         # Not known, YARN itself refuses what is too large, in its own words.
         problem = too_large(self.description.job, registered.largest) if registered.largest else None
-        return partial(self.session.fail, FailureKind.LAUNCH, problem) if problem else self.session.start
+        if problem:
+            return partial(self.session.fail, FailureKind.LAUNCH, problem)
+        return partial(self.session.start, largest=registered.largest)
 
     async def _work(self) -> None:
         while self._verdict is None:

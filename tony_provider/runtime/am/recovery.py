@@ -72,7 +72,16 @@ def read_legacy(storage: Storage, directory: str) -> Legacy:
         log.info("the result of a former application master was premature")
         storage.remove(uris.join(directory, contract.RESULT_FILE))
         result = None
-    return Legacy(events, History.read(read_events(events)), result)
+    return Legacy(events, _history(events), result)
+
+
+def _history(events: bytes) -> History:
+    try:
+        return History.read(read_events(events))
+    except CodecError as error:
+        # The executors know their own part of it.
+        log.warning("the counters of the former application master cannot be read: %s", error)
+        return History()
 
 
 def _status(storage: Storage, uri: str) -> Optional[JobStatus]:
