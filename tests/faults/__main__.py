@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
@@ -14,7 +15,7 @@ import tests.airflow_home  # noqa: F401 - names Airflow's home before anything i
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"  # of the harness itself; read when Airflow is imported
 from tests.faults.account import Account
 from tests.faults.field import EVERY, SETTINGS, STEPS, Field
-from tests.faults.row import TRAIN, Row
+from tests.faults.row import COUNT, SERVED, TRAIN, Row
 from tests.faults.rows import in_order
 from tests.faults.table import Outcome, header, lines_of, summary
 from tests.faults.weights import TOLERANCE, ReferenceFailed, References, difference
@@ -29,10 +30,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("rows", nargs="*", help="names of rows, or the beginnings of names; default: all")
     parser.add_argument("--list", action="store_true", help="only name the rows")
+    parser.add_argument("--quick", action="store_true", help="with the program without TensorFlow throughout")
     parser.add_argument("--root", type=Path, default=REPOSITORY / ".tony" / "faults", help="(%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next call")
     arguments = parser.parse_args()
     chosen = [row for row in in_order() if _chosen(row.name, arguments.rows)]
+    if arguments.quick:
+        chosen = [dataclasses.replace(row, program=COUNT) for row in chosen if row.program != SERVED]
     if not chosen:
         parser.error(f"no row is called so; there are {', '.join(row.name for row in in_order())}")
     if arguments.list:

@@ -10,8 +10,6 @@ from typing import Any
 from tests.hadoop.processes import Process
 from tests.waiting import until
 
-STEP_SECONDS = 240.0  # that a job may take to a certain step: its containers, its start, and a busy machine
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -45,22 +43,6 @@ class Diary:
 
     def newest(self, event: str, task: str) -> Entry | None:
         return next(reversed(self.entries(event, task)), None)
-
-    def until_step(self, task: str, step: int, seconds: float = STEP_SECONDS, after: float = 0.0) -> Entry:
-        """Wait until the task has done this step."""
-        return until(
-            lambda: next((entry for entry in self.entries("step", task, after) if (entry.step or 0) >= step), None),
-            lambda: f"{task} to do step {step}; it wrote {self.entries(task=task)[-3:]}",
-            seconds,
-        )
-
-    def until_saved(self, task: str, step: int, seconds: float = STEP_SECONDS) -> Entry:
-        """Wait until the task has written the checkpoint of this step, on its own disk."""
-        return until(
-            lambda: next((entry for entry in self.entries("saved", task) if entry.step == step), None),
-            f"{task} to save step {step}",
-            seconds,
-        )
 
     def process(self, task: str) -> Process:
         """The newest user process of a task, which must be there."""

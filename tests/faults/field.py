@@ -109,7 +109,8 @@ class Field:
             "am": {"memory": "256MiB", "attempts": 4},
             "python_env": sys.prefix,
             "files": [str(PROGRAMS / name) for name in (f"{self.program}.py", "diary.py", "network.py")],
-            "env": {"FAULTS_DIR": str(diary.directory), **environment},
+            # Nodes hold files as links: to Python a script lies elsewhere than the modules beside it.
+            "env": {"FAULTS_DIR": str(diary.directory), "PYTHONPATH": ".", **environment},
             "restart": {"backoff": "1s"},
             "timeouts": {"grace": "5s"},
             "tasks": tasks,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.faults.account import Account, contradictions, costs
-from tests.faults.entries import STEP_SECONDS, Diary, Entry
+from tests.faults.entries import Diary, Entry
 from tests.faults.weights import TOLERANCE, References, difference, load
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.processes import Process
@@ -24,6 +24,9 @@ from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes, walk
 
+T = TypeVar("T")
+
+STEP_SECONDS = 240.0  # that a job may take to a certain step: its containers, its start, and a busy machine
 END_SECONDS = 400.0  # that a training may take from its last hit to its end
 
 
@@ -48,7 +51,24 @@ class Training:
         self.hits.append(time.time())
         yield
 
-    def until_committed(self, step: int, seconds: float = 60.0) -> str:
+    def until_step(self, step: int, after: float = 0.0) -> Entry:
+        """Wait until the leader has done this step, or a later one, after that time (seconds since the epoch)."""
+
+        def look() -> Entry | None:
+            done = self.diary.entries("step", self.leader, after)
+            return next((entry for entry in done if (entry.step or 0) >= step), None)
+
+        return self.until(look, f"step {step}")
+
+    def until_saved(self, step: int) -> Entry:
+        """Wait until the leader has written the checkpoint of this step, on its own disk."""
+
+        def look() -> Entry | None:
+            return next((entry for entry in self.diary.entries("saved", self.leader) if entry.step == step), None)
+
+        return self.until(look, f"step {step} to be saved")
+
+    def until_committed(self, step: int) -> str:
         """Wait until the checkpoint of this step, or a newer one, is committed; its URI."""
 
         def look() -> str | None:
@@ -57,15 +77,13 @@ class Training:
                 return status.checkpoint_dir
             return None
 
-        return until(look, lambda: f"step {step} to be committed\n{self.job.describe()}", seconds)
+        return self.until(look, f"step {step} to be committed")
 
-    def until_restarted(self, task: str, seconds: float = STEP_SECONDS) -> Entry:
+    def until_restarted(self, task: str) -> Entry:
         """Wait until the task has a new user process since it was hit."""
         since = self.hits[-1]
-        return until(
-            lambda: next(iter(self.diary.entries("started", task, since)), None),
-            lambda: f"{task} to be started again\n{self.job.describe()}",
-            seconds,
+        return self.until(
+            lambda: next(iter(self.diary.entries("started", task, since)), None), f"{task} to be started again"
         )
 
     def until_master(self, attempt: int) -> None:
@@ -75,7 +93,17 @@ class Training:
             status = self.job.status()
             return status.am_attempt == attempt and status.state is JobState.RUNNING
 
-        until(look, lambda: f"master number {attempt}\n{self.job.describe()}")
+        self.until(look, f"master number {attempt}")
+
+    def until(self, look: Callable[[], T | None], what: str, seconds: float = STEP_SECONDS) -> T:
+        """The first true answer of ``look``; there will be none once the application has ended."""
+
+        def look_while_it_runs() -> T | None:
+            if (found := look()) or not self.job.application().is_final:
+                return found
+            raise AssertionError(f"it ended before there was {what}: {self.job.application().diagnostics}")
+
+        return until(look_while_it_runs, lambda: f"{what}\n{self.job.describe()}", seconds)
 
     def resumed_steps(self) -> list[int]:
         """Where each process of the leader began, the first one left out."""

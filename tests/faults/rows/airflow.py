@@ -24,7 +24,7 @@ def task_killed(field: Field) -> Account:
     tries = Tries(field)
     first = tries.begin(tries.job(pace=0.5))
     training = tries.training()
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit():
         first.kill()
     told = tries.begin(tries.job(pace=0.5)).result()
@@ -39,7 +39,7 @@ def retry(field: Field) -> Account:
     """A new application goes on from the newest checkpoint of the failed one."""
     tries = Tries(field)
     attempt = tries.begin(tries.job(**ONCE), retries=1)
-    tries.diary.until_step("worker:0", HIT_AT)
+    tries.training().until_step(HIT_AT)
     ordered = _fail(tries)
     told = attempt.result()
     training = tries.training()
@@ -97,7 +97,7 @@ def not_delivered(field: Field) -> Account:
     tries = Tries(field)
     first = tries.begin(tries.job())
     training = tries.training()
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit():
         first.kill()
     training.job.end()
@@ -110,7 +110,7 @@ def forgotten(field: Field) -> Account:
     tries = Tries(field)
     first = tries.begin(tries.job())
     training = tries.training()
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit():
         first.kill()
     training.job.end()
@@ -143,7 +143,7 @@ def _fail(tries: Tries) -> float:
 def _failed_and_cleared(tries: Tries, again: dict[str, Any], resumes_at: int) -> Account:
     """A job that failed after step 25, and what became of the same run with another job."""
     first = tries.begin(tries.job(**ONCE))
-    tries.diary.until_step("worker:0", HIT_AT)
+    tries.training().until_step(HIT_AT)
     ordered = _fail(tries)
     told = first.result()
     assert told["state"] == "failed", told

@@ -20,7 +20,7 @@ SHORT, LONG = 6, 40  # seconds without packets: less, and more, than an executor
 def executor_killed(field: Field) -> Account:
     """SIGKILL to an executor: YARN ends the container with it."""
     training = field.train()
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit():
         training.executor("worker:1").signal(signal.SIGKILL)
     return training.finish(replaced=["worker:1"])
@@ -30,7 +30,7 @@ def executor_killed(field: Field) -> Account:
 def executor_stopped(field: Field) -> Account:
     """An executor that says nothing any more, while its user process and container live."""
     training = field.train()
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit():
         training.executor("worker:1").signal(signal.SIGSTOP)
     return training.finish(replaced=["worker:1"])
@@ -40,7 +40,7 @@ def executor_stopped(field: Field) -> Account:
 def ahead_of_mirror(field: Field) -> Account:
     """Rank 0 has a checkpoint that is not on the store yet when rank 1's container is lost: all begin at one step."""
     training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR)
-    training.diary.until_saved(training.leader, 30)
+    training.until_saved(30)
     committed = training.job.status().checkpoint_step or 0
     training.expect(committed < 30, f"step {committed} was committed already: nobody was ahead of anything")
     with training.hit():
@@ -55,7 +55,7 @@ def ahead_of_mirror(field: Field) -> Account:
 def container_killed(field: Field) -> Account:
     """As its owner may by `yarn container -signal`, or an administrator."""
     training = field.train()
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     container_id = training.job.task("worker:1").container_id
     base = field.hadoop.services.active_resourcemanager()
     url = f"{base}/ws/v1/cluster/containers/{container_id}/signal/FORCEFUL_SHUTDOWN"
@@ -68,7 +68,7 @@ def container_killed(field: Field) -> Account:
 def cut_off_for_a_moment(field: Field) -> Account:
     """Packets between executor and application master vanish for a while, and nothing comes of it."""
     training = field.train(pace=0.4)
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit(), cut_off(training.executor("worker:1"), training.master()):
         time.sleep(SHORT)
     account = training.finish()
@@ -80,7 +80,7 @@ def cut_off_for_a_moment(field: Field) -> Account:
 def cut_off_for_long(field: Field) -> Account:
     """Given up, and replaced; when it can be heard again it is not let in."""
     training = field.train(pace=0.4)
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit(), cut_off(training.executor("worker:1"), training.master()):
         time.sleep(LONG)
     return training.finish(replaced=["worker:1"])

@@ -24,10 +24,10 @@ def disk_full(field: Field) -> Account:
     if os.geteuid() != 0:
         return Account(did="not run: mounting a small disk takes root", problems=["needs root"])
     training = field.train()
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     directory = Path(f"/proc/{training.user_process(training.leader).pid}/cwd/tony-work/checkpoints").resolve()
     with training.hit(), _small_disk(directory):
-        training.diary.until_step(training.leader, HIT_AT + 10, after=training.until_restarted(training.leader).at)
+        training.until_step(HIT_AT + 10, after=training.until_restarted(training.leader).at)
     return training.finish(replaced=[training.leader])
 
 
@@ -46,7 +46,7 @@ def _small_disk(directory: Path) -> Iterator[None]:
 def out_of_memory(field: Field) -> Account:
     """YARN kills the container; the next one has more, as the policy says."""
     training = field.train(memory="1500MiB", restart={"memory_step": f"{STEP_MIB}MiB", "backoff": "1s"})
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     training.diary.order("worker:1", "hog", str(HOG_MIB))
     training.hits.append(training.diary.until_obeyed("worker:1").at)
     training.until_restarted("worker:1")
@@ -59,7 +59,7 @@ def out_of_memory(field: Field) -> Account:
 def hang(field: Field) -> Account:
     """Nobody makes a step any more, and nobody dies: the job finds out, and shows where the program hangs."""
     training = field.train(timeouts={"grace": "5s", "stall": "10s"})
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     training.diary.order("worker:1", "hang")
     training.hits.append(training.diary.until_obeyed("worker:1").at)
     account = training.finish()

@@ -17,7 +17,7 @@ SLOW = 0.5  # seconds that a step takes, so that the training is still there whe
 def master_killed(field: Field) -> Account:
     """YARN starts another one, which adopts the running tasks."""
     training = field.train(pace=SLOW)
-    training.diary.until_step(training.leader, 15)
+    training.until_step(15)
     with training.hit():
         training.master().signal(signal.SIGKILL)
     training.until_master(2)
@@ -28,7 +28,7 @@ def master_killed(field: Field) -> Account:
 def master_killed_twice(field: Field) -> Account:
     """The second one as well, as soon as it has taken over."""
     training = field.train(pace=SLOW)
-    training.diary.until_step(training.leader, 15)
+    training.until_step(15)
     for number in (2, 3):
         with training.hit():
             training.master().signal(signal.SIGKILL)
@@ -40,7 +40,7 @@ def master_killed_twice(field: Field) -> Account:
 def master_and_task_killed(field: Field) -> Account:
     """What fails while there is no master is found by the next one."""
     training = field.train(pace=SLOW)
-    training.diary.until_step(training.leader, 25)
+    training.until_step(25)
     with training.hit():
         training.master().signal(signal.SIGKILL)
         training.kill("worker:1")
@@ -51,7 +51,7 @@ def master_and_task_killed(field: Field) -> Account:
 def master_node_gone(field: Field) -> Account:
     """NodeManager and all containers of one node die at once, the master among them."""
     training = field.train(pace=SLOW)
-    training.diary.until_step(training.leader, 15)
+    training.until_step(15)
     node = field.report(training.job.id)["amHostHttpAddress"]
     daemon = field.daemon_of(node)
     there = [

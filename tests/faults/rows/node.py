@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.account import Account
-from tests.faults.field import Field
+from tests.faults.field import WORKER_MEMORY, Field
 from tests.faults.row import row
 from tests.faults.rows.process import HIT_AT
 from tests.faults.training import Training
@@ -12,15 +12,15 @@ from tests.faults.training import Training
 @row("nodemanager-killed", "NodeManager kill -9, its container lives on")
 def nodemanager_killed(field: Field) -> Account:
     """YARN gives the node up, though the container on it lives: it is replaced elsewhere, and must stop by itself."""
-    training = field.train()
-    training.diary.until_step(training.leader, HIT_AT)
+    training = field.train(memory=WORKER_MEMORY)
+    training.until_step(HIT_AT)
     task = beside_the_master(field, training)
     daemon = field.daemon_of(str(training.job.task(task).node))
     survivor = training.executor(task)
     with training.hit():
         field.hadoop.kill(daemon)
     training.expect(survivor.alive(), "the container died with its NodeManager: nothing was shown")
-    training.diary.until_step(training.leader, HIT_AT, after=training.until_restarted(task).at)
+    training.until_step(HIT_AT, after=training.until_restarted(task).at)
     field.hadoop.restart(daemon)
     return training.finish(replaced=[task])
 

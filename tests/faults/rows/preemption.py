@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.faults.account import Account
-from tests.faults.field import Field
+from tests.faults.field import WORKER_MEMORY, Field
 from tests.faults.row import row
 from tests.faults.rows.node import beside_the_master
 from tests.faults.rows.process import HIT_AT
@@ -23,7 +23,7 @@ RIVAL_SECONDS = 20
 def preempted(field: Field) -> Account:
     """A job of the queue `ml` takes a worker's container; it comes back when that job has ended."""
     training = field.train(memory=WORKER, restart=NO_BUDGET, queue="default")
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     with training.hit():
         rival = field.place.submit(
             {
@@ -41,8 +41,8 @@ def preempted(field: Field) -> Account:
 @row("decommissioned", "the node of a worker is decommissioned")
 def decommissioned(field: Field) -> Account:
     """It is said beforehand: a checkpoint is asked for, and what is lost then does not count."""
-    training = field.train(restart=NO_BUDGET, pace=0.5)
-    training.diary.until_step(training.leader, HIT_AT)
+    training = field.train(memory=WORKER_MEMORY, restart=NO_BUDGET, pace=0.5)
+    training.until_step(HIT_AT)
     task = beside_the_master(field, training)
     daemon = field.daemon_of(str(training.job.task(task).node))
     with training.hit():

@@ -44,7 +44,7 @@ def served_killed(field: Field) -> Account:
 
 
 def _hit(training: Training, task: str, *, by_exit: bool) -> Account:
-    training.diary.until_step(training.leader, HIT_AT)
+    training.until_step(HIT_AT)
     before = {task: training.user_process(task) for task in training.tasks}
     executors = {task: training.executor(task) for task in training.tasks}
     if by_exit:
@@ -54,7 +54,7 @@ def _hit(training: Training, task: str, *, by_exit: bool) -> Account:
     else:
         with training.hit():
             training.kill(task)
-    training.diary.until_step(training.leader, HIT_AT + 10, after=training.hits[0])
+    training.until_step(HIT_AT + 10, after=training.hits[0])
     for name in training.tasks:
         again = training.user_process(name) != before[name]
         wanted = name in training.gang

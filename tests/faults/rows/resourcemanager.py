@@ -15,7 +15,7 @@ from tests.faults.training import Training
 def restarted(field: Field) -> Account:
     """The same one comes back with its state."""
     training = field.train(pace=SLOW)
-    training.diary.until_step(training.leader, 15)
+    training.until_step(15)
     number = field.active_resourcemanager()
     with training.hit():
         field.hadoop.kill(f"resourcemanager-{number}")
@@ -29,7 +29,7 @@ def restarted(field: Field) -> Account:
 def failover(field: Field) -> Account:
     """The active one dies, and the standby takes over."""
     training = field.train(pace=SLOW)
-    training.diary.until_step(training.leader, 15)
+    training.until_step(15)
     number = field.active_resourcemanager()
     with training.hit():
         _fail_over(field, number)
@@ -40,7 +40,7 @@ def failover(field: Field) -> Account:
 def failover_while_asking(field: Field) -> Account:
     """What was asked of the dead one is asked of the other, once."""
     training = field.train()
-    training.diary.until_step(training.leader, 25)
+    training.until_step(25)
     number, executor = field.active_resourcemanager(), training.executor("worker:1")
     with training.hit():
         field.hadoop.kill(f"resourcemanager-{number}", signal.SIGSTOP)

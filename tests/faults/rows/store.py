@@ -12,7 +12,6 @@ from tests.faults.row import row
 from tests.faults.sockets import connections
 from tests.faults.training import Training
 from tests.hadoop.cluster import HadoopCluster
-from tests.waiting import until
 from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.model import rank_directory
 from tony_provider.runtime.storage.helpers import read_bytes, walk
@@ -28,7 +27,7 @@ SLOW = 1.0  # seconds that a step takes: a training that is still there after wh
 def datanode_gone(field: Field) -> Account:
     """The one that the checkpoint is being written through dies: it is written again, and is good."""
     training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=SLOW)
-    field.hadoop.kill(until(lambda: _written_through(field.hadoop, training), "a checkpoint to be on its way", 240))
+    field.hadoop.kill(training.until(lambda: _written_through(field.hadoop, training), "a checkpoint on its way"))
     return _committed_all_the_same(training)
 
 
@@ -36,7 +35,7 @@ def datanode_gone(field: Field) -> Account:
 def namenode_restarted(field: Field) -> Account:
     """It dies while a checkpoint is being written, and comes back: the checkpoint is written all the same."""
     training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=SLOW)
-    until(lambda: _written_through(field.hadoop, training), "a checkpoint to be on its way", 240)
+    training.until(lambda: _written_through(field.hadoop, training), "a checkpoint on its way")
     field.hadoop.kill("namenode")
     field.hadoop.restart("namenode")
     return _committed_all_the_same(training)
@@ -44,7 +43,7 @@ def namenode_restarted(field: Field) -> Account:
 
 def _committed_all_the_same(training: Training) -> Account:
     """Rank 0 then loses its container and its disk, so what is on the store is all there is."""
-    uri = training.until_committed(10, 120)
+    uri = training.until_committed(10)
     training.expect(training.diary.entries("started")[2:] == [], "a user process was restarted meanwhile")
     with training.hit():
         training.executor(training.leader).signal(signal.SIGKILL)
@@ -67,7 +66,7 @@ def corrupted_on_store(field: Field) -> Account:
 
 def _broken_on_store(field: Field, broken: Breaking) -> Account:
     training = field.train(pace=SLOW)
-    uri = training.until_committed(20, 240)
+    uri = training.until_committed(20)
     storage = training.job.hook.storage()
     files = [entry for entry in walk(storage, rank_directory(uri, 0)) if not entry.is_directory]
     largest = max(files, key=lambda entry: entry.size).path
@@ -87,8 +86,8 @@ def _broken_on_store(field: Field, broken: Breaking) -> Account:
 def truncated_locally(field: Field) -> Account:
     """Half of it is gone before it was copied, and the user process dies: the one before is taken."""
     training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=0.5)
-    training.until_committed(10, 240)
-    newest = training.diary.until_saved(training.leader, 30)
+    training.until_committed(10)
+    newest = training.until_saved(30)
     directory = Path(f"/proc/{newest.pid}/cwd/tony-work/checkpoints").resolve()
     with training.hit():
         for path in directory.glob("*30*"):
