@@ -64,3 +64,21 @@ def test_a_port_that_is_not_shared_is_given_up_and_taken_back() -> None:
             listen(port, share=False)
     finally:
         held.close()
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_connections_that_linger_keep_nobody_from_taking_it_back(share: bool) -> None:
+    held = HeldPorts(["main"], RANGE, share=share)
+    port = held.numbers["main"]
+    try:
+        held.make_way()
+        with listen(port, share=share) as server, socket.create_connection(("127.0.0.1", port), 5) as client:
+            server.accept()[0].close()  # first, as the end of a process does: its end stays in TIME_WAIT
+            assert client.recv(1) == b""
+        held.take_back()
+        with pytest.raises(OSError, match="in use"):
+            listen(port, share=False)
+        with pytest.raises(PortError):
+            HeldPorts(["main"], PortRange(port, port), share=share)
+    finally:
+        held.close()

@@ -37,7 +37,7 @@ class HeldPorts:
         for name, number in self.numbers.items():
             if name not in self._sockets:
                 try:
-                    self._sockets[name] = _bind(number, share=self._share)
+                    self._sockets[name] = _bind(number, share=self._share, again=True)
                 except OSError as error:
                     raise PortError(f"port {number} ({name}) was taken between two generations: {error}") from error
 
@@ -59,12 +59,15 @@ def _bind_any(port_range: PortRange, *, share: bool) -> socket.socket:
     raise PortError(f"no free port in the job's port_range {port_range.first}-{port_range.last}")
 
 
-def _bind(port: int, *, share: bool) -> socket.socket:
+def _bind(port: int, *, share: bool, again: bool = False) -> socket.socket:
     # On every address, since the frameworks' servers do so. Not with SO_REUSEPORT from the start: then two executors
     # of one user could bind the same port. Set afterwards it lets the user process in, and no other first-time binder.
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
+        # Connections of a process that has just ended linger for a minute; somebody who listens is in the way as ever.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(again))
         held.bind(("", port))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         if share:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except BaseException:
