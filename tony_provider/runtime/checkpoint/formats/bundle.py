@@ -47,8 +47,9 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
         raise Unreadable("the index has no footer: it is cut short or was never finished")
     footer = data[-_FOOTER:]
-    _, at = _handle(footer, 0)  # of the block of meta information, which is empty
+    meta, at = _handle(footer, 0)  # empty, but for its checksum
     root, _ = _handle(footer, at)
+    _block(data, *meta)
     for _, value in _entries(_block(data, *root)):
         (offset, size), _ = _handle(value, 0)
         yield from _entries(_block(data, offset, size))

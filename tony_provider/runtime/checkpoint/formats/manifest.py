@@ -87,7 +87,7 @@ def _file(directory: str, plain: Any) -> _File:
     if isinstance(size, bool) or not isinstance(size, int):
         raise Unreadable(f"size {size!r} is no number")
     if sum_ is not None:
-        checksum.algorithm_of(sum_)
+        checksum.algorithm_of(str(sum_))
     return _File(_inside(directory, plain["path"]), size, sum_)
 
 

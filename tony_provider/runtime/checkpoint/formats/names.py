@@ -10,7 +10,7 @@ _HIGHEST = 2**62  # longer numbers are dates, hashes or random
 # Before a number that is a step, in this order; the first that has one decides.
 _STEPS = r"(?:global[-_]?)?(?:step|iter|iteration)s?"
 _SAVES = r"(?:epoch|ep|e|ckpt|chkpt|checkpoint|backup|save|snapshot|cp)s?"
-_LABELLED = re.compile(rf"(?:^|[^a-z])(?:{_STEPS})[-_=.]?([0-9]+)(?![0-9]|\.[0-9])")
+_LABELLED = re.compile(rf"(?:^|[^a-z])(?:{_STEPS})[-_=.]?([0-9]+)(?![0-9])")
 _NUMBER = re.compile(rf"(?:^|[^a-z0-9]|(?:^|[^a-z])(?:{_SAVES}|model|weights|state|it|n|s))([0-9]+)(?=$|[^0-9a-z])")
 _DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+(?![0-9.])")
 # Numbers that are something else than a step.
@@ -18,6 +18,8 @@ _OTHER = re.compile(
     r"(?:^|[^a-z])(?:(?:mp[-_]?)?rank|part|shard|of|version|v|seed|gpu|worker|fold|run|trial|process|lr|loss|acc)"
     r"[-_=]?[0-9]+(?:\.[0-9]+)?"
 )
+# What programs call a file or directory that they will rename or remove: also TensorFlow's and Keras's own.
+_TEMPORARY = re.compile(r"[._]*te?mp[-_.].*|.*[-_.](?:te?mp|part|partial|incomplete)[0-9]*|workertemp_.*")
 _CHECKPOINT = re.compile(rf"(?:.*(?:^|[^a-z])(?:{_STEPS}|{_SAVES})[-_=.]?)?[0-9]+(?:\.ckpt|\.pt|\.pth)?")
 
 
@@ -48,3 +50,8 @@ def _last(texts: list[str]) -> Optional[int]:
 def names_a_checkpoint(directory: str) -> bool:
     """Whether a directory of this name will be one checkpoint, and not hold several: ``step_500``, ``20``."""
     return _CHECKPOINT.fullmatch(directory.lower()) is not None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file or directory of this name is not meant to stay."""
+    return _TEMPORARY.fullmatch(name.lower()) is not None

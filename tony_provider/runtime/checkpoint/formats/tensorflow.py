@@ -16,6 +16,7 @@ from tony_provider.runtime.spec.model import CheckpointFormat
 
 STATE_FILE = "checkpoint"
 _INDEX = ".index"
+_DATA = ".data-"
 _SAVED_MODEL = "saved_model.pb"
 _VARIABLES = "variables/variables"  # of a saved model
 
@@ -33,7 +34,8 @@ def find_one(view: View, prefix: str, kind: CheckpointFormat = CheckpointFormat.
     try:
         names = _needed(view, prefix)
     except Unreadable as error:
-        yield view.not_complete((prefix + _INDEX,), f"{prefix}: {error}")
+        there = [name for name in view.files if name.startswith((prefix + _INDEX, prefix + _DATA))]
+        yield view.not_complete(sorted(there), f"{prefix}: {error}")
         return
     except FileNotFoundError:
         return

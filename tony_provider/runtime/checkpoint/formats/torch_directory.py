@@ -3,7 +3,7 @@ Trainer and Accelerate, of DeepSpeed and Megatron, and any others whose name is 
 
 A distributed checkpoint lists its files and their lengths in ``.metadata``, which is written last. DeepSpeed and
 Megatron name the newest complete directory in a file beside it. The others say nowhere that they are written to their
-end: they must hold what the one before them held, or have been left alone for a while.
+end: they must hold what the one before them held, or be followed by another, or have been left alone for a while.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _TRACKERS = ("latest", "latest_checkpointed_iteration.txt")  # DeepSpeed's, Mega
 _METADATA = re.compile(r"(?:__[0-9]+)?\.metadata")
 _SHARD = ".distcp"
 _INDEX = ".index.json"
+_PIECE = re.compile(r"-[0-9]{5}-of-[0-9]{5}\.(?:safetensors|bin)$")
 _LONGEST_TRACKER = 1000  # bytes
 
 
@@ -37,8 +38,9 @@ def find(view: View) -> Iterator[Finding]:
     named = {join(dirname(tracker), text): tracker for tracker, text in trackers.items()}
     roots = sorted(_roots(view, named), key=lambda root: view.step((), root))
     complete: list[LocalCheckpoint] = []
-    for root in roots:
-        finding = _Directory(view, root, named.get(root, ""), trackers).look(complete)
+    for place, root in enumerate(roots):
+        is_followed = dirname(root) in map(dirname, roots[place + 1 :])
+        finding = _Directory(view, root, named.get(root, ""), trackers, is_followed).look(complete)
         if isinstance(finding, LocalCheckpoint):
             complete.append(finding)
         yield finding
@@ -88,6 +90,7 @@ class _Directory:
     root: str
     tracker: str  # the file that names it as the newest complete one; empty: none does
     trackers: dict[str, str]
+    is_followed: bool  # by another one beside it, with a higher step
 
     def look(self, former: list[LocalCheckpoint]) -> Finding:
         view, root = self.view, self.root
@@ -117,6 +120,8 @@ class _Directory:
                 self._check_index(name)
             elif suffix_of(name) or (name.endswith(".bin") and self._begins_well(name)):
                 self.view.remember("torch", (name,), lambda name=name: torch_file.read(self.view.path(name)))  # type: ignore[misc]
+            if _PIECE.search(name) and not any(other.endswith(_INDEX) for other in names):
+                raise Unreadable("its index, which is written last, is missing")
         if self.view.part:
             return bool(directories) and self.view.is_quiet(names)
         if directories - listed:
@@ -142,11 +147,14 @@ class _Directory:
             raise Unreadable(f"{missing[0]} is missing")
 
     def _has_ended(self, names: list[str], former: list[LocalCheckpoint]) -> bool:
-        """Whether all is there that the one before had, or nobody has touched it for long."""
+        """Whether the program has turned to something else; nothing says so for sure."""
         view = self.view
         beside = [one for one in former if dirname(one.entry) == dirname(self.root) and one.entry != "."]
-        if beside and _pattern(beside[-1].stamps, beside[-1].entry) <= _pattern(names, self.root):
+        if self.is_followed:
             return view.is_quiet(names)
+        if beside:
+            had_all = _pattern(beside[-1].stamps, beside[-1].entry) <= _pattern(names, self.root)
+            return had_all and view.is_quiet(names)
         return attrs.evolve(view, now=min(view.now, time.time()) - LEFT_ALONE).is_quiet(names)
 
     def _generated(self) -> dict[str, bytes]:
