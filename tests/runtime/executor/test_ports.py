@@ -10,8 +10,9 @@ from tony_provider.runtime.spec.model import PortRange
 RANGE = PortRange(28000, 28999)
 
 
-def listen(port: int, *, share: bool) -> socket.socket:
+def listen(port: int, *, share: bool, reuse: bool = False) -> socket.socket:
     server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(reuse))
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(share))
     try:
         server.bind(("127.0.0.1", port))
@@ -72,7 +73,8 @@ def test_connections_that_linger_keep_nobody_from_taking_it_back(share: bool) ->
     port = held.numbers["main"]
     try:
         held.make_way()
-        with listen(port, share=share) as server, socket.create_connection(("127.0.0.1", port), 5) as client:
+        server = listen(port, share=share, reuse=True)  # as servers do
+        with server, socket.create_connection(("127.0.0.1", port), 5) as client:
             server.accept()[0].close()  # first, as the end of a process does: its end stays in TIME_WAIT
             assert client.recv(1) == b""
         held.take_back()
