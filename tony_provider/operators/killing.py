@@ -32,7 +32,7 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, rea
     Blocks for as long as the job's grace and its last copies take, and END_SECONDS more at most. Raises ClusterError
     and StorageError.
     """
-    ends_within = stop_application(hook, application_id, reason)
+    ends_within = stop_application(hook, application_id, reason, seconds=CONTROL_SECONDS)
     if ends_within is not None and not _has_ended(hook, application_id, ends_within):
         log.warning("%s has not ended within %.0f s: killing it", application_id, ends_within)
         hook.kill(application_id, KILLED_BY_AIRFLOW + reason)
@@ -42,9 +42,7 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, rea
     hook.cleanup(identity, application_id)
 
 
-def stop_application(
-    hook: TonyHook, application_id: str, reason: str, *, seconds: float = CONTROL_SECONDS
-) -> float | None:
+def stop_application(hook: TonyHook, application_id: str, reason: str, *, seconds: float) -> float | None:
     """Have it end by itself; asked again, it does not hurry. Its master may take ``seconds`` to answer.
 
     How many seconds it may take from now; None: there is no master to be asked, so that it was killed at once. Raises
