@@ -23,6 +23,7 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
     application_id: str
     key: bytes
     welcome: tony_pb2.Welcome = attrs.field(factory=lambda: tony_pb2.Welcome(am_attempt=1, heartbeat_seconds=1))
+    grants: bool = False  # every commit at once; else tests ``answer``
     refusal: grpc.StatusCode | None = None  # what every caller gets
     identities: list[TaskIdentity] = attrs.field(factory=list)
     received: list[tony_pb2.FromExecutor] = attrs.field(factory=list)
@@ -40,6 +41,8 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
         writing = asyncio.create_task(self._write(context))
         try:
             async for message in requests:
+                if self.grants and message.WhichOneof("kind") == "uploaded":
+                    self.answer(message.uploaded)
                 async with self._news:
                     self.received.append(message)
                     self._news.notify_all()

@@ -56,7 +56,6 @@ class Carrier:
         self._throttle = Throttle(bandwidth * _MEBIBYTE if bandwidth else None)
         self._shared = container.job.checkpoint.mirror is MirrorScope.ALL
         self._rank = order.rank(container.task_type, container.index) or 0
-        self._failed: dict[int, int] = {}  # by step, copies that came to nothing
         # Threads of its own: a store that hangs must not hold up what the executor does in its common ones.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
 
@@ -70,7 +69,6 @@ class Carrier:
         try:
             copied = await self.in_thread(self._copy, checkpoint, uri, upload)
         except (StorageError, OSError, SnapshotChanged) as error:
-            self._count_failure(checkpoint.step)
             return Trouble(str(error))
         finally:
             upload.cancel()
@@ -80,7 +78,6 @@ class Carrier:
             await self.in_thread(self._its.checkpoints.committed, copied.snapshot, checksums)
             return None
         log.warning("checkpoint %d was refused: %s", checkpoint.step, answer.reason)
-        self._count_failure(checkpoint.step)
         await self.in_thread(self._drop, copied, uri)
         return Trouble(f"the application master refused it: {answer.reason}", refused=True)
 
@@ -89,14 +86,14 @@ class Carrier:
         self._pool.shutdown(wait=False)
 
     def _uri(self, step: int) -> str:
-        """Of this task's own directory. With mirror=all every rank must come to the same one, failures or not."""
-        again = 0 if self._shared else self._failed.get(step, 0)
+        """Of this task's own directory: a new one for each try, since a former one may still be at work in its own.
+
+        With mirror=all every rank must come to the same one.
+        """
+        again = 0 if self._shared else self._its.checkpoints.count_try(self._order.generation, step)
         description = self._its.container.description
         name = agreed_name(description.application_id, self._order.generation, step, again)
         return rank_directory(uris.join(checkpoints_directory(description.lineage_dir), name), self._rank)
-
-    def _count_failure(self, step: int) -> None:
-        self._failed = {step: self._failed.get(step, 0) + 1}
 
     def _copy(self, checkpoint: LocalCheckpoint, uri: str, upload: Upload) -> _Copied:
         """In the thread. Whatever goes wrong, nothing is left of it here, and as a rule on the store."""
@@ -105,7 +102,8 @@ class Carrier:
             return _Copied(snapshot, upload.run(snapshot, uri, overwrite=self._shared))
         except BaseException as error:
             snapshot.remove()
-            if not isinstance(error, StorageExists):  # what is there is somebody else's
+            # What is there already is somebody else's; what all ranks share will be written again.
+            if not (self._shared or isinstance(error, StorageExists)):
                 self._remove(uri)
             raise
 

@@ -50,6 +50,7 @@ class CheckpointDirectory:
         self._restored: dict[str, Stamp] = {}  # files that the last start began with
         self._checksums: dict[Stamp, str] = {}  # of files that the next one may begin with
         self._snapshots = 0
+        self._tries: dict[tuple[int, int], int] = {}
         self._keeping = threading.Lock()
         self._kept: Optional[Snapshot] = None
 
@@ -124,6 +125,12 @@ class CheckpointDirectory:
         """Its files as they are now, whatever the process does with its own. Raises SnapshotChanged, OSError."""
         self._snapshots += 1
         return take(self.path, checkpoint, self._workspace.snapshots / str(self._snapshots))
+
+    def count_try(self, generation: int, step: int) -> int:
+        """How often the copy of this checkpoint to the store was begun before."""
+        before = self._tries.get((generation, step), 0)
+        self._tries = {(generation, step): before + 1}
+        return before
 
     def committed(self, snapshot: Snapshot, checksums: Mapping[str, str]) -> None:
         """It is on the store now, and so what the next start will likely go on from. ``checksums`` by path."""
