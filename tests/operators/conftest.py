@@ -10,6 +10,7 @@ import pytest
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.operators.jobs import Marker
+from tests.operators.trainings import Training
 from tony_provider.hooks.tony import TonyHook
 
 
@@ -41,6 +42,22 @@ def yarn(airflow_db: None, hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def marker(tmp_path: Path) -> Marker:
     return Marker(tmp_path / "running")
+
+
+@pytest.fixture
+def training(local: TonyHook, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Training:
+    return Training(local, tmp_path, caplog)
+
+
+@pytest.fixture(params=["local", "yarn"])
+def training_anywhere(
+    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> Iterator[Training]:
+    """The same, on each of both backends."""
+    training = Training(request.getfixturevalue(request.param), tmp_path, caplog)
+    yield training
+    for application in training.hook.find(training.identity):
+        training.hook.kill(application.id, "the test is over")
 
 
 @pytest.fixture(autouse=True)

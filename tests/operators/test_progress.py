@@ -47,7 +47,7 @@ def test_a_table_of_the_tasks_when_one_changes() -> None:
         ({"start": 0, "attempt": 2}, "RUNNING (container 2)"),
     ],
 )
-def test_a_task_that_was_started_again_says_so(fields: dict[str, int], words: str) -> None:
+def test_a_task_that_was_started_again_says_so(fields: dict[str, Any], words: str) -> None:
     log = ProgressLog()
     log.lines(application(), status(tasks=[worker(0, start=1)]))
     lines = log.lines(application(), status(tasks=[worker(0, **fields)]))

@@ -116,7 +116,7 @@ def test_missing_file_names_it(local: TonyHook) -> None:
 
 
 def test_secrets_are_seen_by_the_user_process_only(
-    local: TonyHook, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    local: TonyHook, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     secret = "pa55word-of-the-store"
     command = 'echo "$API_KEY" | tr a-z n-za-m > $TONY_MODEL_DIR/turned'
@@ -130,7 +130,9 @@ def test_secrets_are_seen_by_the_user_process_only(
     rendered = str(RenderedTaskInstanceFields.get_templated_fields(done.task_instances["train"]))
     assert "framework" in rendered
     assert secret not in rendered
-    output = capfd.readouterr()
+    # Airflow writes to where standard output was when it was imported, which capfd does not see.
+    output = pytestconfig.pluginmanager.getplugin("capturemanager").read_global_capture()
+    assert done.run_id in output.out
     assert secret not in output.out + output.err
     holding = [path for path in tmp_path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
     assert not holding

@@ -14,7 +14,7 @@ import attrs
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, lineage_number
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.model import MANIFEST_FILE, step_of
+from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.lineage import Lineage, Owner
 from tony_provider.runtime.storage import uris
@@ -115,11 +115,6 @@ def read_owner(storage: Storage, uri: str) -> Owner | None:
 
 
 def newest_step(storage: Storage, uri: str) -> int | None:
-    """Of the committed checkpoints in a lineage, unread; None when there is none."""
-    try:
-        found = storage.list(uris.join(uri, contract.CHECKPOINTS_DIR))
-    except StorageNotFound:
-        return None
-    steps = ((step_of(file.name), file.path) for file in found if file.is_directory)
-    newest_first = sorted(((step, path) for step, path in steps if step is not None), reverse=True)
-    return next((step for step, path in newest_first if storage.exists(uris.join(path, MANIFEST_FILE))), None)
+    """Of the committed checkpoints in a lineage whose files are all there; None when there is none."""
+    found = Catalog(storage, uri, read_only=True).newest()
+    return found.step if found is not None else None

@@ -1,0 +1,22 @@
+"""Committed checkpoints put on a store by hand, as a job would have left them."""
+
+from __future__ import annotations
+
+from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.checksum import Checksum
+from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, StoredCheckpoint, rank_directory
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+
+FILE = "model.bin"
+
+
+def commit(storage: Storage, lineage_uri: str, step: int, content: bytes = b"weights") -> StoredCheckpoint:
+    """Of one rank and one file."""
+    catalog = Catalog(storage, lineage_uri)
+    uri = catalog.prepare(step)
+    storage.write(uris.join(rank_directory(uri, 0), FILE), content)
+    checksum = Checksum()
+    checksum.update(content)
+    files = [CheckpointFile(FILE, len(content), checksum.text)]
+    return catalog.commit(uri, Manifest(step, "manifest", FILE, files))

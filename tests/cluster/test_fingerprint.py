@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tony_provider.cluster.fingerprint import differing, fingerprint
+from tony_provider.cluster.sources import SourceFinder
+from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.storage.local import LocalStorage
+
+Job = dict[str, Any]
+Change = Callable[[Job, Path], None]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "dags"
+    (folder / "library").mkdir(parents=True)
+    (folder / "train.py").write_text("train")
+    (folder / "library" / "a.py").write_text("a")
+    (folder / "library" / "b.py").write_text("b")
+    (folder / "words.tar.gz").write_text("no archive, and nobody unpacks it")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "data.npz").write_text("data")
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return {
+        "framework": "tensorflow",
+        "files": ["train.py", "library", f"file://{tmp_path}/store/data.npz"],
+        "archives": ["words.tar.gz::words"],
+        "env": {"RATE": "0.1"},
+        "python_env": "/opt/envs/tf",
+        "tasks": {
+            "worker": {"command": "python train.py", "env": {"SEED": "1"}},
+            "tensorboard": {"command": "tensorboard"},
+        },
+    }
+
+
+def of(job: Job, folder: Path) -> dict[str, str]:
+    store = f"file://{folder.parent}/store"
+    parsed = parse_job(job)
+    return fingerprint(parsed, SourceFinder(LocalStorage(), store, [folder]).find(parsed))
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        (lambda job, _: job["tasks"]["worker"].update(command="python other.py"), ["tasks.worker.command"]),
+        (lambda job, _: job["tasks"]["worker"]["env"].update(SEED="2"), ["tasks.worker.env.SEED"]),
+        (lambda job, _: job["env"].clear(), ["env.RATE"]),
+        (lambda job, _: job.update(framework="standalone"), ["framework"]),
+        (lambda job, _: job.update(python_env="/opt/envs/tf2"), ["python_env"]),
+        (lambda job, _: job.update(docker={"image": "tf:2"}), ["docker.image", "docker.mounts"]),
+        (lambda job, _: job["tasks"].update(ps={"command": "python ps.py"}), ["tasks.ps.command"]),
+        (lambda _, folder: (folder / "train.py").write_text("Train"), ["files.train.py"]),
+        (lambda _, folder: (folder / "library" / "b.py").write_text("B"), ["files.library"]),
+        (lambda _, folder: (folder / "library" / "b.py").rename(folder / "library" / "c.py"), ["files.library"]),
+        (lambda _, folder: (folder / "words.tar.gz").write_text("other words"), ["archives.words"]),
+        (lambda _, folder: (folder.parent / "store" / "data.npz").write_text("more data"), ["files.data.npz"]),
+        (
+            lambda job, _: job.update(files=["train.py::main.py", *job["files"][1:]]),
+            ["files.main.py", "files.train.py"],
+        ),
+    ],
+)
+def test_what_makes_another_training(job: Job, folder: Path, change: Change, keys: list[str]) -> None:
+    before = of(job, folder)
+    change(job, folder)
+    assert differing(before, of(job, folder)) == keys
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job, _: job["tasks"]["worker"].update(memory="64GiB", instances=9, gpus=1, node_label="big", vcores=2),
+        lambda job, _: job.update(queue="ml", priority=3, name="other", tags=["x"], am={"memory": "1GiB"}),
+        lambda job, _: job.update(timeouts={"queue": "1h"}, restart={"budget": 9}, checkpoint={"keep_last": 9}),
+        lambda job, _: job["tasks"]["tensorboard"].update(command="tensorboard --reload_interval 5"),
+        lambda job, _: job["tasks"].pop("tensorboard"),
+        lambda job, _: job["files"].reverse(),
+        lambda _, folder: (folder / "train.py").touch(),
+        lambda _, folder: (folder / "library" / "__pycache__").mkdir(),
+    ],
+)
+def test_what_does_not(job: Job, folder: Path, change: Change) -> None:
+    before = of(job, folder)
+    change(job, folder)
+    assert of(job, folder) == before
+
+
+def test_an_environment_in_an_archive_counts_by_its_content(job: Job, folder: Path) -> None:
+    (folder / "tf.tar.gz").write_text("an environment")
+    (folder / "other").mkdir()
+    (folder / "other" / "tf.tar.gz").write_text("an environment")
+    job["python_env"] = str(folder / "tf.tar.gz")
+    before = of(job, folder)
+    job["python_env"] = str(folder / "other" / "tf.tar.gz")
+    assert of(job, folder) == before
+    (folder / "other" / "tf.tar.gz").write_text("another environment")
+    assert differing(before, of(job, folder)) == ["python_env"]
+
+
+def test_no_value_is_to_be_read_from_it(job: Job, folder: Path) -> None:
+    job["env"]["ENDPOINT"] = "http://store.internal/very-private"
+    assert "private" not in str(of(job, folder))

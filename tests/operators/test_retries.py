@@ -1,0 +1,255 @@
+"""Tries of one task in a real Airflow: what a retry, a cleared task and a try after a dead worker do."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.operators import dying
+from tests.operators.jobs import Marker, job
+from tests.operators.trainings import ONCE, Training
+from tony_provider.cluster.base import ApplicationState
+from tony_provider.exceptions import TonyJobFailed, TonySpecError
+
+
+def test_a_retry_goes_on_in_the_lineage_from_its_newest_checkpoint(training_anywhere: Training) -> None:
+    training = training_anywhere
+
+    def between() -> None:
+        training.save(7)
+        training.mended.touch()
+
+    done = training.retried(between)
+    assert done.state == "success"
+    assert training.lineages == ["L0001"]
+    assert len(training.applications) == 2
+    result = done.results["train"]
+    assert result["lineage"] == training.newest.uri
+    assert training.description(done).lineage_dir == training.newest.uri
+    assert training.said(r"application_\S+ opens a new lineage .* trains from the beginning")
+    assert training.said(r"The application before: application_\S+ FAILED")
+    assert training.said(r"application_\S+ goes on in \S+/L0001 .* from the checkpoint of step 7 in \S+/L0001")
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_task_that_is_cleared_after_a_success_trains_anew(training: Training, deferrable: bool) -> None:
+    training.mended.touch()
+    first = training.again(deferrable=deferrable).results["train"]
+    training.save(9)
+    second = training.again(deferrable=deferrable).results["train"]
+    assert second["application_id"] != first["application_id"]
+    assert (first["lineage"][-5:], second["lineage"][-5:]) == ("L0001", "L0002")
+    assert training.said("opens a new lineage .L0001 has led to a success before. and trains from the beginning")
+
+
+def test_a_task_that_is_cleared_after_a_failure_goes_on_with_more_memory(training: Training) -> None:
+    spec = training.spec()
+    training.again(spec)
+    training.save(7)
+    training.mended.touch()
+    spec["tasks"]["worker"]["memory"] = "300MiB"
+    done = training.again(spec, yarn_queue="other", queue_timeout=3600)
+    assert done.state == "success"
+    assert training.lineages == ["L0001"]
+    assert training.said("from the checkpoint of step 7")
+
+
+def test_a_task_that_is_cleared_after_a_failure_begins_anew_with_changed_code(training: Training) -> None:
+    script = training.folder / "train.sh"
+    script.write_text("true")
+    training.again(training.spec("sh train.sh", files=[str(script)]))
+    training.save(7)
+    training.mended.touch()
+    script.write_text("true # and better")
+    done = training.again(training.spec("sh train.sh -v", files=[str(script)]), env_vars={"RATE": "0.2"})
+    assert done.state == "success"
+    assert training.lineages == ["L0001", "L0002"]
+    assert training.said("since env.RATE, files.train.sh, tasks.worker.command changed. and trains from the beginning")
+
+
+def test_resume_always(training: Training) -> None:
+    training.mended.touch()
+    training.again()
+    training.save(7)
+    done = training.again(training.spec("true"), resume="{{ 'always' }}")
+    assert done.state == "success"
+    assert training.lineages == ["L0001"]
+    assert training.said("goes on .* though tasks.worker.command changed.* from the checkpoint of step 7")
+    assert training.again(training.spec("true")).state == "success"
+    assert training.lineages == ["L0001", "L0002"], "the fingerprint is the one that was trained with last"
+
+
+def test_resume_never(training: Training) -> None:
+    def between() -> None:
+        training.save(7)
+        training.mended.touch()
+
+    assert training.retried(between, resume="never").state == "success"
+    assert training.lineages == ["L0001", "L0002"]
+    assert training.said("resume is 'never'. and trains from the beginning")
+
+
+def test_a_resume_that_is_none_is_told(training: Training) -> None:
+    error = training.again(resume="sometimes", retries=3).errors["train"]
+    assert isinstance(error, TonySpecError)
+    assert "auto, always, never" in str(error)
+
+
+def test_a_failure_says_what_there_is_to_go_on_from(training: Training) -> None:
+    spec = training.spec(restart={"budget": 0, "permanent_exit_codes": [3]})
+    error = training.again(spec).errors["train"]
+    assert isinstance(error, TonyJobFailed)
+    assert error.failure is not None
+    assert (error.application_id, error.failure.exit_code, error.permanent) == (training.applications[0], 3, True)
+
+
+# -- workers that die -----------------------------------------------------------------------------------------------
+
+
+def test_a_worker_dies_between_owning_its_lineage_and_submitting(training_anywhere: Training) -> None:
+    training = training_anywhere
+    training.mended.touch()
+    training.dies(dying.BEFORE_SUBMISSION)
+    owner = training.newest.owner
+    assert owner is not None
+    assert training.hook.application(owner.application_id) is None
+    done = training.again()
+    assert done.state == "success"
+    assert done.results["train"]["application_id"] != owner.application_id
+    assert training.lineages == ["L0001"]
+    assert not training.hook.storage().exists(training.hook.layout.staging_dir(training.identity, owner.application_id))
+
+
+def test_a_worker_dies_while_its_application_runs(training_anywhere: Training) -> None:
+    training = training_anywhere
+    spec = job(f"while ! test -e {training.mended}; do sleep 0.1; done", **ONCE)
+    training.dies(dying.AFTER_SUBMISSION, spec)
+    (live,) = training.hook.find(training.identity)
+    training.mended.touch()
+    done = training.again(spec)
+    assert done.results["train"]["application_id"] == live.id
+    assert training.applications == [live.id]
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_result_that_a_dead_worker_did_not_deliver_is_returned(training: Training, deferrable: bool) -> None:
+    training.mended.touch()
+    training.dies(dying.AFTER_SUCCESS)
+    (first,) = training.applications
+    done = training.again(training.spec("exit 1"), deferrable=deferrable)
+    assert done.state == "success"
+    assert done.results["train"]["application_id"] == first
+    assert done.results["train"]["final_status"] == "SUCCEEDED"
+    assert training.applications == [first]
+    assert training.said(f"{first} has succeeded for an earlier try of this task, which could not hand")
+    assert training.again().results["train"]["application_id"] != first, "delivered: a cleared task trains anew"
+
+
+def test_the_cluster_has_forgotten_an_application_whose_result_was_not_delivered(training: Training) -> None:
+    training.mended.touch()
+    training.dies(dying.AFTER_SUCCESS)
+    (first,) = training.applications
+    forget(training)
+    done = training.again()
+    assert done.results["train"]["application_id"] == first
+    assert training.applications == [first]
+
+
+def test_the_cluster_has_forgotten_an_application_that_left_no_result(training: Training, marker: Marker) -> None:
+    training.dies(dying.AFTER_SUBMISSION, job(f"{marker.forever}", **ONCE))
+    (first,) = training.applications
+    training.hook.kill(first, "for the test")
+    training.hook.storage().remove(f"{training.hook.application_dir(training.identity, first)}/result.json")
+    forget(training)
+    training.mended.touch()
+    done = training.again(job("true", **ONCE), resume="always")
+    assert done.state == "success"
+    assert training.applications == sorted([first, done.results["train"]["application_id"]])
+    assert training.lineages == ["L0001"]
+    assert training.said(f"{first}, of which the cluster knows nothing")
+
+
+def test_a_result_that_airflow_did_not_take_is_returned_by_the_next_try(training: Training) -> None:
+    """The task has done its last act, and its worker or Airflow's own server fails before Airflow knows."""
+    training.mended.touch()
+    calls = iter([True, False])
+
+    def fails_once(*_: Any) -> None:
+        if next(calls):
+            raise RuntimeError("the API server does not answer")
+
+    done = training.retried(lambda: None, post_execute=fails_once)
+    assert done.state == "success"
+    assert training.applications == [done.results["train"]["application_id"]]
+    assert training.again().results["train"]["application_id"] not in training.applications[:1]
+    assert training.lineages == ["L0001", "L0002"]
+
+
+def test_without_durable_each_try_has_an_application_of_its_own(training: Training, marker: Marker) -> None:
+    training.dies(dying.AFTER_SUBMISSION, training.spec(marker.forever))
+    (first,) = training.applications
+    training.save(7)
+    done = training.again(training.spec(f"rm -f {marker.path}"), durable=False, resume="always")
+    training.mended.touch()
+    done = training.again(training.spec(f"rm -f {marker.path}"), durable=False)
+    assert done.state == "success"
+    assert training.lineages == ["L0001"]
+    assert first not in done.results["train"]["application_id"]
+    application = training.hook.application(first)
+    assert application is not None
+    assert application.state is ApplicationState.KILLED
+    assert training.said("from the checkpoint of step 7")
+
+
+def test_airflows_own_store_finds_an_application_that_the_jobs_store_has_lost(
+    training: Training, marker: Marker
+) -> None:
+    spec = job(f"while ! test -e {training.mended}; do sleep 0.1; done", **ONCE)
+
+    def lose(_: Any) -> None:
+        training.hook.storage().remove(training.newest.uri, recursive=True)
+        training.mended.touch()
+
+    fails = iter([True, False])
+
+    def post_execute(*_: Any) -> None:
+        if next(fails):
+            raise RuntimeError("the API server does not answer")
+
+    done = training.again(
+        spec,
+        wait_for_completion=False,
+        retries=1,
+        retry_delay=timedelta(0),
+        post_execute=post_execute,
+        on_retry_callback=lose,
+    )
+    assert done.state == "success"
+    assert training.applications == [done.results["train"]["application_id"]]
+    assert training.said("Attaching to|has succeeded for an earlier try")
+
+
+def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
+    training: Training, marker: Marker
+) -> None:
+    """Such as one whose owner's file was lost, or of a try that came back."""
+    training.dies(dying.AFTER_SUBMISSION, training.spec(marker.forever))
+    (first,) = training.applications
+    training.hook.storage().remove(training.newest.uri, recursive=True)
+    training.mended.touch()
+    done = training.again(training.spec(f"rm -f {marker.path}"))
+    assert done.state == "success"
+    application = training.hook.application(first)
+    assert application is not None
+    assert application.state is ApplicationState.KILLED
+    assert f"{done.results['train']['application_id']} takes its training over" in application.diagnostics
+
+
+def forget(training: Training) -> None:
+    """What a ResourceManager does after a while, or when it is started without recovery."""
+    root = Path(training.hook.layout.root.removeprefix("file://"))
+    shutil.rmtree(root / "cluster")

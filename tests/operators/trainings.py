@@ -1,0 +1,105 @@
+"""One task that is tried again and again, as Airflow does it: what its training's lineages are, and what was said."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow_dags import Run, run
+from tests.checkpoints import commit
+from tests.operators import dying
+from tests.operators.jobs import applications, dag_of, job
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.lineage import Lineages, LineageState
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.codec import load_json
+from tony_provider.runtime.contract import APPLICATION_FILE
+from tony_provider.runtime.storage.helpers import read_bytes
+
+MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
+DATES = {"logical_date": MORNING, "run_after": MORNING}
+RUN_ID = f"manual__{MORNING.isoformat()}"
+ONCE = {"restart": {"budget": 0}}  # the job itself does not start anything again
+
+
+class Telling(TonyTrainOperator):
+    """Its log is one that pytest captures; Airflow's own goes to where standard output was when it was imported."""
+
+    @property
+    def log(self) -> Any:
+        return logging.getLogger("tony_provider.operators")
+
+
+@dataclass
+class Training:
+    """The task ``train`` of one run. ``again`` is what a cleared task does: Airflow's tries of it count anew."""
+
+    hook: TonyHook
+    folder: Path  # of the test's own
+    capture: pytest.LogCaptureFixture
+    log: str = field(default="", init=False)  # of the last run
+
+    @property
+    def mended(self) -> Path:
+        """A file; the command of ``spec`` fails while it is not there."""
+        return self.folder / "mended"
+
+    def spec(self, command: str = "", **more: Any) -> dict[str, Any]:
+        keep = f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"
+        return job(f"{command}\ntest -e {self.mended} || exit 3\n{keep}", **{**ONCE, **more})
+
+    def again(self, spec: Mapping[str, Any] | None = None, **arguments: Any) -> Run:
+        self.capture.clear()
+        with dag_of(spec or self.spec(), Telling, **arguments) as dag:
+            done = run(dag, **DATES)
+        self.log = self.capture.text
+        return done
+
+    def retried(self, between: Callable[[], None], spec: Mapping[str, Any] | None = None, **arguments: Any) -> Run:
+        """Two tries of one task, and what happens between them."""
+        retry = {"retries": 1, "retry_delay": timedelta(0), "on_retry_callback": lambda _: between()}
+        return self.again(spec, **{**retry, **arguments})
+
+    def dies(self, where: str, spec: Mapping[str, Any] | None = None, **arguments: Any) -> None:
+        """A try whose worker is killed with SIGKILL at one of the points that ``dying`` knows."""
+        dying.run_and_die(where, spec or self.spec(), **arguments)
+
+    @property
+    def identity(self) -> Identity:
+        return self.hook.identity(dag_id="operator_test", run_id=RUN_ID, task_id="train")
+
+    @property
+    def applications(self) -> list[str]:
+        return applications(self.hook)
+
+    @property
+    def lineages(self) -> list[str]:
+        directory = self.hook.layout.job_dir(self.identity)
+        return [file.name for file in self.hook.storage().list(directory) if file.name != "applications"]
+
+    @property
+    def newest(self) -> LineageState:
+        found = Lineages(self.hook.storage(), self.hook.layout, self.identity).newest()
+        assert found is not None
+        return found
+
+    def save(self, step: int) -> None:
+        """A committed checkpoint, in the newest lineage."""
+        commit(self.hook.storage(), self.newest.uri, step)
+
+    def description(self, done: Run) -> ApplicationDescription:
+        """What the application of a successful run was told."""
+        uri = f"{done.results['train']['model_dir']}/{APPLICATION_FILE}"
+        return load_json(read_bytes(self.hook.storage(), uri), ApplicationDescription)
+
+    def said(self, pattern: str) -> bool:
+        return re.search(pattern, self.log) is not None
