@@ -334,6 +334,12 @@ def test_a_manifest_below_names_what_is_beside_it(tmp_path: Path) -> None:
     assert entries(find(tmp_path)) == [(5, "deep/er/a")]
 
 
+def test_a_manifest_may_name_what_has_a_temporary_name(tmp_path: Path) -> None:
+    write_manifest(tmp_path, entry="a.tmp", files=[{"path": "a.tmp", "size": 3}])
+    (tmp_path / "a").rename(tmp_path / "a.tmp")
+    assert entries(find(tmp_path)) == [(5, "a.tmp")]
+
+
 # ---- setting aside -----------------------------------------------------------------------------------------------
 
 

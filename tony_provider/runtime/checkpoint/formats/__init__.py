@@ -11,6 +11,7 @@ from typing import Callable, Optional
 import attrs
 
 from tony_provider.runtime.checkpoint.formats import keras, manifest, orbax, pytorch, tensorflow, torch_directory
+from tony_provider.runtime.checkpoint.formats.names import is_temporary
 from tony_provider.runtime.checkpoint.formats.view import Broken, Finding, Memory, View, look
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint
 from tony_provider.runtime.spec.model import CheckpointFormat
@@ -61,9 +62,11 @@ class Finder:
         )
         complete: list[tuple[tuple[int, int, int], LocalCheckpoint]] = []
         broken: list[Broken] = []
-        view = whole
+        meant_to_stay = whole.without(name for name in whole.files if any(map(is_temporary, name.split("/"))))
+        claimed: set[str] = set()
         for place, find in enumerate(self._finders):
-            findings = list(find(view))
+            # Only a manifest may name what has a name for something temporary.
+            findings = list(find((whole if find is manifest.find else meant_to_stay).without(claimed)))
             for finding in findings:
                 if isinstance(finding, LocalCheckpoint):
                     written = max(whole.files[name].mtime_ns for name in finding.stamps)
@@ -72,7 +75,7 @@ class Finder:
                     broken.append(finding)
             if findings and find in _EXCLUSIVE:
                 break
-            view = view.without(name for finding in findings for name in _claimed(finding))
+            claimed.update(name for finding in findings for name in _claimed(finding))
         self._memory.forget_unused()
         return Found([one for _, one in sorted(complete, key=itemgetter(0))], broken)
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 import attrs
 
-from tony_provider.runtime.checkpoint.formats.names import is_temporary, step_in
+from tony_provider.runtime.checkpoint.formats.names import step_in
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
 from tony_provider.runtime.text import is_writable
 
@@ -162,8 +162,8 @@ def look(
             continue  # a directory that cannot be read holds nothing that could be copied
         for entry in found:
             name = f"{place}/{entry.name}" if place else entry.name
-            if is_temporary(entry.name) or not is_writable(name):
-                continue  # what is not written yet, and what no manifest could name
+            if not is_writable(name):
+                continue  # no manifest could name it
             try:
                 if entry.is_dir(follow_symlinks=False):
                     directories.add(name)
