@@ -101,11 +101,13 @@ async def serving(secrets: dict[str, bytes]) -> AsyncIterator[str]:
         await server.stop(None)
 
 
-async def talk(address: str, secrets: dict[str, bytes], application: str) -> str:
+async def talk(
+    address: str, secrets: dict[str, bytes], application: str, message: tony_pb2.FromExecutor | None = None
+) -> str:
     credentials = task_identity.channel_credentials(secrets)
     async with grpc.aio.secure_channel(address, credentials, task_identity.channel_options(application)) as channel:
         call = tony_pb2_grpc.ApplicationMasterStub(channel).Attach(timeout=10)
-        await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
+        await call.write(message or tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
         answer = await asyncio.wait_for(call.read(), 15)
         call.cancel()
         return str(answer.shutdown.reason)
@@ -136,3 +138,15 @@ async def test_a_caller_of_another_authority_is_not_answered() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await talk(address, others, APPLICATION)
     assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_checkpoint_of_many_files_can_be_announced() -> None:
+    secrets = make_certificates(APPLICATION)
+    files = [
+        tony_pb2.CheckpointFile(path=f"state/layer-{number}/shard-{number}", size=1 << 40, checksum="crc32:0a1b2c3d")
+        for number in range(100_000)
+    ]
+    message = tony_pb2.FromExecutor(uploaded=tony_pb2.CheckpointUploaded(step=1, files=files))
+    assert message.ByteSize() > 4 << 20  # gRPC's own limit
+    async with serving(secrets) as address:
+        assert await talk(address, secrets, APPLICATION, message) == "hello"

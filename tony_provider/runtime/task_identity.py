@@ -22,6 +22,8 @@ METADATA_CONTAINER = "tony-container"
 METADATA_ATTEMPT = "tony-attempt"
 METADATA_TOKEN = "tony-token"
 
+LARGEST_MESSAGE = 64 << 20  # bytes; a checkpoint of 100,000 files takes some 10 MiB to announce
+
 Options = list[tuple[str, Union[int, str]]]
 
 
@@ -130,6 +132,7 @@ def server_options() -> Options:
     """Of the application master's server, so that it bears the executors' pings and sends its own."""
     return [
         ("grpc.so_reuseport", 0),  # the port is this server's alone
+        ("grpc.max_receive_message_length", LARGEST_MESSAGE),
         ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
         ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
         ("grpc.http2.max_pings_without_data", 0),
