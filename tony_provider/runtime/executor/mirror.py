@@ -108,5 +108,8 @@ class Mirror:
             return await self._carrier.carry(newest)
         except OSError as error:
             return Trouble(f"{self._directory.path} cannot be read: {error}")
+        except Exception as error:  # whatever a program left there: no fault of ours in reading it ends its training
+            log.exception("a fault of the checkpoint mirror itself")
+            return Trouble(f"a fault of the checkpoint mirror itself: {error!r}")
         finally:
             self.activity = ""

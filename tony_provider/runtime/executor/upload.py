@@ -7,6 +7,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import BinaryIO, cast
 
 from tony_provider.runtime.checkpoint.checksum import SummedFile
+from tony_provider.runtime.checkpoint.model import stored_path
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotFile
 from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.protocol import tony_pb2
@@ -52,7 +53,9 @@ class Upload:
     def _send(self, file: SnapshotFile, directory: str, overwrite: bool) -> tony_pb2.CheckpointFile:
         with file.local.open("rb", buffering=0) as opened:
             source = _Paced(opened, self._throttle, self._cancelled)
-            self._storage.write(uris.join(directory, file.path), cast(BinaryIO, source), overwrite=overwrite)
+            self._storage.write(
+                uris.join(directory, stored_path(file.path)), cast(BinaryIO, source), overwrite=overwrite
+            )
         return tony_pb2.CheckpointFile(path=file.path, size=source.size, checksum=source.text)
 
 
