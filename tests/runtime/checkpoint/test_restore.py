@@ -51,7 +51,7 @@ def send(place: Place, directory: Path, checkpoint: LocalCheckpoint, uri: str, r
     for file in snapshot.files:
         with file.local.open("rb") as opened:
             source = SummedFile(opened)
-            place.storage.write(uris.join(model.rank_directory(uri, rank), file.path), source)  # type: ignore[arg-type]
+            place.storage.write(uris.join(model.rank_directory(uri, rank), model.stored_path(file.path)), source)  # type: ignore[arg-type]
         files.append(CheckpointFile(file.path, source.size, source.text, rank))
     snapshot.check()
     snapshot.remove()
@@ -146,6 +146,18 @@ def test_links_in_the_directory_are_not_taken_for_files(
     restored = get(place, stored, work)
     assert restored.reused == 0
     assert not (work / "checkpoints" / name).is_symlink()
+
+
+def test_names_that_hdfs_does_not_have(place: Place, tmp_path: Path, work: Path) -> None:
+    names = ("a:b/100%.pt", "a:b/100%25.pt", "a:b/12:30:00 ü.pt", "a:b/x?y=1#z&[*].pt")
+    source = tmp_path / "source" / "checkpoints"
+    for number, name in enumerate(names):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(str(number))
+    files = {name: (source / name).read_bytes() for name in names}
+    stored = mirror(place, source, LocalCheckpoint(1, "pytorch", "a:b", names))
+    assert Catalog(place.storage, place.root).newest() == stored
+    assert content(get(place, stored, work).entry.parent) == files
 
 
 # ---- damage ------------------------------------------------------------------------------------------------------

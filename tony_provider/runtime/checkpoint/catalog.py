@@ -174,8 +174,8 @@ class Catalog:
         for rank in sorted({file.rank for file in stored.manifest.files}):
             sizes = self._sizes(model.rank_directory(stored.uri, rank))
             for file in stored.manifest.files:
-                if file.rank == rank and sizes.get(file.path) != file.size:
-                    there = sizes.get(file.path)
+                there = sizes.get(model.stored_path(file.path))
+                if file.rank == rank and there != file.size:
                     why = "is missing" if there is None else f"has {there} bytes instead of {file.size}"
                     raise DamagedCheckpoint(stored.uri, f"rank-{rank}/{file.path} {why}")
 

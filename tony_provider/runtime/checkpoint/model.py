@@ -48,7 +48,7 @@ class Manifest:
 
 @attrs.frozen
 class StoredCheckpoint:
-    """A committed checkpoint. The files of rank R lie in ``<uri>/rank-R/``."""
+    """A committed checkpoint. The files of rank R lie in ``<uri>/rank-R/``, named as ``stored_path`` says."""
 
     uri: str
     manifest: Manifest
@@ -109,6 +109,11 @@ def checkpoints_directory(lineage_uri: str) -> str:
 
 def rank_directory(checkpoint_uri: str, rank: int) -> str:
     return uris.join(checkpoint_uri, f"rank-{rank}")
+
+
+def stored_path(path: str) -> str:
+    """A file's path below its rank's directory on the store: HDFS has no names with a colon, which times have."""
+    return path.replace("%", "%25").replace(":", "%3A")
 
 
 def is_inside(path: str) -> bool:

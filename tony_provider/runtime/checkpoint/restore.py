@@ -166,7 +166,7 @@ class _Work:
             raise DamagedCheckpoint(self.uri, f"{file.path}: {error}") from error
 
     def _copy(self, file: CheckpointFile, target: Path, stop: threading.Event) -> None:
-        source_uri = uris.join(model.rank_directory(self.uri, file.rank), file.path)
+        source_uri = uris.join(model.rank_directory(self.uri, file.rank), model.stored_path(file.path))
         summed = checksum.Checksum(self._algorithm(file))
         size = 0
         with self.storage.open_read(source_uri) as source, target.open("xb", buffering=0) as copy:
