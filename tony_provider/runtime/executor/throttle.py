@@ -20,13 +20,14 @@ class Throttle:
 
     def take(self, count: int, cancelled: threading.Event) -> None:
         """Wait until ``count`` bytes may go. Blocks; raises Cancelled."""
-        wait = self._reserve(count, time.monotonic()) if self._rate else 0.0
+        wait = self.reserve(count, time.monotonic())
         if cancelled.wait(wait) if wait > 0 else cancelled.is_set():
             raise Cancelled("the copy was given up")
 
-    def _reserve(self, count: int, now: float) -> float:
-        """Seconds to wait."""
-        assert self._rate  # noqa: S101 - no limit needs no waiting
+    def reserve(self, count: int, now: float) -> float:
+        """Seconds to wait before ``count`` bytes may go; ``now`` in seconds of any steady clock."""
+        if not self._rate:
+            return 0.0
         with self._lock:
             self._free_at = max(self._free_at, now - _BURST) + count / self._rate
             return self._free_at - now
