@@ -36,8 +36,8 @@ def hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
 
 @pytest.fixture(scope="session")
 def secure_hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
-    """The Kerberos cluster that all tests share, with RPC encrypted."""
-    return start_hadoop(Settings(secure=True, rpc_protection="privacy"))
+    """The Kerberos cluster that all tests share, with RPC encrypted and a pair of NameNodes."""
+    return start_hadoop(Settings(secure=True, rpc_protection="privacy", namenodes=2))
 
 
 @pytest.fixture(scope="session")
