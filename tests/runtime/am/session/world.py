@@ -228,7 +228,8 @@ class World:
 
     def _launch(self, action: LaunchTask) -> None:
         container_id = action.container.id
-        assert container_id in self.held, "launched a container that is not ours"
+        assert container_id in self.allocated, "launched a container that is not ours"
+        assert container_id not in self.released | self.completed, "launched a container that was given back"
         assert container_id not in self.launched, "launched twice"
         self.launched[container_id] = action
         self.executors[container_id] = Executor(action.container, action.task, action.attempt)
@@ -331,7 +332,8 @@ class World:
 
     def grant_all(self) -> None:
         while self.outstanding:
-            self.grant()
+            for key in sorted(self.outstanding):
+                self.grant(key)
 
     def complete(self, container_id: str, exit_status: int = 0, diagnostics: str = "") -> None:
         self.completed.add(container_id)
@@ -395,8 +397,13 @@ class World:
         self.carry_out(self.session.disconnected(name, self.attempt(name), self.now))
 
     def beat(self, name: str, step: int | None = None) -> None:
-        beat = Beat(progress=None if step is None else TaskProgress(step))
+        beat = Beat(self._memory(name), progress=None if step is None else TaskProgress(step))
         self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
+
+    def _memory(self, name: str) -> int:
+        """Bytes that its user process holds."""
+        executor = self._executor(name)
+        return 1000 if executor and executor.running else 0
 
     # ---- user processes ----------------------------------------------------------------------------------------
 
@@ -505,7 +512,7 @@ class World:
         while self.now < until:
             for task in self.session.tasks:
                 if task.connected:
-                    self.session.heartbeat(task.name, task.attempt, Beat(), self.now)
+                    self.session.heartbeat(task.name, task.attempt, Beat(self._memory(task.name)), self.now)
             self.tick()
 
     def master_dies(self) -> None:

@@ -59,6 +59,7 @@ class Containers:
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
         """A former application master launched this one."""
         task.container, task.attempt, task.launched, task.container_ended = container, attempt, True, False
+        task.yields, task.failure = False, None
         self.nodes.saw(container.node)
         self._by_id[container.id] = task
 

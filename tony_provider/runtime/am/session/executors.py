@@ -75,6 +75,11 @@ class Executors:
         task.heard_at, process.end = now, end
         task.progress = end.progress or task.progress
         self._course.note("ended", words.process_end(end), task)
+        if self._course.phase is not JobState.RECOVERING:  # then it is looked at once everybody is back
+            self.look_at_end(task, process, end, now)
+
+    def look_at_end(self, task: Task, process: UserProcess, end: ProcessEnd, now: float) -> None:
+        """What follows from the end of its user process."""
         if end.succeeded and task.role is not Role.PS:
             if not task.ended:
                 task.state = TaskState.SUCCEEDED
@@ -84,11 +89,13 @@ class Executors:
         elif process.stop_by is not None:
             task.state = TaskState.REGISTERED
         elif end.stopped and process.order is None:
-            self._stopped_by_former_master(task, now)
+            # Its former master died between two generations; what for, it knew and has counted.
+            task.state = TaskState.REGISTERED
+            self._restarts.again(self._units.of(task), "a former application master had stopped it", now)
         else:
             self._failed(task, process, end, now)
 
-    def settled(self, task: Task, start: int, problem: str) -> None:
+    def settled(self, task: Task, start: int, problem: str, now: float) -> None:
         """Its last copies of checkpoints are over."""
         process = task.process
         if process is None or process.start != start or process.settled:
@@ -96,6 +103,7 @@ class Executors:
         if process.end is None and process.stop_by is None:
             return  # its end comes first
         process.settled = True
+        self._starts.renew(task, now, "its container is not fit")
         if problem:
             self._course.note("not_copied", f"the newest checkpoint did not get to the store: {problem}", task)
 
@@ -107,9 +115,3 @@ class Executors:
         killed = end.signal in _KILL_SIGNALS or shell.killed_by(end.exit_code) in _KILL_SIGNALS
         failure = failures.of_process(task, end, started=process.started_at is not None)
         self._restarts.trouble(task, failure, now, doubtful=not end.out_of_memory and (end.stopped or killed))
-
-    def _stopped_by_former_master(self, task: Task, now: float) -> None:
-        """It had died between two generations; what for, it knew and has counted."""
-        task.state = TaskState.REGISTERED
-        if self._course.phase is not JobState.RECOVERING:
-            self._restarts.again(self._units.of(task), "a former application master had stopped it", now)

@@ -44,7 +44,7 @@ class Gang:
 
     @property
     def complete(self) -> bool:
-        return all(task.container for task in self.wanted)
+        return not self._waiting and all(task.container for task in self.wanted)
 
     @property
     def outstanding(self) -> tuple[int, ...]:
@@ -147,7 +147,8 @@ class Gang:
 
     @property
     def _held(self) -> int:
-        return sum(1 for task in self._tasks if task.container)
+        """While the whole gang is asked for."""
+        return len(self.wanted) - len(self._waiting)
 
     @property
     def _total(self) -> str:

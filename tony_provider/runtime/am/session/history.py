@@ -33,6 +33,7 @@ class History:
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
     restarts: int = 0  # all of them
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by unit
+    restarting: dict[str, bool] = attrs.field(factory=dict)  # by unit: one was decided, and did not begin yet
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.course import Course
+from tony_provider.runtime.am.session.executors import Executors
 from tony_provider.runtime.am.session.losses import Losses
 from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.task import Task
@@ -14,11 +15,12 @@ from tony_provider.runtime.protocol import timing
 class Liveness:
     """Times are the session's, in seconds."""
 
-    def __init__(self, course: Course, units: Units, restarts: Restarts, losses: Losses) -> None:
+    def __init__(self, course: Course, units: Units, restarts: Restarts, losses: Losses, executors: Executors) -> None:
         self._course = course
         self._units = units
         self._restarts = restarts
         self._losses = losses
+        self._executors = executors
         self.heartbeat_seconds = timing.heartbeat_interval(len(course.tasks))
         self.lost_after = timing.lost_after(self.heartbeat_seconds)
 
@@ -51,8 +53,7 @@ class Liveness:
         if process.end is None:
             self._losses.not_stopped(task, now)
         else:
-            process.settled = True
-            self._course.note("not_copied", "the last copies of its checkpoints took too long", task)
+            self._executors.settled(task, process.start, "its last copies took too long", now)
 
     def _look_at_stalls(self, now: float) -> None:
         limit = self._course.job.timeouts.stall

@@ -87,14 +87,15 @@ class Losses:
             return
         if self._units.of(task).judge.settled(task, better) and better:
             self._course.note("failed", better.message, task)
+        if self._course.phase is JobState.RECOVERING:
+            task.failure, task.process = failure, None  # it is missing, as others may be
+            return
         preparing = self._units.preparing(task)
         process = task.process
         if process and process.runs and (preparing is None or preparing.judge.pending):
             self._restarts.trouble(task, failure, now)  # perhaps the cause of what is stopping the others
         if process:
             process.settled = True
-        if self._course.phase is JobState.RECOVERING:
-            return  # it is missing, as others may be
         if preparing or task.state is not TaskState.SUCCEEDED:
             self._replace(task, failure, now, again=again)
 

@@ -21,23 +21,23 @@ class Nodes:
         """The cluster gave a container there."""
         self._seen.add(node)
 
-    def restore(self, losses: Mapping[str, int]) -> Optional[AvoidNodes]:
+    def restore(self, losses: Mapping[str, int]) -> None:
         """What a former application master knew."""
         self.losses.update(losses)
         self._seen.update(losses)
-        return self._choose()
 
     def lost(self, node: str) -> Optional[AvoidNodes]:
         """A container was lost there. What is to be avoided from now on, when that is something else than before."""
         self.saw(node)
         self.losses[node] += 1
-        return self._choose()
+        return self.choose()
 
     def lift(self) -> Optional[AvoidNodes]:
         """Nothing else is to be had: take what there is. Until the next loss."""
         return self._avoid(())
 
-    def _choose(self) -> Optional[AvoidNodes]:
+    def choose(self) -> Optional[AvoidNodes]:
+        """What is to be avoided by all that is known, when that is something else than before."""
         bad = [node for node, losses in self.losses.most_common() if 0 < self._most_losses <= losses]
         return self._avoid(tuple(sorted(bad[: len(self._seen) // 2])))  # never all: a small cluster would be locked out
 

@@ -15,11 +15,12 @@ from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.budget import Budget
 from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course, Generation
+from tony_provider.runtime.am.session.executors import Executors
 from tony_provider.runtime.am.session.history import History
 from tony_provider.runtime.am.session.process import UserProcess
 from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.task import Task
-from tony_provider.runtime.am.session.units import Units
+from tony_provider.runtime.am.session.units import Unit, Units
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
 WAIT_AFTER_FIRST = 30.0  # seconds for the other executors, once one has registered
@@ -29,11 +30,14 @@ MOST_WAIT = 60.0  # seconds for the first one
 class Recovery:
     """Times are the session's, in seconds."""
 
-    def __init__(self, course: Course, containers: Containers, units: Units, restarts: Restarts) -> None:
+    def __init__(
+        self, course: Course, containers: Containers, units: Units, restarts: Restarts, executors: Executors
+    ) -> None:
         self._course = course
         self._containers = containers
         self._units = units
         self._restarts = restarts
+        self._executors = executors
         self._listed: dict[str, Container] = {}  # those whose executors were not heard of yet
         self._until = 0.0
 
@@ -115,6 +119,7 @@ class Recovery:
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
         self._course.note("recovered", f"{len(adopted)} of {words.count(len(tasks), 'task')} are back")
+        self._course.emit(self._containers.nodes.choose())
         if not adopted:
             for task in missing:
                 task.back_to_request()
@@ -127,32 +132,39 @@ class Recovery:
             self._replace(missing, now)
         else:
             self._course.phase = JobState.RUNNING
-            self._go_on_running(adopted, [task for task in missing if task.state is not TaskState.SUCCEEDED], now)
+            self._go_on_running(adopted, missing, now)
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
         for task in adopted:
             if task.process:
                 self._course.enter_cluster(task)
+                self._look_at_end(task, task.process, now)
         for task in missing:
-            if not task.absent and task.failure is None:
-                self._restarts.trouble(task, failures.of_absence(task), now)
+            if not task.absent:
+                self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
         self._replace(missing, now)
-        for task in adopted:
-            unit = self._units.of(task)
-            if self._must_start(task) and not unit.judge.pending:
+        for unit in self._units.every:
+            if unit.decided or (not unit.judge.pending and any(self._must_start(task, unit) for task in adopted)):
                 self._restarts.again(unit, "the former application master was about to start it again", now)
+
+    def _look_at_end(self, task: Task, process: UserProcess, now: float) -> None:
+        if process.end and not process.end.stopped and not self._is_outdated(task, process):
+            self._executors.look_at_end(task, process, process.end, now)
 
     def _replace(self, missing: list[Task], now: float) -> None:
         for task in missing:
             self._containers.replace(task, now, failures.of_absence(task).message)
 
-    def _must_start(self, task: Task) -> bool:
+    def _must_start(self, task: Task, unit: Unit) -> bool:
         """Its former master left it without a user process, or with one of an older generation."""
-        if task.absent or task.state is TaskState.SUCCEEDED:
+        if self._units.of(task) is not unit or task.absent or task.state is TaskState.SUCCEEDED:
             return False
         process = task.process
         if process is None or not process.runs:
             return True
+        return self._is_outdated(task, process)
+
+    def _is_outdated(self, task: Task, process: UserProcess) -> bool:
         return task in self._units.gang.members and process.generation != self._newest
 
     @property
@@ -175,6 +187,7 @@ class Recovery:
                 course.by_name[name].absent = True
         for unit in self._units.every:
             times = history.restart_times.get(unit.name, [])
+            unit.decided = history.restarting.get(unit.name, False)
             unit.budget = Budget(course.job.restart, [time - course.epoch for time in times])
         self._containers.sizes.restore(history.memory)
-        course.emit(self._containers.nodes.restore(history.nodes))
+        self._containers.nodes.restore(history.nodes)

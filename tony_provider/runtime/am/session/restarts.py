@@ -73,9 +73,13 @@ class Restarts:
             if self._course.verdict:
                 return
         for unit in self._units.every:
-            if unit.restart and any(task.told_to_stop for task in unit.restart.members):
-                unit.rest()  # the job is ending
-            self._starts.advance(unit, now)
+            if unit.restart and not self._is_ending(unit.restart):
+                self._starts.advance(unit, now)
+
+    def _is_ending(self, restart: Restart) -> bool:
+        """The training has succeeded: evaluators may start again, nobody else."""
+        finishing = self._course.phase is JobState.FINISHING
+        return finishing and any(task.told_to_stop for task in restart.members)
 
     def _judge(self, unit: Unit, now: float) -> None:
         cause = unit.judge.cause(now)
@@ -94,8 +98,9 @@ class Restarts:
 
     def _open(self, unit: Unit, reason: str, now: float) -> None:
         """Stop what has to start again."""
-        if unit.restart is None:
-            unit.restart = Restart(words.first_line(reason), list(unit.members))
+        if unit.restart:
+            return
+        unit.restart = Restart(words.first_line(reason), list(unit.members))
         if unit is self._units.gang and self._course.phase is JobState.RUNNING:
             self._course.phase = JobState.RESTARTING
         stacks = FailureKind.STALLED in unit.judge.kinds
@@ -103,6 +108,7 @@ class Restarts:
             if self._units.of(task) is not unit:
                 self._units.of(task).rest()
             self._starts.stop(task, now, reason, stacks=stacks)
+            self._starts.renew(task, now, unit.restart.reason)
 
     def _schedule(self, unit: Unit, reason: str, now: float, delay: float = 0.0) -> None:
         if unit.restart is None:
@@ -119,8 +125,13 @@ class Restarts:
         self._course.note("restarting", f"{what} starts again{wait}: {unit.restart.reason}", data=self._data(unit))
 
     def _data(self, unit: Unit) -> dict[str, Any]:
+        unit.decided = True
         times = [self._course.epoch + time for time in unit.budget.times]
-        return {"restarts": self._course.restarts, "restart_times": {unit.name: times}}
+        return {
+            "restarts": self._course.restarts,
+            "restart_times": {unit.name: times},
+            "restarting": {unit.name: True},
+        }
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 

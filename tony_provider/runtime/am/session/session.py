@@ -47,7 +47,7 @@ class Session:
         self._checkpoints = Checkpoints(self.course, self._ending, self.units, starts, self._restarts)
         self._notices = Notices(self.course, self.containers, self._checkpoints)
         self._elastic = Elastic(self.course, framework, self.units, self._restarts, self._checkpoints)
-        self._liveness = Liveness(self.course, self.units, self._restarts, self._losses)
+        self._liveness = Liveness(self.course, self.units, self._restarts, self._losses, self._executors)
         self._deadlines = Deadlines(
             self.course,
             self.containers,
@@ -58,7 +58,7 @@ class Session:
             self._liveness,
             self._elastic,
         )
-        self.recovery = Recovery(self.course, self.containers, self.units, self._restarts)
+        self.recovery = Recovery(self.course, self.containers, self.units, self._restarts, self._executors)
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -253,7 +253,7 @@ class Session:
         """The last copies of checkpoints after a user process are over; ``problem`` is empty when they succeeded."""
         task = self._current(name, attempt)
         if task:
-            self._executors.settled(task, start, problem)
+            self._executors.settled(task, start, problem, now)
         return self._checked(now)
 
     def restore_failed(

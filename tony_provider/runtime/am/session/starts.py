@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Optional
 
 import attrs
@@ -59,26 +59,26 @@ class Starts:
 
     # ---- getting everything together ---------------------------------------------------------------------------
 
+    def renew(self, task: Task, now: float, reason: str) -> None:
+        """Ask for another container where that is due."""
+        if task.unfit and not task.busy:
+            self._containers.dismiss(task, now, "its container is given back")
+        if task.container_ended and not task.absent:
+            self._containers.replace(task, now, reason)
+
     def advance(self, unit: Unit, now: float) -> None:
         """Take the next step of the start that the unit prepares."""
         restart = unit.restart
         if restart is None:
             return
-        members = [task for task in restart.members if not task.given_up and not (task.absent and not task.ready)]
-        for task in members:
-            if task.unfit and not task.busy:
-                self._containers.dismiss(task, now, "its container is given back")
-            if task.container_ended:
-                self._containers.replace(task, now, restart.reason)
-        if any(task.busy for task in members):
-            return
         if restart.choice is None and self._needs_choice(unit, restart):
+            if _held_up(restart, _is_busy):
+                return
             restart.choice = Choice(self._next_generation(unit))
             self._course.emit(ChooseResumePoint(restart.choice.generation))
-        if restart.not_before is None or now < restart.not_before or not all(task.ready for task in members):
-            return
-        if restart.choice is None or restart.choice.made:
-            self._begin(unit, restart, members)
+        due = restart.not_before is not None and now >= restart.not_before
+        if due and (restart.choice is None or restart.choice.made) and not _held_up(restart, _is_missing):
+            self._begin(unit, restart)
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
         """The answer to every unit that asked for this generation."""
@@ -104,9 +104,9 @@ class Starts:
 
     # ---- starting ----------------------------------------------------------------------------------------------
 
-    def _begin(self, unit: Unit, restart: Restart, members: Sequence[Task]) -> None:
+    def _begin(self, unit: Unit, restart: Restart) -> None:
         if unit is self._units.gang:
-            self._begin_generation(restart, members)
+            self._begin_generation(restart, [task for task in restart.members if _takes_part(task)])
         elif self._course.phase is not JobState.RESTARTING and self._knows_cluster():
             self._begin_alone(unit, restart)
 
@@ -127,9 +127,7 @@ class Starts:
             if task.is_up and not (task.absent or task.given_up):
                 course.enter_cluster(task)
         course.phase = JobState.RUNNING
-        self._units.gang.rest()
-        for task in members:
-            self._units.of(task).rest()
+        decided = self._begun(self._units.gang, *map(self._units.of, members))
         for unit in self._units.every:
             if unit.restart:
                 unit.restart.choice = None  # made for the former generation
@@ -138,6 +136,7 @@ class Starts:
             "generation": number,
             "resume": attrs.asdict(resume) if resume else None,
             "absent": absent,
+            "restarting": decided,
             **self._order(members, resume, keep=False),
         }
         without = f", without {words.some(absent)}" if absent else ""
@@ -147,11 +146,25 @@ class Starts:
 
     def _begin_alone(self, unit: Unit, restart: Restart) -> None:
         (task,) = restart.members
+        for each in (task, *self._units.gang.members):
+            if each.name not in self._course.generation.addresses and _takes_part(each):
+                self._course.enter_cluster(each)
         self._course.enter_cluster(task)
         resume = restart.choice.resume if restart.choice else None
-        unit.rest()
-        data = self._order([task], resume, keep=restart.choice is None)
+        data = {
+            "restarting": self._begun(unit),
+            **self._order([task], resume, keep=restart.choice is None),
+        }
         self._course.note("started_again", f"start {task.start}", task, data)
+
+    @staticmethod
+    def _begun(*units: Unit) -> dict[str, bool]:
+        """What they waited for is there; those that the event log says to be waiting."""
+        decided = {unit.name: False for unit in units if unit.decided}
+        for unit in units:
+            unit.rest()
+            unit.decided = False
+        return decided
 
     def _order(self, tasks: Sequence[Task], resume: Optional[ResumePoint], *, keep: bool) -> dict[str, object]:
         """Tell them; the numbers for the event log."""
@@ -164,6 +177,27 @@ class Starts:
             task.state, task.failure, task.trouble_at = TaskState.REGISTERED, None, None
         self._course.emit(order)
         return {"tasks": {task.name: {"start": task.start} for task in tasks}}
+
+
+def _takes_part(task: Task) -> bool:
+    return not task.given_up and (task.ready or not task.absent)
+
+
+def _is_busy(task: Task) -> bool:
+    return task.busy and _takes_part(task)
+
+
+def _is_missing(task: Task) -> bool:
+    return not task.ready and _takes_part(task)
+
+
+def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
+    """Whether a member holds the start up. Asked after each of the messages of thousands of executors."""
+    for _ in restart.members:
+        if holds(restart.members[restart.looking_at]):
+            return True
+        restart.looking_at = (restart.looking_at + 1) % len(restart.members)
+    return False
 
 
 def _keeps_checkpoints(tasks: Sequence[Task]) -> bool:

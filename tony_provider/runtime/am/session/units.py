@@ -33,6 +33,7 @@ class Restart:
     members: list[Task]
     not_before: Optional[float] = None  # None: why it is needed, and so whether it is allowed, is not known yet
     choice: Optional[Choice] = None
+    looking_at: int = 0  # the member that is not ready, by the last look
 
 
 @attrs.define(eq=False)
@@ -42,6 +43,7 @@ class Unit:
     judge: Judge
     budget: Budget
     restart: Optional[Restart] = None
+    decided: bool = False  # the event log says that it starts again, and not yet that it has
     damaged: int = 0  # resume points in a row that turned out to be damaged
 
     def rest(self) -> None:

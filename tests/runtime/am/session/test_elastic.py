@@ -1,0 +1,163 @@
+"""Going on smaller when a lost container cannot be replaced, and larger again when it can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.runtime.am.session.world import World, job, task_type
+from tony_provider.runtime.am.session.actions import ResumePoint
+from tony_provider.runtime.am.session.elastic import GROW_WAIT
+from tony_provider.runtime.protocol.status import FinalStatus, JobState
+from tony_provider.runtime.spec.model import RestartPolicy
+
+REPLACEMENT = 60
+
+
+def world(tasks: dict[str, Any] | None = None, budget: int = 3) -> World:
+    tasks = tasks or {"worker": task_type(3, min_instances=2)}
+    spec = job(tasks, policy=RestartPolicy(budget=budget), replacement=REPLACEMENT, grace=10, checkpoint=20)
+    return World(spec, ["worker"]).run()
+
+
+def smaller(tasks: dict[str, Any] | None = None) -> World:
+    """One whose worker:1 was lost and not replaced in time."""
+    gang = world(tasks)
+    gang.commit(5)
+    gang.lose("worker:1")
+    gang.obey_all()
+    gang.wait(REPLACEMENT + 1)
+    return gang
+
+
+def test_the_gang_goes_on_without_a_task_that_is_not_replaced_in_time() -> None:
+    gang = smaller()
+    sent = gang.rendezvous[-1]
+    assert sent.starts == {"worker:0": 2, "worker:2": 2}
+    assert [(task.type, task.index) for task in sent.cluster.tasks] == [("worker", 0), ("worker", 2)]
+    assert sent.resume == ResumePoint(5, "store/step-5-1")
+    assert gang.session.phase is JobState.RUNNING
+    assert len(gang.outstanding) == 1  # it is still asked for
+
+
+def test_it_succeeds_without_it() -> None:
+    gang = smaller()
+    gang.start_all()
+    gang.end("worker:0")
+    gang.end("worker:2")
+    gang.complete_all()
+    assert gang.verdict.status is FinalStatus.SUCCEEDED
+    assert not gang.outstanding
+
+
+def test_it_grows_at_the_next_checkpoint() -> None:
+    gang = smaller()
+    gang.start_all()
+    gang.grant()
+    gang.register("worker:1")
+    assert gang.generation == 2
+    gang.tick()
+    assert gang.asked[-1].tasks == ("worker:0",)
+    gang.commit(8)
+    assert gang.stopped()[-2:] == ["worker:0", "worker:2"]
+    gang.obey_all()
+    assert gang.rendezvous[-1].starts == {"worker:0": 3, "worker:1": 2, "worker:2": 3}
+    assert gang.rendezvous[-1].resume == ResumePoint(8, "store/step-8-2")
+
+
+def test_it_grows_after_a_time_where_no_checkpoint_comes() -> None:
+    gang = smaller()
+    gang.start_all()
+    gang.grant()
+    gang.register("worker:1")
+    gang.wait(GROW_WAIT - 1)
+    assert gang.generation == 2
+    gang.wait(3)
+    gang.obey_all()
+    assert gang.generation == 3
+
+
+def test_growing_is_not_counted() -> None:
+    gang = world(budget=1)
+    gang.lose("worker:1")
+    gang.obey_all()
+    gang.wait(REPLACEMENT + 1)
+    gang.start_all()
+    gang.grant()
+    gang.register("worker:1")
+    gang.wait(GROW_WAIT + 1)
+    gang.obey_all()
+    assert gang.generation == 3
+    assert gang.session.verdict is None
+    assert gang.session.course.restarts == 2
+
+
+def test_one_that_is_there_joins_whatever_the_next_generation_is_for() -> None:
+    gang = smaller()
+    gang.start_all()
+    gang.grant()
+    gang.register("worker:1")
+    gang.end("worker:2", exit_code=1)
+    gang.obey_all()
+    gang.tick(6)
+    assert set(gang.rendezvous[-1].starts) == {"worker:0", "worker:1", "worker:2"}
+
+
+def test_one_that_is_not_there_yet_is_not_waited_for() -> None:
+    gang = smaller()
+    gang.start_all()
+    gang.grant()
+    gang.end("worker:2", exit_code=1)
+    gang.obey_all()
+    gang.tick(6)
+    assert set(gang.rendezvous[-1].starts) == {"worker:0", "worker:2"}
+
+
+def test_what_becomes_of_one_that_is_not_missed_is_no_failure() -> None:
+    gang = smaller()
+    gang.start_all()
+    for _ in range(6):
+        if gang.outstanding:
+            gang.grant()
+            gang.lose("worker:1", 65)
+    assert gang.session.verdict is None
+    assert not gang.outstanding  # enough was tried
+    assert gang.noted("given_up")
+
+
+def test_not_below_the_least() -> None:
+    gang = smaller()
+    gang.start_all()
+    gang.lose("worker:2")
+    gang.obey_all()
+    gang.wait(REPLACEMENT + 1)
+    assert gang.session.phase is JobState.WAITING
+    gang.complete_all()
+    gang.wait(120)
+    assert len(gang.outstanding) == 3
+    gang.run()
+    assert set(gang.rendezvous[-1].starts) == {"worker:0", "worker:1", "worker:2"}
+
+
+def test_never_without_the_leader() -> None:
+    gang = world()
+    gang.lose("worker:0")
+    gang.obey_all()
+    gang.wait(REPLACEMENT + 1)
+    assert gang.session.phase is JobState.WAITING
+
+
+def test_never_without_a_parameter_server() -> None:
+    tasks = {"chief": task_type(1), "ps": task_type(2, min_instances=1), "worker": task_type(2, min_instances=1)}
+    gang = world(tasks)
+    gang.lose("ps:1")
+    gang.obey_all()
+    gang.wait(REPLACEMENT + 1)
+    assert gang.session.phase is JobState.WAITING
+
+
+def test_where_a_chief_leads_any_worker_may_be_missing() -> None:
+    gang = world({"chief": task_type(1), "worker": task_type(2, min_instances=1)})
+    gang.lose("worker:0")
+    gang.obey_all()
+    gang.wait(REPLACEMENT + 1)
+    assert set(gang.rendezvous[-1].starts) == {"chief:0", "worker:1"}
