@@ -57,6 +57,24 @@ def test_files_directories_archives_and_stored_files(place: Place, tmp_path: Pat
     assert "new.txt" not in second.log("worker:0")
 
 
+def test_a_script_imports_the_modules_beside_it(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import helper\nfrom lib import deeper\nprint(helper.WORD, deeper.WORD)\n")
+    (tmp_path / "helper.py").write_text("WORD = 'beside'\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "deeper.py").write_text("WORD = 'below'\n")
+
+    job = place.run(
+        {
+            "files": ["train.py", "helper.py", "lib"],
+            "tasks": {"worker": {"memory": "128MiB", "command": "python train.py"}},
+        },
+        search_path=[tmp_path],
+    )
+
+    job.succeeded()
+    assert "beside below" in job.log("worker:0").splitlines()
+
+
 def test_an_archived_environment_is_the_users_python(place: Place, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     (environment / "bin").mkdir(parents=True)

@@ -94,8 +94,9 @@ async def test_nothing_of_the_runtime_is_seen(launch: Launch) -> None:
         contract.ENV_NODE_HOST,
     ):
         assert name not in env
-    helpers = env["PYTHONPATH"]
-    assert [entry for entry in path if entry not in path_of_python_itself()] == [helpers]
+    container, helpers = env["PYTHONPATH"].split(":")
+    assert container == env["PWD"]
+    assert [entry for entry in path if entry not in path_of_python_itself()] == [container, helpers]
     assert names_in(helpers) - {"__pycache__"} == {"tony_sdk.py", "sitecustomize.py"}
 
 
@@ -106,7 +107,7 @@ async def test_the_jobs_own_path_comes_before_ours(launch: Launch) -> None:
     await running.begin()
     assert (await running.master.first("exited")).exit_code == 0
     env = json.loads((running.container.directory / "seen.json").read_text())["env"]
-    assert re.fullmatch(r"/mine:.*/sdk", env["PYTHONPATH"])
+    assert re.fullmatch(rf"/mine:{re.escape(env['PWD'])}:.*/sdk", env["PYTHONPATH"])
     assert re.fullmatch(r".*/tony-work/bin:/opt/mine:/usr/bin:/bin", env["PATH"])
 
 

@@ -55,7 +55,10 @@ def user_environment(
         **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
-    env["PYTHONPATH"] = os.pathsep.join([*filter(None, [env.get("PYTHONPATH")]), str(workspace.sdk)])
+    # A script's own folder is where its link leads, in the node's cache: modules beside it are found in the container.
+    env["PYTHONPATH"] = os.pathsep.join(
+        [*filter(None, [env.get("PYTHONPATH")]), str(workspace.container), str(workspace.sdk)]
+    )
     return env
 
 
