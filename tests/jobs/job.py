@@ -100,6 +100,11 @@ class Job:
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.read(contract.EVENTS_FILE).splitlines()]
 
+    def nodes(self, task: str) -> list[str]:
+        """Where its containers were, one after the other."""
+        granted = [event for event in self.events() if event["event"] == "allocated" and event["task"] == task]
+        return [str(event["message"]).rpartition(" on ")[2] for event in granted]
+
     def log(self, task: str) -> str:
         """A task's kept output, such as that of worker:0."""
         return self.read(f"{contract.LOGS_DIR}/{task.replace(':', '-')}.log")

@@ -23,6 +23,7 @@ def test_the_diagnostics_name_the_task_and_end_with_its_last_words(place: Place)
     job = place.run(
         {
             "timeouts": {"grace": "5s"},
+            "restart": {"budget": 0},
             "tasks": {"worker": {"instances": 2, "memory": "128MiB", "command": TALKER}},
         }
     )
@@ -98,10 +99,16 @@ def test_a_task_that_takes_more_memory_than_its_container_has(yarn: YarnPlace, t
             """
         )
     )
-    job = yarn.run({"files": [str(script)], "tasks": {"worker": {"memory": "256MiB", "command": "python greedy.py"}}})
+    job = yarn.run(
+        {
+            "files": [str(script)],
+            "restart": {"budget": 0},
+            "tasks": {"worker": {"memory": "256MiB", "command": "python greedy.py"}},
+        }
+    )
 
     diagnostics = job.failed()
-    assert f"worker:0 on {job.task('worker:0').node}" in diagnostics
+    assert f"worker:0 on {job.nodes('worker:0')[0]}" in diagnostics
     assert "used more memory than it was given" in diagnostics
     assert "raise the task type's memory" in diagnostics
     failure = job.status().failure

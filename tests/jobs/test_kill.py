@@ -17,8 +17,9 @@ from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobS
 STUBBORN = "trap '' TERM; setsid sleep 1000 & echo ready; while :; do sleep 1; done"
 
 
-def stubborn_job(place: Place) -> Job:
+def stubborn_job(place: Place, **more: Any) -> Job:
     spec: dict[str, Any] = {
+        **more,
         "timeouts": {"grace": "2s"},
         "tasks": {"worker": {"instances": 2, "memory": "128MiB", "command": STUBBORN}},
     }
@@ -72,8 +73,11 @@ def test_a_job_killed_while_it_waits_for_room(yarn: YarnPlace) -> None:
     assert_nothing_left(yarn, job)
 
 
-def test_an_executor_that_dies_fails_the_job_and_leaves_nothing(place: Place) -> None:
-    spec = {"tasks": {"worker": {"instances": 2, "memory": "128MiB", "command": "echo ready; sleep 1000"}}}
+def test_an_executor_that_dies_fails_a_job_without_restarts_and_leaves_nothing(place: Place) -> None:
+    spec: dict[str, Any] = {
+        "restart": {"budget": 0},
+        "tasks": {"worker": {"instances": 2, "memory": "128MiB", "command": "echo ready; sleep 1000"}},
+    }
     job = place.submit(spec)
     job.until(JobState.RUNNING)
     for task in ("worker:0", "worker:1"):
@@ -87,7 +91,7 @@ def test_an_executor_that_dies_fails_the_job_and_leaves_nothing(place: Place) ->
     failure = job.status().failure
     assert failure is not None
     assert failure.kind is FailureKind.CONTAINER_LOST
-    assert diagnostics.startswith(f"the container of {failure.task} on {job.task(str(failure.task)).node} ended")
+    assert diagnostics.startswith(f"the container of {failure.task} on {job.nodes(str(failure.task))[0]} ended")
     assert "SIGKILL" in diagnostics
     assert_nothing_left(place, job)
 
@@ -104,8 +108,9 @@ def test_a_job_that_outlives_its_lifetime(place: Place) -> None:
     assert_nothing_left(place, job)
 
 
-def test_an_application_master_that_dies_takes_its_tasks_with_it(place: Place) -> None:
-    job = stubborn_job(place)
+def test_the_last_application_master_that_dies_takes_its_tasks_with_it(place: Place) -> None:
+    """The local cluster starts one, YARN as many as it is told."""
+    job = stubborn_job(place, am={"memory": "256MiB", "attempts": 1})
     master = Process.of(job.master().pid)
     assert master is not None
 
