@@ -18,7 +18,7 @@ class Run:
     """What became of a DAG run."""
 
     state: str
-    errors: dict[str, BaseException] = field(default_factory=dict)  # of tasks that failed
+    errors: dict[str, BaseException] = field(default_factory=dict)  # of tasks that failed, mapped ones left out
     results: dict[str, Any] = field(default_factory=dict)  # what tasks returned
     run_id: str = ""
     task_instances: dict[str, Any] = field(default_factory=dict)
@@ -32,8 +32,8 @@ def run(dag: DAG, **options: Any) -> Run:
         errors[context["ti"].task_id] = context["exception"]
 
     for task in dag.tasks:
-        assert isinstance(task, BaseOperator)
-        task.on_failure_callback = [remember]
+        if isinstance(task, BaseOperator):  # mapped ones cannot be changed any more
+            task.on_failure_callback = [remember]
     _add(dag)
     dag_run = dag.test(**options)
     instances = {ti.task_id: ti for ti in dag_run.get_task_instances()}

@@ -1,0 +1,190 @@
+"""What a training begins with: another one's checkpoint, an earlier model, a key of its author's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from tests.airflow_dags import run
+from tests.checkpoints import commit
+from tests.operators.jobs import applications, job
+from tests.operators.trainings import DATES, MORNING, RUN_ID, Training
+from tony_provider.cluster.lineage import Lineages, new_lineage
+from tony_provider.exceptions import TonyJobRejected, TonySpecError
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.storage import uris
+
+OTHER = "manual__2026-01-04T06:00:00+00:00"
+
+
+def lineage_of(training: Training, steps: list[int], **other: Any) -> str:
+    """URI of a lineage that a training of another run has left."""
+    ids = {"dag_id": "operator_test", "run_id": OTHER, "task_id": "train", **other}
+    lineages = Lineages(training.hook.storage(), training.hook.layout, training.hook.identity(**ids))
+    uri = lineages.open_after(lineages.newest(), new_lineage())
+    for step in steps:
+        commit(training.hook.storage(), uri, step)
+    return uri
+
+
+@pytest.fixture
+def ready(training: Training) -> Training:
+    training.mended.touch()
+    return training
+
+
+def test_another_run_of_the_same_task_is_continued(ready: Training) -> None:
+    uri = lineage_of(ready, [40, 90])
+    done = ready.again(resume_from={"run_id": "{{ '" + OTHER + "' }}"})
+    assert ready.description(done).continues == uri
+    assert done.results["train"]["lineage"] == ready.newest.uri != uri
+    assert ready.newest.about is not None
+    assert ready.newest.about.continues == uri
+    assert ready.said("opens a new lineage .* trains from the checkpoint of step 90 in " + uri)
+
+
+@pytest.mark.parametrize(
+    "other", [{"dag_id": "other_dag", "task_id": "fit"}, {"map_index": 3}, {"checkpoint_key": "de"}]
+)
+def test_any_other_training_is_continued(ready: Training, other: dict[str, Any]) -> None:
+    uri = lineage_of(ready, [5], **other)
+    text = {key: str(value) for key, value in other.items()}
+    assert ready.description(ready.again(resume_from={"run_id": OTHER, **text})).continues == uri
+
+
+def test_a_lineage_is_continued_by_its_uri(ready: Training) -> None:
+    uri = lineage_of(ready, [5])
+    lineage_of(ready, [6])
+    done = ready.again(resume_from=uri + "/")
+    assert ready.description(done).continues == uri
+
+
+@pytest.mark.parametrize("nothing", [None, "", "{{ none or '' }}", {"run_id": ""}, {}])
+def test_nothing_to_continue(ready: Training, nothing: Any) -> None:
+    assert ready.description(ready.again(resume_from=nothing, warm_start="")).continues is None
+
+
+def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
+    other = lineage_of(training, [90])
+
+    def between() -> None:
+        training.save(7)
+        training.hook.storage().remove(other, recursive=True)
+        training.mended.touch()
+
+    done = training.retried(between, resume_from=other)
+    assert done.state == "success"
+    assert training.said("goes on in .* trains from the checkpoint of step 7 in " + training.newest.uri)
+
+
+@pytest.mark.parametrize(
+    ("resume_from", "words"),
+    [
+        ({"run_id": "never"}, "resume_from: that training has never run"),
+        ("file:///etc", "resume_from: 'file:///etc' is not in the store of the staging directory"),
+        ("{root}/cluster", "is no lineage's directory"),
+        ("{root}/../x", "resume_from: "),
+        ("{empty}", "holds no checkpoint to go on from"),
+    ],
+)
+def test_what_is_not_there_is_refused_and_nothing_is_started(ready: Training, resume_from: Any, words: str) -> None:
+    if isinstance(resume_from, str):
+        resume_from = resume_from.format(root=ready.hook.layout.root, empty=lineage_of(ready, []))
+    error = ready.again(resume_from=resume_from, retries=3).errors["train"]
+    assert isinstance(error, TonyJobRejected)
+    assert words in str(error)
+    assert applications(ready.hook) == []
+
+
+@pytest.mark.parametrize(
+    ("resume_from", "words"),
+    [
+        ({"run": "x"}, "'run' is not known; did you mean run_id"),
+        ({"run_id": "x", "map_index": "one"}, "map_index: should be a whole number"),
+        ({"run_id": "x", "map_index": 1, "checkpoint_key": "y"}, "map_index and checkpoint_key"),
+        ({"run_id": 5}, "resume_from.run_id: should be text"),
+        (["x"], "should be a mapping"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_wrong_specification(ready: Training, resume_from: Any, words: str) -> None:
+    error = ready.again(resume_from=resume_from, retries=3).errors["train"]
+    assert isinstance(error, TonySpecError)
+    assert words in str(error)
+
+
+# -- warm start -----------------------------------------------------------------------------------------------------
+
+
+def publish(training: Training, number: str, period_end: str, *, complete: bool = True) -> str:
+    """A version of a model, as the example DAG publishes it."""
+    storage = training.hook.storage()
+    directory = uris.join(training.hook.layout.root, "clicks/models/versions", number)
+    model_dir = uris.join(directory, "model")
+    storage.write(uris.join(model_dir, "weights"), number.encode())
+    if complete:
+        about = {"model_dir": model_dir, "period_end": period_end, "metrics": {}}
+        storage.write(uris.join(directory, "version.json"), json.dumps(about).encode())
+    return model_dir
+
+
+NEWEST = "{{ macros.tony.newest_model('clicks/models') }}"
+
+
+def test_the_newest_model_of_an_earlier_period(ready: Training) -> None:
+    publish(ready, "1", "2026-01-03T06:00:00+00:00")
+    publish(ready, "9", "2026-01-04T06:00:00+00:00")
+    newest = publish(ready, "10", "2026-01-04T07:00:00+01:00")  # the same moment
+    publish(ready, "11", MORNING.isoformat())  # this run's own, of a former time
+    publish(ready, "12", "2026-01-06T06:00:00+00:00")
+    publish(ready, "13", "2026-01-04T06:30:00+00:00", complete=False)
+    ready.hook.storage().remove(publish(ready, "14", "2026-01-04T06:45:00+00:00"), recursive=True)
+    done = ready.again(warm_start=NEWEST)
+    assert ready.description(done).warm_start == newest
+    assert ready.newest.about is not None
+    assert ready.newest.about.warm_start == newest
+    assert ready.said(f"trains from the beginning, with {newest}")
+
+
+def test_before_another_moment(ready: Training) -> None:
+    publish(ready, "1", "2026-01-03T06:00:00+00:00")
+    second = publish(ready, "2", "2026-01-06T06:00:00+00:00")
+    macro = "{{ macros.tony.newest_model('" + ready.hook.layout.root + "/clicks/models', before='2026-02-01') }}"
+    assert ready.description(ready.again(warm_start=macro)).warm_start == second
+
+
+def test_no_model_yet(ready: Training) -> None:
+    assert ready.description(ready.again(warm_start=NEWEST)).warm_start is None
+
+
+def test_a_model_that_is_not_there_is_refused(ready: Training) -> None:
+    error = ready.again(warm_start=f"{ready.hook.layout.root}/models/1", retries=3).errors["train"]
+    assert isinstance(error, TonyJobRejected)
+    assert "warm_start: there is no" in str(error)
+    assert applications(ready.hook) == []
+
+
+def test_a_version_that_says_something_else_is_named(ready: Training) -> None:
+    file = f"{ready.hook.layout.root}/clicks/models/versions/1/version.json"
+    ready.hook.storage().write(file, b'{"model": "x"}')
+    error = ready.again(warm_start=NEWEST).errors["train"]
+    assert file in str(error)
+
+
+# -- keys -----------------------------------------------------------------------------------------------------------
+
+
+def test_mapped_tasks_are_told_apart_by_their_authors_keys(ready: Training) -> None:
+    with DAG("operator_test", schedule=None) as dag:
+        TonyTrainOperator.partial(task_id="train", job=job("true"), poll_interval=0.5).expand(
+            checkpoint_key=["de", "fr"]
+        )
+    done = run(dag, **DATES)
+    assert done.state == "success"
+    jobs = [file.name for file in ready.hook.storage().list(f"{ready.hook.layout.root}/jobs")]
+    assert sorted(jobs) == sorted(
+        ready.hook.identity(dag_id="operator_test", run_id=RUN_ID, task_id="train", checkpoint_key=key).name
+        for key in ("de", "fr")
+    )
