@@ -39,6 +39,8 @@ SETTINGS = Settings(
         "yarn-site": {
             # Disks that a test has filled are not the node's.
             "yarn.nodemanager.disk-health-checker.enable": "false",
+            # A node's end is its master's as well; on a busy machine a master's start takes long.
+            "yarn.am.liveness-monitor.expiry-interval-ms": "60000",
         },
         # The small queue for two gangs and a master; half of it for masters.
         "capacity-scheduler": {
