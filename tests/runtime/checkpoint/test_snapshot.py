@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -91,13 +93,53 @@ def test_what_is_rewritten_while_it_is_copied_is_noticed(
         snapshot.check()
 
 
+@pytest.mark.parametrize("change", [rewrite, append, truncate, Path.unlink])
+def test_a_copy_is_nobody_elses(
+    directory: Path, found: LocalCheckpoint, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    whole = (directory / found.entry).read_bytes()
+    snapshot = take(directory, found, tmp_path / "snapshot", copy=True)
+    change(directory / found.entry)
+    snapshot.check()
+    assert read(snapshot) == {found.entry: whole}
+    assert snapshot.files[0].local.stat().st_mode & 0o777 == 0o600
+
+
+def test_where_there_are_no_links_it_is_a_copy(
+    directory: Path, found: LocalCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here")  # as FAT or some network file systems do
+
+    monkeypatch.setattr(os, "link", refuse)
+    snapshot = take(directory, found, tmp_path / "snapshot")
+    assert snapshot.is_copy
+    assert read(snapshot) == {found.entry: (directory / found.entry).read_bytes()}
+
+
+def test_a_file_that_changes_while_it_is_copied(
+    directory: Path, found: LocalCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = shutil.copyfileobj
+
+    def slowly(source: IO[bytes], target: IO[bytes], length: int) -> None:
+        original(source, target, length)
+        append(directory / found.entry)
+
+    monkeypatch.setattr(shutil, "copyfileobj", slowly)
+    with pytest.raises(SnapshotChanged):
+        take(directory, found, tmp_path / "snapshot", copy=True)
+    assert not (tmp_path / "snapshot").exists()
+
+
+@pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("change", [rewrite, append, truncate, replace, Path.unlink])
 def test_what_is_changed_before_it_is_held_is_not_held(
-    directory: Path, found: LocalCheckpoint, tmp_path: Path, change: Callable[[Path], None]
+    directory: Path, found: LocalCheckpoint, tmp_path: Path, change: Callable[[Path], None], copy: bool
 ) -> None:
     change(directory / found.entry)
     with pytest.raises(SnapshotChanged, match=r"has vanished|was rewritten") as raised:
-        take(directory, found, tmp_path / "snapshot")
+        take(directory, found, tmp_path / "snapshot", copy=copy)
     assert raised.value.path == found.entry
     assert not (tmp_path / "snapshot").exists()
 

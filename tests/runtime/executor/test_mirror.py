@@ -267,6 +267,15 @@ async def test_a_checkpoint_that_is_cut_short_is_not_copied(launch: Launch) -> N
     assert [uploaded.step for uploaded in uploads(running)] == [100]
 
 
+async def test_a_file_that_is_rewritten_more_often_than_it_can_be_sent_gets_there(launch: Launch) -> None:
+    running = await started(launch, spec=job(COMMAND, checkpoint=CheckpointSpec(bandwidth=Memory(1))))
+    running.order("rewrite 2000000")
+    uploaded = await running.master.first("uploaded")
+    sent = (Path(uploaded.uri[7:]) / "weights").read_bytes()
+    assert sent == trainer.content(uploaded.step, "a", 2_000_000)
+    assert {file.path: file.checksum for file in uploaded.files}["weights"] == checksum(sent)
+
+
 async def test_nobody_waits_for_copies_when_yarn_ends_the_container(launch: Launch) -> None:
     running = await started(launch)
     running.order("save 40")

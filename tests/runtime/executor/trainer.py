@@ -5,6 +5,7 @@ report STEP
 exit CODE
 write NAME TEXT     a file in the checkpoint directory, in place
 remove NAME         of that directory
+rewrite SIZE        from now on a checkpoint in the same file, again and again
 fill                the disk, as a checkpoint that does not fit does
 touch NAME          a file in the working directory
 """
@@ -28,6 +29,16 @@ def save(step: str, size: str = "1000") -> None:
     for part in ("a", "b"):
         (weights / part).write_bytes(content(int(step), part, int(size)))
     tony_sdk.commit_checkpoint(int(step), weights)
+
+
+def rewrite(size: str) -> None:
+    import tony_sdk
+
+    for step in range(1, 1000):
+        (CHECKPOINTS / "weights").write_bytes(content(step, "a", int(size)))
+        tony_sdk.commit_checkpoint(step, "weights")
+        (CHECKPOINTS / f"step-{step - 1}.tony.json").unlink(missing_ok=True)
+        time.sleep(0.3)
 
 
 def fill() -> None:
@@ -56,6 +67,7 @@ def main() -> None:
         "exit": lambda code: sys.exit(int(code)),
         "write": lambda name, text: (CHECKPOINTS / name).write_text(text),
         "remove": lambda name: (CHECKPOINTS / name).unlink(),
+        "rewrite": rewrite,
         "fill": fill,
         "touch": lambda name: Path(name).touch(),
     }

@@ -1,19 +1,25 @@
 """A checkpoint's files held fast while they are copied: the training may remove or rewrite them at any moment.
 
 Hard links keep what a program removes or replaces by a rename, as TensorFlow does. What a program writes into the same
-file cannot be kept from it, but is noticed: by inode, size and time of change.
+file, as Keras 3 and ``torch.save`` do, they do not keep from it, but it is noticed: by inode, size and time of change.
+A program that does so more often than the store takes a checkpoint wants copies, which cost disk.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Callable
 
 import attrs
 
 from tony_provider.runtime.checkpoint.errors import CheckpointError
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
+from tony_provider.runtime.storage.base import CHUNK
+
+_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
 class SnapshotChanged(CheckpointError):  # noqa: N818 - says what happened
@@ -40,13 +46,14 @@ class Snapshot:
     checkpoint: LocalCheckpoint
     directory: Path  # of its own; remove it
     files: tuple[SnapshotFile, ...]  # all of the checkpoint's, generated ones too
+    is_copy: bool = False  # the program cannot change it any more
 
     def check(self) -> None:
         """Whether the files are still those that were verified: what was copied is then a whole checkpoint.
 
         Raises SnapshotChanged, OSError.
         """
-        for file in self.files:
+        for file in () if self.is_copy else self.files:
             stamp = self.checkpoint.stamps.get(file.path)
             if stamp is not None and Stamp.of(file.local.lstat()) != stamp:
                 raise SnapshotChanged(file.path, "was rewritten while it was copied")
@@ -56,15 +63,25 @@ class Snapshot:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def take(directory: Path, checkpoint: LocalCheckpoint, into: Path) -> Snapshot:
-    """Hold a checkpoint that was found in ``directory``; ``into`` is made, on the same file system.
+def take(directory: Path, checkpoint: LocalCheckpoint, into: Path, *, copy: bool = False) -> Snapshot:
+    """Hold a checkpoint that was found in ``directory``; ``into`` is made. Copies where there can be no links.
 
     Raises SnapshotChanged, and OSError; then nothing is left of ``into``.
     """
+    try:
+        return _take(directory, checkpoint, into, copy)
+    except OSError as error:
+        if copy or error.errno not in _NO_LINKS:
+            raise
+        return _take(directory, checkpoint, into, True)
+
+
+def _take(directory: Path, checkpoint: LocalCheckpoint, into: Path, copy: bool) -> Snapshot:
     into.mkdir(mode=0o700)
     try:
-        files = tuple(_hold(directory, checkpoint, path, into / path) for path in checkpoint.files)
-        snapshot = Snapshot(checkpoint, into, files)
+        hold = _copy if copy else _link
+        files = tuple(_hold(directory, checkpoint, path, into / path, hold) for path in checkpoint.files)
+        snapshot = Snapshot(checkpoint, into, files, is_copy=copy)
         snapshot.check()
     except BaseException:
         shutil.rmtree(into, ignore_errors=True)
@@ -72,14 +89,31 @@ def take(directory: Path, checkpoint: LocalCheckpoint, into: Path) -> Snapshot:
     return snapshot
 
 
-def _hold(directory: Path, checkpoint: LocalCheckpoint, path: str, target: Path) -> SnapshotFile:
+def _hold(
+    directory: Path, checkpoint: LocalCheckpoint, path: str, target: Path, hold: Callable[[Path, Path], Stamp]
+) -> SnapshotFile:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     generated = checkpoint.generated.get(path)
     if generated is not None:
         target.write_bytes(generated)
         return SnapshotFile(path, target, len(generated))
     try:
-        os.link(directory / path, target, follow_symlinks=False)
+        held = hold(directory / path, target)
     except FileNotFoundError as error:
         raise SnapshotChanged(path, "has vanished") from error
-    return SnapshotFile(path, target, target.lstat().st_size)
+    if held != checkpoint.stamps.get(path, held):
+        raise SnapshotChanged(path, "was rewritten before it could be copied")
+    return SnapshotFile(path, target, held.size)
+
+
+def _link(source: Path, target: Path) -> Stamp:
+    os.link(source, target, follow_symlinks=False)
+    return Stamp.of(target.lstat())
+
+
+def _copy(source: Path, target: Path) -> Stamp:
+    """The stamp is taken afterwards: it is that of before exactly when nothing changed meanwhile."""
+    with source.open("rb") as original, target.open("xb") as copy:
+        target.chmod(0o600)
+        shutil.copyfileobj(original, copy, CHUNK)
+        return Stamp.of(os.fstat(original.fileno()))

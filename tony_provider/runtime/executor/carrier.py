@@ -102,6 +102,8 @@ class Carrier:
             return _Copied(snapshot, upload.run(snapshot, uri, overwrite=self._shared))
         except BaseException as error:
             snapshot.remove()
+            if isinstance(error, SnapshotChanged):
+                self._its.checkpoints.rewritten()
             # What is there already is somebody else's; what all ranks share will be written again.
             if not (self._shared or isinstance(error, StorageExists)):
                 self._remove(uri)

@@ -50,6 +50,7 @@ class CheckpointDirectory:
         self._restored: dict[str, Stamp] = {}  # files that the last start began with
         self._checksums: dict[Stamp, str] = {}  # of files that the next one may begin with
         self._snapshots = 0
+        self._rewrites = False
         self._tries: dict[tuple[int, int], int] = {}
         self._keeping = threading.Lock()
         self._kept: Optional[Snapshot] = None
@@ -124,7 +125,12 @@ class CheckpointDirectory:
     def take(self, checkpoint: LocalCheckpoint) -> Snapshot:
         """Its files as they are now, whatever the process does with its own. Raises SnapshotChanged, OSError."""
         self._snapshots += 1
-        return take(self.path, checkpoint, self._workspace.snapshots / str(self._snapshots))
+        into = self._workspace.snapshots / str(self._snapshots)
+        return take(self.path, checkpoint, into, copy=self._rewrites)
+
+    def rewritten(self) -> None:
+        """A file changed while it was sent to the store: this program writes in place, so it is copied here first."""
+        self._rewrites = True
 
     def count_try(self, generation: int, step: int) -> int:
         """How often the copy of this checkpoint to the store was begun before."""
