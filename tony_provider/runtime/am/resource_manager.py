@@ -54,7 +54,11 @@ class Largest:
 
 @attrs.frozen
 class Registered:
-    """The answer to ``register``: the cluster's limits, and what a former attempt of this application left running."""
+    """The answer to ``register``: the cluster's limits, and what a former attempt of this application left running.
+
+    Those containers are this attempt's from now on, to release and to hear of; they answer none of its requests, and
+    what the former attempt had asked for and not got is forgotten.
+    """
 
     largest: Optional[Largest]  # None: not known, the answer was lost
     containers: list[Container] = attrs.field(factory=list)
