@@ -14,6 +14,7 @@ from tests.operators.jobs import Marker, job
 from tests.operators.trainings import ONCE, Training
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
+from tony_provider.runtime.protocol.status import FinalStatus
 
 
 def test_a_retry_goes_on_in_the_lineage_from_its_newest_checkpoint(training_anywhere: Training) -> None:
@@ -201,7 +202,7 @@ def test_without_durable_each_try_has_an_application_of_its_own(training: Traini
     assert first not in done.results["train"]["application_id"]
     application = training.hook.application(first)
     assert application is not None
-    assert application.state is ApplicationState.KILLED
+    assert application.final_status is FinalStatus.KILLED
     assert training.said("from the checkpoint of step 7")
 
 

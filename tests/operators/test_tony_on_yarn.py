@@ -12,6 +12,8 @@ from tests.operators.jobs import Marker, ended, job, train
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.verdict import killed_by_airflow
+from tony_provider.runtime.protocol.status import FinalStatus
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
@@ -34,8 +36,9 @@ def test_sigterm_ends_the_application_and_leaves_nothing(yarn: TonyHook, marker:
     assert isinstance(error, TonyTaskKilled)
     application = yarn.application(marker.path.read_text().strip())
     assert application is not None
-    assert application.state is ApplicationState.KILLED
-    assert "Killed by Airflow" in application.diagnostics
+    # It has ended by itself, in the grace that it was given.
+    assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
+    assert killed_by_airflow(application)
     assert ended(yarn)
 
 

@@ -133,9 +133,7 @@ class Attempt:
             if application.is_final:
                 return
             if time.monotonic() > deadline:
-                raise ClusterUnreachable(
-                    f"{application_id}, of an earlier try, was killed and is still {application.state}"
-                )
+                raise ClusterUnreachable(f"{application_id} was killed and is still {application.state}")
             time.sleep(_END_POLL)
 
     # -- the application ---------------------------------------------------------------------------------------------
@@ -179,9 +177,10 @@ class Attempt:
         try:
             if self._handed_over:
                 self.opened.cluster.kill(self.application_id, "its submission failed half-way")
+                self._await_end(self.application_id)  # until then it may write what is removed below
             self.opened.cluster.forget(self.application_id)
         except ClusterError as error:
-            log.warning("%s may have been started and could not be killed: %s", self.application_id, error)
+            log.warning("%s may have been started, and may still run: %s", self.application_id, error)
         if self._token is not None and self.opened.tokens is not None:
             self.opened.tokens.cancel(self._token)
         directory = self.layout.application_dir(self.identity, self.application_id)
