@@ -9,6 +9,7 @@ KEEPALIVE_TIMEOUT = 10.0  # for the answer to one
 KEEP_LOGS = 30.0  # an executor has this long beyond its user process's grace and last copies, for its last uploads
 STOP_SLACK = 5.0  # and this long beyond them to say that its process is stopped
 RELEASE_WAIT = 10.0  # until an application master no longer waits for a container that it has released
+LAST_WORDS = 20.0  # an application master has this long for its result and its farewell once all containers are gone
 MASTER_LOST_AFTER = 60.0  # an executor without its application master stops its user process after this time
 
 _MOST_HEARTBEATS = 300.0  # a second, of all tasks together
@@ -24,7 +25,6 @@ def heartbeat_interval(tasks: int) -> float:
 def lost_after(interval: float) -> float:
     """The silence after which an executor with this heartbeat interval counts as lost."""
     return max(_MISSED_HEARTBEATS * interval, _LEAST_SILENCE)
-LAST_WORDS = 20.0  # an application master has this long for its result and its farewell once all containers are gone
 
 
 def stop_seconds(grace: float, checkpoint: float) -> float:
