@@ -137,7 +137,7 @@ async def test_no_open_file_of_ours_is_inherited(launch: Launch) -> None:
 
 
 async def test_secrets_reach_the_user_process_only(launch: Launch) -> None:
-    running = await launch("touch ready; exec sleep 1000")
+    running = await launch("touch ready; sleep 1000; true")  # no exec, during which an environment is empty
     await running.begin()
     await until((running.container.directory / "ready").exists, "the user process is ready")
     pid = running.executor.process.pid
