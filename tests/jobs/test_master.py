@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
+from tony_provider.runtime import contract
 from tony_provider.runtime.protocol.status import JobState
 
 PROGRAM = """
@@ -65,6 +67,9 @@ class Training:
     def kill_master(self) -> None:
         """And wait for the next one, which finds everybody running."""
         os.kill(self.job.master().pid, signal.SIGKILL)
+        self.wait_for_next_master()
+
+    def wait_for_next_master(self) -> None:
         until(
             lambda: (status := self.job.status()).am_attempt == 2 and status.state is JobState.RUNNING,
             self.job.describe,
@@ -111,6 +116,24 @@ def test_user_processes_never_notice(yarn: YarnPlace, training: Training) -> Non
     events = [event["event"] for event in job.events()]
     assert events.count("application") == 1
     assert events.count("rendezvous") == 1
+    assert_nothing_left(yarn, job)
+
+
+def test_master_that_yarn_takes_away_stops_nothing(yarn: YarnPlace, training: Training) -> None:
+    """As for another queue's sake, or because it used too much memory: SIGTERM, a quarter of a second, SIGKILL."""
+    job = training.job
+    training.save(10)
+    master = job.master().pid
+    os.kill(master, signal.SIGTERM)
+    time.sleep(0.25)  # what a NodeManager leaves it
+    os.kill(master, signal.SIGKILL)
+    training.wait_for_next_master()
+    assert contract.RESULT_FILE not in job.files()
+    training.save(20)
+    training.end()
+    status = job.succeeded()
+    assert (status.am_attempt, status.generation, status.restarts) == (2, 1, 0)
+    assert training.starts() == [1, 1]
     assert_nothing_left(yarn, job)
 
 
