@@ -45,7 +45,7 @@ from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
 
-TICK = 0.5  # seconds
+TICK = 0.25  # seconds; a part of the time from the death of a user process to its next start
 _LOOK_FOR_SUCCESSOR = 5.0  # seconds between two looks, while the cluster cannot tell
 _FOREVER = float("inf")
 

@@ -248,6 +248,28 @@ def test_a_former_containers_executor_may_not_speak_or_commit() -> None:
     assert world.commit(50) is None
 
 
+def test_an_executor_whose_node_is_out_of_the_clusters_reach_is_cut_off() -> None:
+    world = workers().run()
+    former = world.executor("worker:1")
+    world.lose("worker:1")  # so YARN says, after some minutes
+    assert world.disconnected == ["worker:1"]
+    assert world.session.refusal("worker:1", former.attempt, former.container.id)
+
+
+def test_a_replacement_that_does_not_register_is_replaced() -> None:
+    world = World(job(WORKERS, policy=policy(), registration=50), ["worker"]).run()
+    world.lose("worker:1")
+    world.obey_all()
+    world.grant_all()
+    late = world.container("worker:1")
+    world.wait(51)
+    assert late in world.released
+    assert world.session.verdict is None
+    world.run()
+    assert world.generation == 2
+    assert world.attempt("worker:1") == 3
+
+
 def test_the_whole_gang_is_given_back_when_a_replacement_does_not_come() -> None:
     world = World(job(WORKERS, policy=policy(), replacement=60, queue=100, grace=10, checkpoint=20), ["worker"]).run()
     world.commit(5)

@@ -452,6 +452,12 @@ def test_kill_stops_every_task_with_grace() -> None:
     assert set(world.states.values()) == {TaskState.STOPPED}
 
 
+def test_a_kill_may_say_how_much_grace_there_is() -> None:
+    world = workers(grace=7).run()
+    world.carry_out(world.session.stop_requested("killed by ann", world.now, grace=90))
+    assert [shutdown.grace for shutdown in world.shutdowns] == [90, 90]
+
+
 def test_second_kill_takes_the_containers_away() -> None:
     world = workers().run()
     world.stop()

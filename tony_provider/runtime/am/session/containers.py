@@ -81,8 +81,13 @@ class Containers:
         """The cluster says so. The task that counted on it, if there is one."""
         self.departures.ended(container_id)
         task = self._by_id.pop(container_id, None)
-        if task:
-            task.container_ended, task.connected = True, False
+        if task is None:
+            return None
+        if task.connected and not task.told_to_stop:
+            self._course.emit(
+                Disconnect(task.name)
+            )  # lost is not dead: its node may only be out of the cluster's reach
+        task.container_ended, task.connected = True, False
         return task
 
     def take(self, task: Task, now: float) -> None:

@@ -94,9 +94,9 @@ class Deadlines:
             if task.deadline is not None and now >= task.deadline and not task.told_to_stop
         ]
         not_registered = [task for task in late if task.state is TaskState.STARTING]
+        not_replaced = [task for task in late if task.state is TaskState.REQUESTED]
         if not_registered:
             self._losses.not_registered(not_registered, now)
-        not_replaced = [task for task in late if task.state is TaskState.REQUESTED and not task.given_up]
         if not_replaced and self._course.verdict is None:
             self._not_replaced(not_replaced, now)
 

@@ -26,16 +26,20 @@ class Restarts:
         self._ending = ending
         self._units = units
         self._starts = starts
+        self._active = {GANG: units.gang}  # and those of which something is under way, among thousands; it goes first
 
     def prepare_start(self, now: float) -> None:
         """The first start, or the first after everything was given back: of every task."""
         for unit in self._units.every:
             unit.rest()
         self._units.gang.restart = Restart("the job starts", self._containers.gang.wanted, not_before=now)
+        self._active = {GANG: self._units.gang}
 
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
         """A task that was at work has failed; see Judge.failed. ``check`` does what follows."""
-        self._units.of(task).judge.failed(task, failure, now, doubtful=doubtful)
+        unit = self._units.of(task)
+        unit.judge.failed(task, failure, now, doubtful=doubtful)
+        self._active[unit.name] = unit
         self._course.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory
@@ -63,18 +67,23 @@ class Restarts:
     @property
     def undecided(self) -> bool:
         """Something has failed, and it is not known yet what comes of it."""
-        return any(unit.judge.pending for unit in self._units.every)
+        return any(unit.judge.pending for unit in self._active.values())
 
     def check(self, now: float) -> None:
         """What follows from failures, and the next steps of the starts that are being prepared."""
-        for unit in self._units.every:
+        for unit in list(self._active.values()):
             if unit.judge.pending:
                 self._judge(unit, now)
             if self._course.verdict:
                 return
-        for unit in self._units.every:
+        for unit in list(self._active.values()):
             if unit.restart and not self._is_ending(unit.restart):
                 self._starts.advance(unit, now)
+        self._active = {
+            name: unit
+            for name, unit in self._active.items()
+            if unit.restart or unit.judge.pending or unit is self._units.gang
+        }
 
     def _is_ending(self, restart: Restart) -> bool:
         """The training has succeeded: evaluators may start again, nobody else."""
@@ -101,6 +110,7 @@ class Restarts:
         if unit.restart:
             return
         unit.restart = Restart(words.first_line(reason), list(unit.members))
+        self._active[unit.name] = unit
         if unit is self._units.gang and self._course.phase is JobState.RUNNING:
             self._course.phase = JobState.RESTARTING
         stacks = FailureKind.STALLED in unit.judge.kinds
