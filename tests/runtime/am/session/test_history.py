@@ -1,0 +1,82 @@
+"""What a later application master reads out of the event log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runtime.am.session.world import EPOCH, World, job
+from tony_provider.runtime.am.session.actions import ResumePoint
+from tony_provider.runtime.am.session.history import History, TaskHistory, merge
+from tony_provider.runtime.codec import CodecError
+from tony_provider.runtime.spec.model import RestartPolicy
+
+json_objects = st.dictionaries(
+    st.sampled_from("abc"),
+    st.recursive(
+        st.none() | st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
+        lambda values: st.dictionaries(st.sampled_from("abc"), values, max_size=3),
+        max_leaves=5,
+    ),
+    max_size=3,
+)
+
+
+def test_of_a_job_that_has_just_begun() -> None:
+    assert History.read([{"time_ms": 5000, "event": "application", "labels": {}}]) == History(started=5.0)
+    assert History.read([]) == History()
+
+
+def test_of_a_job_that_has_seen_something() -> None:
+    world = World(job({"worker": 2}, policy=RestartPolicy(node_losses=1)), ["worker"]).run()
+    world.commit(10)
+    world.lose("worker:1")
+    world.restarted()
+    world.commit(10)
+    world.end("worker:0", exit_code=1)
+    history = History.read(json.loads(json.dumps(world.log)))
+    assert history == History(
+        started=EPOCH + 100,
+        generation=2,
+        resume=ResumePoint(10, "store/step-10-1"),
+        tasks={"worker:0": TaskHistory(1, 2), "worker:1": TaskHistory(2, 2)},
+        restarts=2,
+        restart_times={"gang": [EPOCH + 100, EPOCH + 100]},
+        restarting={"gang": True},
+        nodes={"node2:1": 1},
+        checkpoint=ResumePoint(10, "store/step-10-2"),
+    )
+
+
+def test_what_a_newer_application_master_wrote_is_passed_over() -> None:
+    assert History.read([{"data": {"generation": 3, "moon": "full"}}]).generation == 3
+
+
+@pytest.mark.parametrize("data", [{"generation": "three"}, {"tasks": []}, {"restart_times": {"gang": 1}}])
+def test_what_is_no_history_is_refused(data: Any) -> None:
+    with pytest.raises(CodecError):
+        History.read([{"data": data}])
+
+
+@given(st.lists(json_objects, min_size=2, max_size=4))
+def test_older_events_can_be_folded_into_one(changes: list[dict[str, Any]]) -> None:
+    one_by_one: dict[str, Any] = {}
+    for change in changes:
+        one_by_one = merge(one_by_one, change)
+    folded = merge(changes[0], changes[1])
+    for change in changes[2:]:
+        folded = merge(folded, change)
+    assert folded == one_by_one
+
+
+@given(json_objects, json_objects)
+def test_the_newer_value_counts(known: dict[str, Any], data: dict[str, Any]) -> None:
+    merged = merge(known, data)
+    assert set(merged) == set(known) | set(data)
+    for key, value in data.items():
+        if not isinstance(value, dict):
+            assert merged[key] == value
