@@ -103,7 +103,7 @@ def check(root: Path) -> None:
             X, Y, epochs=EPOCHS + 2, verbose=0, callbacks=[library.callbacks.BackupAndRestore(str(root / directory))]
         )
         print(directory, history.epoch)
-    print("archive", keras.saving.load_model(root / "keras_archives" / "archive-03.keras").count_params())
+    print("archive", keras.models.load_model(root / "keras_archives" / "archive-03.keras").count_params())
 
 
 if __name__ == "__main__":
