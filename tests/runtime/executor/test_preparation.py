@@ -238,6 +238,16 @@ async def test_a_warm_start_that_is_not_there(launch: Launch, tmp_path: Path) ->
     assert failed.reason.startswith("the warm start could not be copied: ")
 
 
+async def test_a_node_that_has_no_room_for_its_files(launch: Launch) -> None:
+    running = await launch("true")
+    await running.master.first("registration")
+    (running.container.directory / "tony-cluster.json").mkdir()
+    await running.begin()
+    failed = await running.master.first("restore_failed")
+    assert (failed.step, failed.damaged) == (0, False)
+    assert failed.reason.startswith("its files could not be written: [Errno 21] Is a directory")
+
+
 async def test_where_programs_may_write_themselves(launch: Launch) -> None:
     running = await launch("echo $TONY_CHECKPOINT_URI")
     await running.begin()

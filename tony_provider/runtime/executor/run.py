@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from pathlib import Path
@@ -32,6 +33,7 @@ from tony_provider.runtime.text import replaced
 log = logging.getLogger(__name__)
 
 _CANCEL_PATIENCE = 5.0  # seconds for a copy from the store that was told to stop
+_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Run:
@@ -113,7 +115,8 @@ class Run:
         except Cancelled:
             exited.stopped = True
         except (OSError, PythonEnvError, LookupError) as error:
-            exited.exit_code = shell.NOT_EXECUTABLE
+            # A node that is short of something may have it later; nothing else would be mended by another try.
+            exited.exit_code = 1 if isinstance(error, OSError) and error.errno in _SHORT else shell.NOT_EXECUTABLE
             exited.error = replaced(f"the command could not be started: {error}")
         await self._end(exited)
 
@@ -130,7 +133,10 @@ class Run:
             raise Cancelled("a copy from the store did not end when it was told to")
         self.resumed = preparing.result()
         self._activity = "starting"
-        environ = await asyncio.to_thread(self._environment)
+        try:
+            environ = await asyncio.to_thread(self._environment)
+        except OSError as error:  # this node's trouble, as a rule a full disk
+            raise PreparationError(0, f"its files could not be written: {error}") from error
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
         return environ
@@ -160,7 +166,8 @@ class Run:
     async def _stay_stopped(self, error: PreparationError) -> None:
         """Until another start is wanted, or none."""
         log.error("%s: %s", self.order, error)
-        self._activity = "waiting: its checkpoint could not be restored"
+        what = "its checkpoint could not be restored" if error.step else "it could not be prepared"
+        self._activity = f"waiting: {what}"
         failed = tony_pb2.RestoreFailed(
             generation=self.order.generation,
             start=self.order.start,

@@ -79,9 +79,8 @@ def of_stall(task: Task, seconds: float) -> Failure:
 
 
 def of_restore(task: Task, step: int, reason: str) -> Failure:
-    return _failure(
-        task, FailureKind.CHECKPOINT, f"{_where(task)} could not restore the checkpoint of step {step}: {reason}"
-    )
+    what = f"could not restore the checkpoint of step {step}" if step else "could not prepare for its user process"
+    return _failure(task, FailureKind.CHECKPOINT, f"{_where(task)} {what}: {reason}")
 
 
 def of_absence(task: Task) -> Failure:
