@@ -112,6 +112,9 @@ class Control:
 
 
 def _read(request: Request, cls: type[T]) -> T:
+    if not request.body:  # YARN's proxy keeps that of a form to itself, which is what curl sends by default
+        message = "the body is empty: send JSON, with the header Content-Type: application/json"
+        raise HttpError(HTTPStatus.BAD_REQUEST, message)
     try:
         return load_json(request.body, cls)
     except CodecError as error:
