@@ -29,6 +29,7 @@ from tony_provider.runtime.am.session.actions import (
 )
 from tony_provider.runtime.am.session.history import History
 from tony_provider.runtime.am.session.process import ProcessEnd
+from tony_provider.runtime.am.session.recovery import REPLAY
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.task import Beat, Task
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
@@ -532,3 +533,4 @@ class World:
         """Every executor that lives registers with the new application master."""
         for executor in list(self.executors.values()):
             self.register(executor.task, executor)
+        self.tick(REPLAY)

@@ -25,6 +25,7 @@ from tony_provider.runtime.protocol.status import JobState, TaskState
 
 WAIT_AFTER_FIRST = 30.0  # seconds for the other executors, once one has registered
 MOST_WAIT = 60.0  # seconds for the first one
+REPLAY = 0.5  # seconds for what an executor tells again once it has registered
 
 
 class Recovery:
@@ -40,6 +41,7 @@ class Recovery:
         self._executors = executors
         self._listed: dict[str, Container] = {}  # those whose executors were not heard of yet
         self._until = 0.0
+        self._told_by = 0.0
 
     def begin(self, containers: Sequence[Container], history: History, now: float) -> None:
         self._course.phase = JobState.RECOVERING
@@ -83,6 +85,7 @@ class Recovery:
     ) -> None:
         """An executor that ``refusal`` has nothing against has registered."""
         self._until = min(self._until, now + WAIT_AFTER_FIRST)
+        self._told_by = now + REPLAY
         self._containers.release(task, now)  # that of an older attempt
         self._containers.adopt(task, self._listed.pop(container_id), attempt)
         task.state, task.host, task.ports = TaskState.REGISTERED, host, dict(ports)
@@ -102,7 +105,7 @@ class Recovery:
 
     def check(self, now: float) -> None:
         """Go on once everybody is back, or was waited for long enough."""
-        over = not self._listed or now >= self._until
+        over = now >= (self._until if self._listed else self._told_by)
         if self._course.verdict is None and self._course.phase is JobState.RECOVERING and over:
             self._give_up_the_rest(now)
             self._go_on(now)
