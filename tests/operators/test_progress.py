@@ -66,22 +66,30 @@ def test_restarts_in_plain_words() -> None:
     ]
     assert lines("RUNNING", generation=2, restarts=1) == [
         "Job is RUNNING (restart 1)",
-        "Training begins at the beginning again: no checkpoint was on the store",
+        "Training from the beginning (generation 2): no checkpoint was on the store",
     ]
     lines("RESTARTING", generation=2, restarts=2)
     assert lines("RUNNING", generation=3, restarts=2, resumed_step=120) == [
         "Job is RUNNING (restart 2)",
-        "Training goes on from the checkpoint of step 120",
+        "Training from the checkpoint of step 120 (generation 3)",
     ]
-    assert lines("RECOVERING", generation=3, restarts=2, resumed_step=120) == [
+    lines("RESTARTING", generation=3, restarts=3)
+    assert lines("SUCCEEDED", generation=4, restarts=3, resumed_step=240)[-1].endswith("of step 240 (generation 4)")
+
+
+def test_a_new_application_master_in_plain_words() -> None:
+    log = ProgressLog()
+    fields: dict[str, Any] = {"generation": 3, "restarts": 2, "resumed_step": 120}
+    log.lines(application(), status("RUNNING", **fields))
+    assert log.lines(application(), status("RECOVERING", **fields)) == [
         "Job is RECOVERING (its application master was started again, its tasks go on)"
     ]
-    assert lines("RUNNING", generation=3, restarts=2, resumed_step=120) == ["Job is RUNNING (restart 2)"]
+    assert log.lines(application(), status("RUNNING", **fields)) == ["Job is RUNNING (restart 2)"]
 
 
 def test_a_first_generation_that_resumes_says_from_which_step() -> None:
     lines = ProgressLog().lines(application(), status(generation=1, resumed_step=0))
-    assert lines[-1] == "Training goes on from the checkpoint of step 0"
+    assert lines[-1] == "Training from the checkpoint of step 0"
 
 
 def test_memory_and_steps_alone_are_no_reason_for_a_table() -> None:

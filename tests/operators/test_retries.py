@@ -254,3 +254,66 @@ def forget(training: Training) -> None:
     """What a ResourceManager does after a while, or when it is started without recovery."""
     root = Path(training.hook.layout.root.removeprefix("file://"))
     shutil.rmtree(root / "cluster")
+
+
+# -- with what user processes really save ---------------------------------------------------------------------------
+
+# Trains 20 steps from where it is, checks that it has the weights of that step, saves, and fails until it is mended.
+COUNTS = """
+step=${TONY_RESUME_STEP:-0}
+test $step = 0 || test "$(cat "$TONY_RESUME_FROM")" = "weights of $step" || exit 9
+step=$((step + 20))
+cd "$TONY_CHECKPOINT_DIR"
+printf 'weights of %s' $step > w-$step
+printf '{"step": %s, "entry": "w-%s", "files": [{"path": "w-%s", "size": %s}]}' \\
+    $step $step $step $(wc -c < w-$step) > .new && mv .new w-$step.tony.json
+cd - > /dev/null
+echo "{\\"step\\": $step}" >> "$TONY_METRICS_FILE"
+"""
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Training, deferrable: bool) -> None:
+    training = training_anywhere
+    error = training.again(training.spec(COUNTS), deferrable=deferrable).errors["train"]
+    assert isinstance(error, TonyJobFailed)
+    assert error.resumed_step is None
+    assert training.said("Its newest checkpoint is that of step 20")
+    error = training.again(training.spec(COUNTS), deferrable=deferrable).errors["train"]
+    assert isinstance(error, TonyJobFailed)
+    assert error.failure is not None
+    assert (error.failure.exit_code, error.resumed_step) == (3, 20)
+    training.mended.touch()
+    result = training.again(training.spec(COUNTS), deferrable=deferrable).results["train"]
+    assert (result["resumed_step"], result["step"], result["checkpoint_step"]) == (40, 60, 60)
+    assert result["checkpoint_dir"].startswith(f"{result['lineage']}/checkpoints/step-000000000060-")
+    assert (result["generation"], result["restarts"]) == (1, 0)
+    assert training.lineages == ["L0001"]
+    result = training.again(training.spec(COUNTS), deferrable=deferrable).results["train"]
+    assert (result["resumed_step"], result["step"]) == (None, 20)
+    assert training.lineages == ["L0001", "L0002"]
+
+
+def test_another_runs_training_is_continued(training: Training) -> None:
+    training.mended.touch()
+    first = training.again(training.spec(COUNTS)).results["train"]
+    second = training.again(training.spec(COUNTS), resume_from=first["lineage"]).results["train"]
+    assert (second["resumed_step"], second["step"]) == (20, 40)
+    assert second["lineage"] != first["lineage"]
+    assert second["checkpoint_dir"].startswith(second["lineage"])
+
+
+def test_restarts_within_the_job_are_told_and_counted(training: Training) -> None:
+    spec = training.spec(COUNTS + "test $step -ge 60 || exit 4", restart={"budget": 3})
+    spec["tasks"]["worker"]["restart"] = "gang"
+    training.mended.touch()
+    result = training.again(spec).results["train"]
+    assert (result["resumed_step"], result["step"], result["generation"], result["restarts"]) == (40, 60, 3, 2)
+    assert training.said(r"Training from the checkpoint of step 40 \(generation 3\)")
+
+
+def test_a_warm_start_reaches_the_user_process(training: Training) -> None:
+    training.mended.touch()
+    first = training.again(training.spec("echo warm > $TONY_MODEL_DIR/weights")).results["train"]
+    spec = training.spec('test "$(cat $TONY_WARM_START/weights)" = warm')
+    assert training.again(spec, warm_start=first["model_dir"]).state == "success"

@@ -12,6 +12,7 @@ from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgr
 PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
 MAX_ROWS = 20  # of one task table; a large gang is summed up below it
 
+_NOT_TOGETHER = (JobState.WAITING, JobState.STARTING, JobState.RESTARTING, JobState.RECOVERING)
 _HEADER = ("task", "state", "node", "step", "steps/s", "memory")
 
 
@@ -53,14 +54,14 @@ class ProgressLog:
         return [line]
 
     def _generation_lines(self, status: JobStatus) -> list[str]:
-        """From which step the tasks train, once they do, and again each time that they were brought together anew."""
-        if status.state is not JobState.RUNNING or status.generation <= self._generation:
+        """From which step the tasks train, each time that they were brought together."""
+        if status.state in _NOT_TOGETHER or status.generation <= self._generation:
             return []
-        first = status.generation == 1
         self._generation = status.generation
+        again = f" (generation {status.generation})" if status.generation > 1 else ""
         if status.resumed_step is not None:
-            return [f"Training goes on from the checkpoint of step {status.resumed_step}"]
-        return [] if first else ["Training begins at the beginning again: no checkpoint was on the store"]
+            return [f"Training from the checkpoint of step {status.resumed_step}{again}"]
+        return [f"Training from the beginning{again}: no checkpoint was on the store"] if again else []
 
     def _task_lines(self, status: JobStatus) -> list[str]:
         seen = {task.name: (task.state, task.attempt, task.start, task.node) for task in status.tasks}
