@@ -1,15 +1,20 @@
-"""What must lie in the container before a user process starts: the checkpoint that it goes on from, a warm start."""
+"""What a user process finds: the checkpoint that it goes on from, a warm start, its files and its environment."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Optional
+
+import attrs
 
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.surroundings import Surroundings
+from tony_provider.runtime.frameworks.generic import task_environment
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import Role
 from tony_provider.runtime.storage import StorageError
@@ -24,14 +29,32 @@ class PreparationError(Exception):
         self.damaged = damaged  # the checkpoint itself: another try finds the same
 
 
-def prepare(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
-    """What the process goes on from; None: from the beginning. Blocks. Raises PreparationError, Cancelled."""
+@attrs.frozen
+class Prepared:
+    resumed: Optional[Resumed]  # what the process goes on from; None: from the beginning
+    environ: dict[str, str]
+
+
+def prepare(its: Surroundings, order: Order, cancelled: threading.Event) -> Prepared:
+    """Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it."""
+    _fetch_warm_start(its, cancelled)
+    resumed = _put_checkpoint(its, order, cancelled)
+    try:
+        return Prepared(resumed, _environment(its, order, resumed))
+    except OSError as error:  # this node's trouble, as a rule a full disk
+        raise PreparationError(0, f"its files could not be written: {error}") from error
+
+
+def _fetch_warm_start(its: Surroundings, cancelled: threading.Event) -> None:
     warm = its.container.description.warm_start
     try:
         if warm is not None:
             warm_start.fetch(its.storage, warm, its.workspace.warm_start, cancelled)
     except (StorageError, OSError) as error:
         raise PreparationError(0, f"the warm start could not be copied: {error}") from error
+
+
+def _put_checkpoint(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
     step = order.resume.step if order.resume else 0
     try:
         return _resume(its, order, cancelled)
@@ -56,3 +79,17 @@ def _resumes(its: Surroundings) -> bool:
     """Parameter servers get their values from the others; side-cars do not train."""
     role = its.container.role
     return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)
+
+
+def _environment(its: Surroundings, order: Order, resumed: Optional[Resumed]) -> dict[str, str]:
+    container, workspace = its.container, its.workspace
+    found = task_environment(
+        container.job, order.cluster, container.task_type, container.index, directory=str(container.directory)
+    )
+    for name, text in found.files.items():
+        Path(container.directory, name).write_text(text)
+    workspace.renew()
+    python_bin = workspace.python_bin(container.job.python_env)
+    after = f", from step {resumed.step}" if resumed else ""
+    its.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
+    return user_environment(container, workspace, found.env, resumed, python_bin)

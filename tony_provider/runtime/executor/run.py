@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import time
-from pathlib import Path
 from typing import Optional
 
 from tony_provider.runtime import shell
@@ -14,7 +13,6 @@ from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.carrier import Carrier
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
-from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.grants import Grants, Send
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.order import Order
@@ -25,7 +23,6 @@ from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.workspace import PythonEnvError
-from tony_provider.runtime.frameworks.generic import task_environment
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import StorageError
 from tony_provider.runtime.text import replaced
@@ -131,29 +128,11 @@ class Run:
         preparing = loop.run_in_executor(self._its.preparing, prepare, self._its, self.order, self._stopping.cancelled)
         if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_PATIENCE):
             raise Cancelled("a copy from the store did not end when it was told to")
-        self.resumed = preparing.result()
-        self._activity = "starting"
-        try:
-            environ = await asyncio.to_thread(self._environment)
-        except OSError as error:  # this node's trouble, as a rule a full disk
-            raise PreparationError(0, f"its files could not be written: {error}") from error
+        prepared = preparing.result()
+        self.resumed = prepared.resumed
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
-        return environ
-
-    def _environment(self) -> dict[str, str]:
-        container, workspace = self._its.container, self._its.workspace
-        found = task_environment(
-            container.job, self.order.cluster, container.task_type, container.index, directory=str(container.directory)
-        )
-        for name, text in found.files.items():
-            Path(container.directory, name).write_text(text)
-        workspace.renew()
-        python_bin = workspace.python_bin(container.job.python_env)
-        after = f", from step {self.resumed.step}" if self.resumed else ""
-        task, host = container.identity.task, container.host
-        self._its.output.note(f"{task}, generation {self.order.generation}, on {host}{after}")
-        return user_environment(container, workspace, found.env, self.resumed, python_bin)
+        return prepared.environ
 
     def _started(self, pid: int) -> None:
         self._activity = "running"
