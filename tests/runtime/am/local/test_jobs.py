@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.runtime.am.local.jobs import LocalJob, start
@@ -16,8 +17,8 @@ WAIT = "exec sleep 300"
 
 
 def spec(tasks: dict[str, TaskSpec], *, framework: str = "standalone", **timeouts: float) -> JobSpec:
-    limits = {name: Duration(value) for name, value in {"grace": 5.0, **timeouts}.items()}
-    return JobSpec(framework=framework, tasks=tasks, name="trial", timeouts=Timeouts(**limits))
+    limits = attrs.evolve(Timeouts(grace=Duration(5.0)), **timeouts)
+    return JobSpec(framework=framework, tasks=tasks, name="trial", timeouts=limits)
 
 
 def task(command: str, instances: int = 1, memory: int = 256) -> TaskSpec:
