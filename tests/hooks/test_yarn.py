@@ -13,7 +13,7 @@ import pytest
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.ports import free_ports
-from tests.hadoop.settings import Settings
+from tests.hadoop.settings import WEB_LOOPBACK, Settings
 from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import SECONDS, below, ended, identity, job, running
 from tests.waiting import until
@@ -21,6 +21,7 @@ from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import (
     ClusterUnreachable,
     JobRejected,
+    MasterOutOfReach,
     RestSubmissionDisabled,
     SourceMissing,
     StagingFailed,
@@ -285,6 +286,13 @@ def test_a_cluster_that_takes_no_applications_over_rest(
         cluster.stop()
 
 
+def _stopped(hook: TonyHook, application_id: str) -> bool:
+    try:
+        return bool(hook.control(application_id, "stop", {"reason": "seen enough"}))
+    except MasterOutOfReach:
+        return False
+
+
 def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_connection: AddConnection) -> None:
     cluster = start_hadoop(Settings(resourcemanagers=2, nodemanagers=1))
     try:
@@ -293,6 +301,7 @@ def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_conne
             access = hook.get_conn().access("")
             assert isinstance(access, YarnAccess)
             assert len(set(access.scheduler)) == 2
+            assert access.proxies == list(WEB_LOOPBACK)
             which = identity(hook)
             application_id = hook.submit(job("sleep 600"), identity=which)
             running(hook, which, application_id)
@@ -301,8 +310,9 @@ def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_conne
             # Asked while there is no active one: it waits for the other to become so.
             found = until(lambda: hook.find(which), "the application, known to the other", SECONDS)
             assert found[0].id == application_id
-            hook.kill(application_id, "seen enough")
-            assert ended(hook, application_id).state is ApplicationState.KILLED
+            # Its master has to have registered again before the other's proxy knows the way.
+            until(lambda: _stopped(hook, application_id), "the master, asked through the other's proxy", SECONDS)
+            assert "seen enough" in ended(hook, application_id).diagnostics
     finally:
         cluster.stop()
 
