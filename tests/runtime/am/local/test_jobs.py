@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -16,7 +17,7 @@ from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, TaskSpec
 WAIT = "exec sleep 300"
 
 
-def spec(tasks: dict[str, TaskSpec], *, framework: str = "standalone", **timeouts: float) -> JobSpec:
+def spec(tasks: dict[str, TaskSpec], *, framework: str = "standalone", **timeouts: Any) -> JobSpec:
     limits = attrs.evolve(Timeouts(grace=Duration(5.0)), **timeouts)
     return JobSpec(framework=framework, tasks=tasks, name="trial", timeouts=limits)
 
