@@ -28,13 +28,13 @@ RESUME_AT = (20, 40)  # that a reference run is interrupted at, to show that it 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("rows", nargs="*", help="names of rows, or the beginnings of names; default: all")
+    parser.add_argument("rows", nargs="*", help="names of rows, their beginnings, or kinds of rows; default: all")
     parser.add_argument("--list", action="store_true", help="only name the rows")
     parser.add_argument("--quick", action="store_true", help="with the program without TensorFlow throughout")
     parser.add_argument("--root", type=Path, default=REPOSITORY / ".tony" / "faults", help="(%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next call")
     arguments = parser.parse_args()
-    chosen = [row for row in in_order() if _chosen(row.name, arguments.rows)]
+    chosen = [row for row in in_order() if _chosen(row, arguments.rows)]
     if arguments.quick:
         chosen = [dataclasses.replace(row, program=COUNT) for row in chosen if row.program != SERVED]
     if not chosen:
@@ -95,8 +95,8 @@ def run_one(row: Row, field: Field) -> Outcome:
     return Outcome(row, account, time.monotonic() - begun)
 
 
-def _chosen(name: str, wanted: list[str]) -> bool:
-    return not wanted or any(name == each or name.startswith(f"{each}-") for each in wanted)
+def _chosen(row: Row, wanted: list[str]) -> bool:
+    return not wanted or any(each in (row.name, row.kind) or row.name.startswith(f"{each}-") for each in wanted)
 
 
 if __name__ == "__main__":

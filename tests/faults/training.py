@@ -21,7 +21,6 @@ from tests.waiting import settled, until
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime import contract
 from tony_provider.runtime.protocol.status import JobState, JobStatus
-from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes, walk
 
 T = TypeVar("T")
@@ -207,12 +206,6 @@ class Training:
         if status.am_attempt > 1:
             words.append(f"application master number {status.am_attempt}")
         return "; ".join(words)
-
-    def events(self) -> list[dict[str, Any]]:
-        try:
-            return self.job.events()
-        except StorageNotFound:
-            return []
 
 
 def applications(hadoop: HadoopCluster, tag: str) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ from tests.faults.rows.process import HIT_AT
 from tests.faults.training import Training
 
 DISK_KIB = 24  # room on the full disk: for the first part of a checkpoint
-STEP_MIB, HOG_MIB = 1024, 1500  # that a container gets more, and that a process takes beside what it needs
+FIRST_MIB, STEP_MIB = 1536, 1024  # that a container gets, and gets more
+HOG_MIB = 1500  # that a process takes beside what it needs
 
 
 @row("disk-full", "the disk below rank 0's checkpoints is full")
@@ -45,13 +46,13 @@ def _small_disk(directory: Path) -> Iterator[None]:
 @row("out-of-memory", "rank 1 takes more memory than its container has")
 def out_of_memory(field: Field) -> Account:
     """YARN kills the container; the next one has more, as the policy says."""
-    training = field.train(memory="1500MiB", restart={"memory_step": f"{STEP_MIB}MiB", "backoff": "1s"})
+    training = field.train(memory=f"{FIRST_MIB}MiB", restart={"memory_step": f"{STEP_MIB}MiB", "backoff": "1s"})
     training.until_step(HIT_AT)
     training.diary.order("worker:1", "hog", str(HOG_MIB))
     training.hits.append(training.diary.until_obeyed("worker:1").at)
     training.until_restarted("worker:1")
     given = field.container_memory(training.job.task("worker:1"))
-    training.expect(given == 1500 + STEP_MIB, f"its new container has {given} MiB")
+    training.expect(given == FIRST_MIB + STEP_MIB, f"its new container has {given} MiB")
     return training.finish(replaced=["worker:1"])
 
 

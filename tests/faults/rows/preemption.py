@@ -16,13 +16,14 @@ from tony_provider.runtime.protocol.status import JobState
 # for the two of the other queue, whose share that is.
 WORKER, RIVAL = "3000MiB", "3500MiB"
 NO_BUDGET: dict[str, Any] = {"budget": 0}  # preemption is not counted
-RIVAL_SECONDS = 20
+RIVAL_SECONDS = 10
+SLOW = 1.0  # seconds that a step takes: the training is still there when its container is taken
 
 
 @row("preempted", "preemption by another queue")
 def preempted(field: Field) -> Account:
     """A job of the queue `ml` takes a worker's container; it comes back when that job has ended."""
-    training = field.train(memory=WORKER, restart=NO_BUDGET, queue="default")
+    training = field.train(memory=WORKER, restart=NO_BUDGET, queue="default", pace=SLOW)
     training.until_step(HIT_AT)
     with training.hit():
         rival = field.place.submit(
@@ -35,13 +36,13 @@ def preempted(field: Field) -> Account:
     rival.until(JobState.RUNNING)
     account = training.finish(replaced=None)
     rival.succeeded()
-    return _taken(training, account)
+    return _taken(training, account, "preempting")
 
 
 @row("decommissioned", "the node of a worker is decommissioned")
 def decommissioned(field: Field) -> Account:
     """It is said beforehand: a checkpoint is asked for, and what is lost then does not count."""
-    training = field.train(memory=WORKER_MEMORY, restart=NO_BUDGET, pace=0.5)
+    training = field.train(memory=WORKER_MEMORY, restart=NO_BUDGET, pace=SLOW)
     training.until_step(HIT_AT)
     task = beside_the_master(field, training)
     daemon = field.daemon_of(str(training.job.task(task).node))
@@ -50,10 +51,11 @@ def decommissioned(field: Field) -> Account:
     training.until_restarted(task)
     field.hadoop.decommission(seconds=0)
     field.hadoop.restart(daemon)
-    return _taken(training, training.finish(replaced=[task]))
+    return _taken(training, training.finish(replaced=[task]), "node_leaving")
 
 
-def _taken(training: Training, account: Account) -> Account:
-    kinds = [event for event in training.events() if "reempt" in str(event) or "ecommission" in str(event)]
-    account.expect(bool(kinds), "no event says why")
+def _taken(training: Training, account: Account, announced: str) -> Account:
+    events = [event["event"] for event in training.job.events()]
+    account.expect(announced in events, f"no event {announced}: nobody was told beforehand")
+    account.expect(bool(training.resumed_steps()), "it was not restarted: nothing was taken")
     return account
