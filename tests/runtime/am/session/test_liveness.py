@@ -96,7 +96,7 @@ def test_a_task_without_a_new_step_has_failed_and_writes_its_stacks() -> None:
 
 def test_a_process_that_never_takes_a_step_has_failed_too() -> None:
     world = workers(stall=30).run()
-    world.wait(29)
+    world.wait(32)
     assert not world.stops
     world.wait(2)
     assert len(world.stops) == 2
@@ -130,7 +130,7 @@ def test_steps_are_counted_from_the_start_of_the_process() -> None:
 
 def test_a_stall_that_ends_the_job_is_seen_in_the_log_as_well() -> None:
     world = World(job({"worker": 1}, stall=30), ["worker"]).run()
-    world.wait(31)
+    world.wait(34)
     assert [stop.stacks for stop in world.stops] == [True]
     world.complete_all()
     assert world.verdict.failure

@@ -10,6 +10,7 @@ from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.session.actions import ResumePoint
 from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_AFTER_FIRST
+from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Memory, RestartPolicy
 
@@ -362,3 +363,17 @@ def test_a_start_of_all_ends_what_was_decided_for_single_tasks() -> None:
     world.come_back()
     assert len(world.rendezvous) == sent
     assert world.session.phase is JobState.RUNNING
+
+
+def test_former_attempts_that_still_keep_their_logs_are_not_waited_for() -> None:
+    world = workers(memory_step=Memory(1024)).run()
+    former = world.container("worker:1")
+    world.end("worker:1", signal=9, out_of_memory=True)
+    world.restarted()
+    assert former in world.held
+    world.master_dies()
+    world.come_back()
+    assert world.session.phase is JobState.RUNNING
+    assert former in world.held
+    world.wait(timing.KEEP_LOGS + 1)
+    assert former in world.released

@@ -40,7 +40,7 @@ class SessionMachine(RuleBasedStateMachine):
         super().__init__()
         self.world: World | None = None
         self.step = 0
-        self.dead: list[Executor] = []  # that were given up, and may still be there
+        self.former: set[str] = set()  # containers that a new application master has found
 
     @initialize(
         which=st.sampled_from(JOBS),
@@ -219,6 +219,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def master_dies(self, data: st.DataObject) -> None:
         calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
+        self.former |= self.w.held
         self.w.master_dies()
         if calm:
             self.w.come_back()
@@ -268,7 +269,7 @@ class SessionMachine(RuleBasedStateMachine):
         if self.w.session.phase is JobState.RECOVERING:
             return  # whose they are is still to be learned
         ours = {task.container.id for task in self._tasks() if task.has_container and task.container}
-        assert self.w.held <= ours | self.w.leaving, "a container that no task knows was not given back"
+        assert self.w.held <= ours | self.w.leaving | self.former, "a container that no task knows was not given back"
         assert len(self.w.outstanding) <= sum(1 for task in self._tasks() if task.key is not None)
 
     @invariant()

@@ -64,7 +64,8 @@ class Liveness:
         reporting = [task for task in running if task.process and task.process.step is not None]
         for task in reporting or running:
             moved_at = task.process.moved_at if task.process else None
-            idle = moved_at is not None and now - moved_at >= limit
+            # It may have taken one since its last heartbeat.
+            idle = moved_at is not None and now - moved_at >= limit + self.heartbeat_seconds
             if idle and self._units.preparing(task) is None and not self._units.of(task).judge.pending:
                 self._restarts.trouble(task, failures.of_stall(task, limit), now)
 

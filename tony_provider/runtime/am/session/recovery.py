@@ -105,12 +105,22 @@ class Recovery:
 
     def check(self, now: float) -> None:
         """Go on once everybody is back, or was waited for long enough."""
-        over = now >= (self._until if self._listed else self._told_by)
-        if self._course.verdict is None and self._course.phase is JobState.RECOVERING and over:
+        if self._course.verdict:
+            self._give_up_the_rest(now)
+        elif self._course.phase is not JobState.RECOVERING or now < self._told_by:
+            return
+        elif self._all_back:
+            for container_id in self._listed:  # of former attempts, which keep their logs
+                self._containers.departures.wait_for(container_id, now)
+            self._listed.clear()
+            self._go_on(now)
+        elif not self._listed or now >= self._until:
             self._give_up_the_rest(now)
             self._go_on(now)
-        elif self._course.verdict:
-            self._give_up_the_rest(now)
+
+    @property
+    def _all_back(self) -> bool:
+        return all(task.has_container or task.given_up for task in self._course.tasks)
 
     def _give_up_the_rest(self, now: float) -> None:
         for container_id in self._listed:
