@@ -119,8 +119,8 @@ class Cluster(ABC):
     ) -> dict[str, Any]:
         """Ask the master of a running application for something; its answer. See ``runtime/am/web/control.py``.
 
-        Idempotent. Raises MasterOutOfReach when no master took it within ``seconds``, because it has not started yet, has
-        ended, or does not answer; ClusterAuthError when this user may not.
+        Idempotent. Raises MasterOutOfReach when no master took it within ``seconds``, because it has not started yet,
+        has ended, or does not answer; ClusterAuthError when this user may not.
         """
 
     @abstractmethod
