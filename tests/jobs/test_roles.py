@@ -15,10 +15,11 @@ FOR_EVER = SAY + "exec sleep 1000"
 
 
 def roles(**commands: str) -> dict[str, Any]:
-    """A chief, two workers and two parameter servers, an evaluator, a side-car; all but the chief go on for ever."""
+    """A chief, two workers and two parameter servers, an evaluator, a side-car; all but the chief go on for ever, and none again."""
     instances = {"chief": 1, "worker": 2, "ps": 2, "evaluator": 1, "tensorboard": 1}
     return {
         "framework": "tensorflow",
+        "restart": {"budget": 0},
         "timeouts": {"grace": "2s", "evaluator": "1s"},
         "tasks": {
             name: {"instances": number, "memory": "128MiB", "command": commands.get(name, FOR_EVER)}
