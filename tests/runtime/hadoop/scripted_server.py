@@ -49,8 +49,8 @@ class Session:
     writer: asyncio.StreamWriter
     number: int  # from 1, over all servers of one script
 
-    async def authenticate(self) -> None:
-        """The server's honest side of the exchange, up to the connection context."""
+    async def authenticate(self, token: Token = TOKEN) -> None:
+        """The server's honest side of the exchange with whoever has the token, up to the connection context."""
         await self.reader.readexactly(PREAMBLE_BYTES)
         await self._sasl(RpcSaslProto.NEGOTIATE)
         auth = RpcSaslProto.SaslAuth(
@@ -60,8 +60,8 @@ class Session:
         initiate = await self._sasl(RpcSaslProto.INITIATE)
         said = parse_directives(initiate.token)
         twin = DigestMd5Client(
-            base64.b64encode(TOKEN.identifier).decode(),
-            base64.b64encode(TOKEN.password).decode(),
+            base64.b64encode(token.identifier).decode(),
+            base64.b64encode(token.password).decode(),
             "/default",
             client_nonce=said["cnonce"][0],
         )

@@ -21,9 +21,9 @@ SETTINGS = Settings(
     node_memory_mb=NODE_MB,
     node_vcores=16,
     preemption=True,
-    expiry_seconds=8,
-    # The ResourceManager accepts no shorter interval than three times its expiry of masters.
-    properties={"yarn-site": {"yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs": "25"}},
+    expiry_seconds=10,
+    # The ResourceManager accepts only intervals of more than three times its expiry of masters.
+    properties={"yarn-site": {"yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs": "31"}},
 )
 ABORTED, PREEMPTED = -100, -102
 

@@ -10,7 +10,9 @@ from tests.runtime.hadoop.scripted_server import TOKEN, Session, serve
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
 from tony_provider.runtime.am.yarn.scheduler import Scheduler
 from tony_provider.runtime.hadoop.errors import RpcConnectionError
+from tony_provider.runtime.hadoop.proto import security_pb2 as security
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.tokens import Token
 
 PATIENCE = 30.0
 REGISTERED_ALREADY = "org.apache.hadoop.yarn.exceptions.InvalidApplicationMasterRequestException"
@@ -80,6 +82,28 @@ async def test_registering_again_whose_answer_is_lost_is_still_told() -> None:
         assert await scheduler.allocate(beat()) is not None
         await scheduler.close()
     assert said == ["registerApplicationMaster", "allocate", *["registerApplicationMaster"] * 2, "allocate"]
+
+
+async def test_a_rolled_token_is_for_the_next_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """YARN gives it with every answer until then."""
+    rolled = Token(b"who", b"another secret", TOKEN.kind)
+    given = security.TokenProto(identifier=rolled.identifier, password=rolled.password, kind=rolled.kind, service="")
+
+    async def script(session: Session) -> None:
+        await session.authenticate(TOKEN if session.number == 1 else rolled)
+        if session.number == 1:
+            session.answer(await session.call(), service.RegisterApplicationMasterResponseProto())
+        for _ in range(2):  # then the connection breaks
+            session.answer(await session.call(), service.AllocateResponseProto(response_id=1, am_rm_token=given))
+
+    async with serve(script) as addresses, asyncio.timeout(PATIENCE):
+        scheduler = Scheduler(addresses, TOKEN)
+        await scheduler.register("host", 1, "")
+        with caplog.at_level("INFO"):
+            for _ in range(3):
+                assert await scheduler.allocate(beat()) is not None
+        await scheduler.close()
+    assert caplog.text.count("gave a new token") == 1
 
 
 def _body(delimited: bytes) -> bytes:

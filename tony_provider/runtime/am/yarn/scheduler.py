@@ -21,12 +21,14 @@ from tony_provider.runtime.hadoop.errors import (
 )
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.rpc import RetryPolicy
 from tony_provider.runtime.hadoop.tokens import Token
 from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol
 from tony_provider.runtime.protocol.status import FinalStatus
 
 log = logging.getLogger(__name__)
 
+_RETRY = RetryPolicy(max_delay=2.0)  # so that a ResourceManager that has come back hears of us before it gives us up
 _TIMEOUT = 20.0  # seconds for one call, every server tried
 _BEAT_TIMEOUT = 10.0  # for a heartbeat, which is repeated anyway
 _REGISTER_FOR = 600.0  # seconds: YARN gives an application master that does not register 10 minutes
@@ -48,7 +50,7 @@ class Scheduler:
     """The application master's protocol with its rules: response ids, registering again, rolled tokens."""
 
     def __init__(self, addresses: Sequence[Address], token: Token) -> None:
-        self._protocol = ApplicationMasterProtocol(addresses, token)
+        self._protocol = ApplicationMasterProtocol(addresses, token, retry=_RETRY)
         self._token = token
         self._addresses = addresses
         self._registration: Optional[service.RegisterApplicationMasterRequestProto] = None
@@ -105,8 +107,7 @@ class Scheduler:
             return None
         self._response_id = answer.response_id
         if answer.HasField("am_rm_token"):
-            log.info("the ResourceManager gave a new token")
-            self._protocol.use_token(Token.from_proto(answer.am_rm_token))
+            self._use_token(Token.from_proto(answer.am_rm_token))
         return answer
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
@@ -135,6 +136,13 @@ class Scheduler:
 
     async def close(self) -> None:
         await self._protocol.close()
+
+    def _use_token(self, token: Token) -> None:
+        """It is good from the next connection on, and until then YARN gives it with every answer."""
+        if token != self._token:
+            log.info("the ResourceManager gave a new token")
+            self._token = token
+            self._protocol.use_token(token)
 
     async def _beat(self, request: service.AllocateRequestProto) -> Optional[service.AllocateResponseProto]:
         if not self._forgotten:
