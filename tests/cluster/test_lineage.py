@@ -65,20 +65,54 @@ def test_who_owns_it(lineages: Lineages) -> None:
     assert (found.uri, found.owner) == (uri, Owner(B))
 
 
-def test_a_lineage_that_led_to_nothing_is_taken_back(lineages: Lineages) -> None:
-    uri = lineages.open_after(None, new_lineage())
-    lineages.own(uri, A)
-    lineages.abandon(uri, A)
-    assert lineages.newest() is None
+def test_whoever_owns_the_newest_lineage_fences_the_older_ones(lineages: Lineages) -> None:
+    first = lineages.open_after(None, new_lineage())
+    lineages.own(first, A)
+    second = lineages.open_after(lineages.newest(), new_lineage())
+    lineages.own(second, B)
+    assert lineages.is_owned(second, B)
+    assert not lineages.is_owned(first, A)
+    found = lineages.owned_by(B)
+    assert found is not None
+    assert found.uri == second
+    third = lineages.open_after(lineages.newest(), new_lineage())
+    lineages.own(second, A)
+    assert lineages.read(third).owner is None, "a newer one is nobody's yet"
 
 
-def test_what_somebody_else_owns_or_has_saved_stays(lineages: Lineages) -> None:
+def test_a_lineage_whose_opening_was_cut_short_is_opened(lineages: Lineages) -> None:
+    """Its directory is there a moment before it says what it is."""
+    lineages.storage.make_directories(lineages.layout.lineage_dir(lineages.identity, 1))
+    newest = lineages.newest()
+    uri = lineages.open_after(newest, new_lineage())
+    assert uri.endswith("/L0001")
+    with pytest.raises(StorageExists):
+        lineages.open_after(newest, new_lineage())
+
+
+def test_what_was_owned_in_vain_is_as_it_was(lineages: Lineages) -> None:
+    first = lineages.open_after(None, new_lineage())
+    lineages.own(first, A)
+    second = lineages.open_after(lineages.newest(), new_lineage())
+    former = lineages.own(second, B)
+    lineages.disown(former, B)
+    lineages.abandon(second)
+    newest = lineages.newest()
+    assert newest is not None
+    assert (newest.uri, newest.owner) == (first, Owner(A))
+
+
+def test_what_somebody_else_owns_by_now_or_has_saved_stays(lineages: Lineages) -> None:
     uri = lineages.open_after(None, new_lineage())
+    former = lineages.own(uri, A)
     lineages.own(uri, B)
-    lineages.abandon(uri, A)
+    lineages.disown(former, A)
+    lineages.abandon(uri)
     assert lineages.is_owned(uri, B)
+    assert lineages.read(uri).about is not None
     commit(lineages.storage, uri, 5)
-    lineages.abandon(uri, B)
+    lineages.disown({uri: None}, B)
+    lineages.abandon(uri)
     assert newest_step(lineages.storage, uri) == 5
 
 

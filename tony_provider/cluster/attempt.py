@@ -13,7 +13,7 @@ from tony_provider.cluster.credentials import application_secrets
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.lineage import Lineages
+from tony_provider.cluster.lineage import FormerOwners, Lineages
 from tony_provider.cluster.lineage_plan import Plan
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sources import is_archived, stored_resource
@@ -48,6 +48,7 @@ class Attempt:
     application_id: str
     _lineage_uri: str = ""
     _lineage_opened: bool = False  # by this very attempt
+    _former_owners: FormerOwners = attrs.field(factory=dict)
     _token: str | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
     _handed_over: bool = False  # the cluster may have started it
 
@@ -104,7 +105,7 @@ class Attempt:
                 except StorageExists:
                     continue  # another try of this training was faster: see what there is now
                 self._lineage_opened = True
-            self._lineages.own(self._lineage_uri, self.application_id)
+            self._former_owners = self._lineages.own(self._lineage_uri, self.application_id)
             log.info("%s %s", self.application_id, found)
             return found.about
         raise StagingFailed("other tries of this training keep opening lineages of their own; start the task again")
@@ -186,8 +187,10 @@ class Attempt:
         directory = self.layout.application_dir(self.identity, self.application_id)
         try:
             self.opened.storage.remove(directory, recursive=True)
-            if self._lineage_opened and not self._handed_over:  # else its master may have begun to use it
-                self._lineages.abandon(self._lineage_uri, self.application_id)
+            if not self._handed_over:  # else its master may have begun to use it
+                self._lineages.disown(self._former_owners, self.application_id)
+                if self._lineage_opened:
+                    self._lineages.abandon(self._lineage_uri)
             for parent in (uris.parent(directory), self.layout.job_dir(self.identity)):
                 self.opened.storage.remove(parent)
         except StorageNotEmpty:

@@ -35,6 +35,14 @@ class LineageState:
     def name(self) -> str:
         return uris.name(self.uri)
 
+    @property
+    def is_empty(self) -> bool:
+        """Somebody is about to open it, or died then."""
+        return self.about is None and self.owner is None
+
+
+FormerOwners = dict[str, Owner | None]  # by the lineage's URI, the newest first
+
 
 @attrs.frozen
 class Lineages:
@@ -62,29 +70,48 @@ class Lineages:
     def open_after(self, newest: LineageState | None, about: Lineage) -> str:
         """The URI of the next one. Raises StorageExists when another try has just opened it."""
         number = 0 if newest is None else lineage_number(newest.name) or 0
-        uri = self.layout.lineage_dir(self.identity, number + 1)
+        if newest is None or not newest.is_empty:
+            number += 1
+        uri = self.layout.lineage_dir(self.identity, number)
         self.storage.write(uris.join(uri, contract.LINEAGE_FILE), dump_json(about))
         return uri
 
     def rewrite(self, uri: str, about: Lineage) -> None:
         write_atomically(self.storage, uris.join(uri, contract.LINEAGE_FILE), dump_json(about))
 
-    def own(self, uri: str, application_id: str) -> None:
-        """From now on only this application may commit there."""
-        write_atomically(self.storage, uris.join(uri, contract.OWNER_FILE), dump_json(Owner(application_id)))
+    def own(self, uri: str, application_id: str) -> FormerOwners:
+        """From now on only this application may commit there, and none in the older lineages: whoever is about to be
+        submitted for one of those finds itself fenced.
+        """
+        newest_first = [self.layout.lineage_dir(self.identity, number) for number in reversed(self._numbers())]
+        former = {}
+        for each in newest_first[newest_first.index(uri) :]:
+            former[each] = read_owner(self.storage, each)
+            self._write_owner(each, Owner(application_id))
+        return former
+
+    def disown(self, former: FormerOwners, application_id: str) -> None:
+        """As it was before this application came to own them, where nobody else does by now."""
+        for uri, owner in reversed(former.items()):  # the newest last: until then it is the one that counts
+            if self.is_owned(uri, application_id):
+                if owner is not None:
+                    self._write_owner(uri, owner)
+                else:
+                    self.storage.remove(uris.join(uri, contract.OWNER_FILE))
+
+    def _write_owner(self, uri: str, owner: Owner) -> None:
+        write_atomically(self.storage, uris.join(uri, contract.OWNER_FILE), dump_json(owner))
 
     def is_owned(self, uri: str, application_id: str) -> bool:
         owner = read_owner(self.storage, uri)
         return owner is not None and owner.application_id == application_id
 
-    def abandon(self, uri: str, application_id: str) -> None:
-        """Take back a lineage that was opened for an application that never was. Another's is left as it is."""
-        owner = read_owner(self.storage, uri)
-        if owner is not None and owner.application_id != application_id:
+    def abandon(self, uri: str) -> None:
+        """Take back a lineage that was opened in vain, unless another try has come to own it."""
+        if read_owner(self.storage, uri) is not None:
             return
-        self.storage.remove(uris.join(uri, contract.OWNER_FILE))
         self.storage.remove(uris.join(uri, contract.LINEAGE_FILE))
-        with contextlib.suppress(StorageNotEmpty):  # another try has come to use it meanwhile
+        with contextlib.suppress(StorageNotEmpty):  # somebody uses it all the same
             self.storage.remove(uri)
 
     def _numbers(self) -> list[int]:
