@@ -15,15 +15,10 @@ from tony_provider.runtime.am.session.history import History, TaskHistory, merge
 from tony_provider.runtime.codec import CodecError
 from tony_provider.runtime.spec.model import RestartPolicy
 
-json_objects = st.dictionaries(
-    st.sampled_from("abc"),
-    st.recursive(
-        st.none() | st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
-        lambda values: st.dictionaries(st.sampled_from("abc"), values, max_size=3),
-        max_leaves=5,
-    ),
-    max_size=3,
-)
+values = st.none() | st.integers(0, 3) | st.just([1, 2])
+keys = st.sampled_from("abc")
+inner = st.dictionaries(keys, values | st.dictionaries(keys, values, max_size=2), max_size=2)
+json_objects = st.dictionaries(keys, values | inner, max_size=3)
 
 
 def test_of_a_job_that_has_just_begun() -> None:
