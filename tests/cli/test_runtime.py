@@ -43,7 +43,7 @@ def test_the_command_builds_for_other_pythons(built: Path) -> None:
         here = {name for name in inside if name.startswith(f"lib/{python}/")}
         assert any(name.endswith(".so") and "cygrpc" in name for name in here)
         assert any(name.endswith(".so") and "/_upb/" in name for name in here)
-        packages = ("attr", "cattrs", "yaml", "grpc", "google/protobuf")
+        packages = ("attr", "cattrs", "yaml", "grpc", "h11", "google/protobuf")
         assert {f"lib/{python}/{package}/__init__.py" for package in packages} <= here
     assert "lib/cp39/exceptiongroup/__init__.py" in inside  # needed below 3.11
     assert built.stat().st_size < 30 << 20
