@@ -15,7 +15,7 @@ FOR_EVER = SAY + "exec sleep 1000"
 
 
 def roles(**commands: str) -> dict[str, Any]:
-    """A chief, two workers and two parameter servers, an evaluator, a side-car; all but the chief go on for ever, and none again."""
+    """A chief, two workers, two parameter servers, an evaluator, a side-car; but for the chief they go on for ever."""
     instances = {"chief": 1, "worker": 2, "ps": 2, "evaluator": 1, "tensorboard": 1}
     return {
         "framework": "tensorflow",
