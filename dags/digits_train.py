@@ -2,7 +2,8 @@
 ### Read handwritten digits
 
 Every week: take the digits that scikit-learn ships, train a small network on them with several workers at once, measure
-it on digits that it has not seen, and publish it, if it is good enough, as the current version.
+it on digits that it has not seen, and publish it, if it is good enough, as the current version. A training that fails
+goes on from its newest checkpoint when Airflow tries it again.
 
 The training code is `digits/train.py`, ordinary TensorFlow. The containers need TensorFlow, tf_keras and NumPy in the
 environment that the parameter *Python environment* names (its default can be set by the variable `DIGITS_PYTHON_ENV` of
@@ -39,6 +40,13 @@ PARAMS = {
     ),
     "learning_rate": Param(
         0.002, type="number", exclusiveMinimum=0, maximum=1, title="Learning rate", section="Training"
+    ),
+    "warm_start": Param(
+        False,
+        type="boolean",
+        title="Warm start",
+        description="Begin with the weights of the newest model that was published for an earlier period.",
+        section="Training",
     ),
     "minimum_accuracy": Param(
         0.95,
@@ -107,12 +115,15 @@ def publish(trained: Any, evaluated: Any) -> dict[str, Any]:
             "run_id": run.run_id,
             "application_id": trained["application_id"],
         }
-        version |= new_version(storage, join(models, "versions"), version)
+        version |= new_version(storage, join(models, "versions"), run.run_id)
         for file in walk(storage, trained["model_dir"]):
             if not file.is_directory:
                 name = file.path.removeprefix(trained["model_dir"]).strip("/")
                 with storage.open_read(file.path) as source:
                     storage.write(join(version["model_dir"], name), source)
+        # Now that all of the model is there: macros.tony.newest_model takes a version for published by this file.
+        about = join(models, "versions", str(version["version"]), "version.json")
+        write_atomically(storage, about, json.dumps(version, indent=2).encode())
 
         current = join(models, "current.json")
         if storage.exists(current):
@@ -125,18 +136,17 @@ def publish(trained: Any, evaluated: Any) -> dict[str, Any]:
     return version
 
 
-def new_version(storage: Storage, versions: str, about: dict[str, Any]) -> dict[str, Any]:
-    """The next free version, and the place for its model. Of several runs that want one number exactly one gets it."""
+def new_version(storage: Storage, versions: str, run_id: str) -> dict[str, Any]:
+    """The next free number, and the place for its model. Of several runs that want one number exactly one gets it."""
     storage.make_directories(versions)
     taken = [int(directory.name) for directory in storage.list(versions) if directory.name.isdigit()]
     for number in count(max(taken, default=0) + 1):
         directory = join(versions, str(number))
-        version = {"version": number, "model_dir": join(directory, "model")}
         try:
-            storage.write(join(directory, "version.json"), json.dumps(about | version, indent=2).encode())
+            storage.write(join(directory, "taken-by"), run_id.encode())
         except StorageExists:
             continue
-        return version
+        return {"version": number, "model_dir": join(directory, "model")}
     raise AssertionError("there is always a next number")
 
 
@@ -154,6 +164,7 @@ with DAG(
     train = TonyTrainOperator(
         task_id="train",
         yarn_queue="{{ params.queue or '' }}",
+        warm_start="{{ macros.tony.newest_model('digits/models') if params.warm_start else '' }}",
         execution_timeout=timedelta(hours=1),
         job={
             "framework": "tensorflow",

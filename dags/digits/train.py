@@ -66,13 +66,15 @@ def main() -> None:
 
     with strategy.scope():
         model = network(options.learning_rate)
+        if earlier := tony_sdk.warm_start():  # an earlier model, where the DAG names one
+            model.load_weights(Path(earlier) / "digits.keras")
     model.fit(
         batches,
         epochs=options.epochs,
         steps_per_epoch=max(1, len(labels) // options.batch_size),
         verbose=2,
         callbacks=[
-            # For a restart of this process in place; a new application begins anew.
+            # After a failure the directory holds the newest of what this has saved, in another application too.
             keras.callbacks.BackupAndRestore(os.environ["TONY_CHECKPOINT_DIR"], delete_checkpoint=False),
             Report(),
         ],
