@@ -21,7 +21,7 @@ from tests.faults.weights import PROGRAMS
 from tests.jobs.job import Job
 from tests.waiting import until
 
-RESULT_SECONDS = 300.0  # that a try may take to its end
+RESULT_SECONDS = 600.0  # that a try may take to its end
 
 
 @dataclass

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.faults.account import Account
 from tests.faults.field import Field
-from tests.faults.row import row
+from tests.faults.row import TRAIN, row
 from tests.faults.rows.process import HIT_AT
 from tests.faults.training import Training
 
@@ -46,7 +46,9 @@ def _small_disk(directory: Path) -> Iterator[None]:
 @row("out-of-memory", "rank 1 takes more memory than its container has")
 def out_of_memory(field: Field) -> Account:
     """YARN kills the container; the next one has more, as the policy says."""
-    training = field.train(memory=f"{FIRST_MIB}MiB", restart={"memory_step": f"{STEP_MIB}MiB", "backoff": "1s"})
+    training = field.train(
+        memory=f"{FIRST_MIB}MiB", pace=1.0, restart={"memory_step": f"{STEP_MIB}MiB", "backoff": "1s"}
+    )
     training.until_step(HIT_AT)
     training.diary.order("worker:1", "hog", str(HOG_MIB))
     training.hits.append(training.diary.until_obeyed("worker:1").at)
@@ -59,7 +61,8 @@ def out_of_memory(field: Field) -> Account:
 @row("hang", "rank 1 hangs")
 def hang(field: Field) -> Account:
     """Nobody makes a step any more, and nobody dies: the job finds out, and shows where the program hangs."""
-    training = field.train(timeouts={"grace": "5s", "stall": "10s"})
+    # It counts from a process's start, and TensorFlow's takes long on a busy machine.
+    training = field.train(timeouts={"grace": "5s", "stall": "45s" if field.program == TRAIN else "10s"})
     training.until_step(HIT_AT)
     training.diary.order("worker:1", "hang")
     training.hits.append(training.diary.until_obeyed("worker:1").at)
