@@ -6,7 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 HADOOP_VERSION ?= 3.4.2
-PYTEST_ARGS ?=
+# Most tests wait most of the time, so two run at once; those of one file in one process, which share what they started.
+PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-yarn versions faults hadoop hadoop-stop bench-mirror test lint types format proto wheel clean

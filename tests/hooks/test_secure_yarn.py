@@ -156,7 +156,7 @@ def test_what_the_credentials_hold(
         assert tokens is not None
         credentials = Credentials()
         token = tokens.fetch(credentials)
-        service = secure_hadoop.fs_default.removeprefix("hdfs://").replace("localhost", "127.0.0.1")
+        service = "ha-hdfs:" + secure_hadoop.fs_default.removeprefix("hdfs://")  # two NameNodes under one name
         assert [(each.kind, each.service) for each in credentials.tokens.values()] == [(HDFS_TOKEN, service)]
         assert credentials.secrets[contract.SECRET_STORE_TOKEN].decode() == token
         tokens.cancel(token)

@@ -9,6 +9,7 @@ from tests.waiting import settled
 
 def assert_nothing_left(place: Place, job: Job) -> None:
     """No process, no folder of a container, no staging. Nodes may take some time to clean up."""
-    assert settled(job.processes) == []
+    left = settled(job.processes)
+    assert left == [], left
     assert settled(lambda: place.work_folders(job.id)) == []
     assert not job.has_staging()

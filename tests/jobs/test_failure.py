@@ -68,7 +68,7 @@ def test_the_diagnostics_name_the_task_and_end_with_its_last_words(place: Place)
     ],
 )
 def test_the_diagnostics_say_why(local: Place, command: str, kind: FailureKind, words: list[str]) -> None:
-    job = local.run({"tasks": {"worker": {"memory": "128MiB", "command": command}}})
+    job = local.run({"restart": {"budget": 0}, "tasks": {"worker": {"memory": "128MiB", "command": command}}})
 
     diagnostics = job.failed()
     assert [word for word in words if word not in diagnostics] == [], diagnostics
@@ -79,7 +79,12 @@ def test_the_diagnostics_say_why(local: Place, command: str, kind: FailureKind, 
 
 
 def test_a_command_that_does_not_exist_on_the_nodes(yarn: YarnPlace) -> None:
-    job = yarn.run({"tasks": {"worker": {"memory": "128MiB", "command": "no-such-program --fast; exit $?"}}})
+    job = yarn.run(
+        {
+            "restart": {"budget": 0},
+            "tasks": {"worker": {"memory": "128MiB", "command": "no-such-program --fast; exit $?"}},
+        }
+    )
 
     diagnostics = job.failed()
     assert diagnostics.startswith(f"worker:0 on {job.task('worker:0').node} ended with exit code 127")

@@ -10,7 +10,7 @@ from tests.jobs.places import Place
 
 
 def one(command: str, **more: Any) -> dict[str, Any]:
-    return {**more, "tasks": {"worker": {"memory": "128MiB", "command": command}}}
+    return {"restart": {"budget": 0}, **more, "tasks": {"worker": {"memory": "128MiB", "command": command}}}
 
 
 def test_names_and_values_with_every_kind_of_character(place: Place, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def job_with(*files: Path) -> dict[str, Any]:
     names = " ".join(path.name for path in files)
     return {
         "files": [str(path) for path in files],
-        "tasks": {"worker": {"memory": "128MiB", "command": f"sha256sum {names}"}},
+        "tasks": {"worker": {"memory": "128MiB", "command": f"find -L {names} -type f | xargs sha256sum"}},
     }
 
 
@@ -29,11 +29,11 @@ def test_a_second_submission_uploads_nothing_that_the_first_did(
     script.write_text(f"echo {os.urandom(8).hex()}")
     data.mkdir()
     (data / "one.txt").write_bytes(os.urandom(1000))
-    place.run(job_with(script, data)).end()
+    place.run(job_with(script, data)).succeeded()
     before = cached_files(place)
     caplog.clear()
 
-    place.run(job_with(script, data)).end()
+    place.run(job_with(script, data)).succeeded()
 
     assert cached_files(place) == before
     counts = [record.getMessage() for record in caplog.records if "Staged the job's files" in record.getMessage()]

@@ -55,6 +55,7 @@ def test_it_trains_and_leaves_its_results_and_nothing_else(place: Place, tmp_pat
         "events.jsonl",
         "logs/worker-0.log",
         "logs/worker-1.log",
+        "master.json",
         "model/model.txt",
         "result.json",
         "status.json",

@@ -111,8 +111,7 @@ def test_a_failure_says_what_there_is_to_go_on_from(training: Training) -> None:
 # -- workers that die -----------------------------------------------------------------------------------------------
 
 
-def test_a_worker_dies_between_owning_its_lineage_and_submitting(training_anywhere: Training) -> None:
-    training = training_anywhere
+def test_a_worker_dies_between_owning_its_lineage_and_submitting(training: Training) -> None:
     training.mended.touch()
     training.dies(dying.BEFORE_SUBMISSION)
     owner = training.newest.owner
@@ -136,12 +135,11 @@ def test_a_worker_dies_while_its_application_runs(training_anywhere: Training) -
     assert training.applications == [live.id]
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
-def test_a_result_that_a_dead_worker_did_not_deliver_is_returned(training: Training, deferrable: bool) -> None:
+def test_a_result_that_a_dead_worker_did_not_deliver_is_returned(training: Training) -> None:
     training.mended.touch()
     training.dies(dying.AFTER_SUCCESS)
     (first,) = training.applications
-    done = training.again(training.spec("exit 1"), deferrable=deferrable)
+    done = training.again(training.spec("exit 1"), deferrable=True)
     assert done.state == "success"
     assert done.results["train"]["application_id"] == first
     assert done.results["train"]["final_status"] == "SUCCEEDED"
@@ -272,9 +270,9 @@ echo "{\\"step\\": $step}" >> "$TONY_METRICS_FILE"
 """
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
-def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Training, deferrable: bool) -> None:
+def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Training) -> None:
     training = training_anywhere
+    deferrable = training.is_local  # one of the two on each
     error = training.again(training.spec(COUNTS), deferrable=deferrable).errors["train"]
     assert isinstance(error, TonyJobFailed)
     assert error.resumed_step is None

@@ -69,7 +69,7 @@ def test_success(local: TonyHook, deferrable: bool) -> None:
 
 
 def test_failure_names_task_exit_code_and_last_words(local: TonyHook) -> None:
-    done = train(job("echo the data are gone >&2; exit 7"))
+    done = train(job("echo the data are gone >&2; exit 7", restart={"budget": 0}))
     assert done.state == "failed"
     error = done.errors["train"]
     assert isinstance(error, TonyJobFailed)

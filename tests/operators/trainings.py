@@ -74,6 +74,10 @@ class Training:
         dying.run_and_die(where, spec or self.spec(), **arguments)
 
     @property
+    def is_local(self) -> bool:
+        return self.hook.layout.root.startswith("file://")
+
+    @property
     def identity(self) -> Identity:
         return self.hook.identity(dag_id="operator_test", run_id=RUN_ID, task_id="train")
 

@@ -55,7 +55,7 @@ def is_alive(hook: TonyHook, application_id: str) -> bool:
 
 
 async def test_yields_one_event_when_the_job_has_ended(local: TonyHook) -> None:
-    trigger = trigger_for(*submit(local, "exit 3"))
+    trigger = trigger_for(*submit(local, "true"))
     event = await first_event(trigger)
     assert event["application_id"] == trigger.application_id
     assert (event["reason"], event["error"], event["attached"]) == (Reason.FINISHED, None, False)

@@ -66,7 +66,7 @@ def corrupted_on_store(field: Field) -> Account:
 
 
 def _broken_on_store(field: Field, broken: Breaking) -> Account:
-    training = field.train(pace=SLOW)
+    training = field.train(pace=SLOW / 2)
     uri = training.until_committed(20)
     storage = training.job.hook.storage()
     files = [entry for entry in walk(storage, rank_directory(uri, 0)) if not entry.is_directory]

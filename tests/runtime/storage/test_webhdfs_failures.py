@@ -256,7 +256,7 @@ def test_a_source_that_can_be_read_once_is_not_sent_twice(webhdfs_config: WebHdf
     addresses: list[str] = []
     with scripted(breaking) as address:
         addresses.append(address)
-        storage = patient(webhdfs_config, [address])
+        storage = WebHdfsStorage(attrs.evolve(webhdfs_config, addresses=[address], response_timeout=0.5, timeout=5))
         with pytest.raises(StorageUnreachable):
             storage.write(hdfs.uri("once"), iter([b"x"]))
         assert len(creates) == 1

@@ -12,14 +12,14 @@ import pytest
 from tests.runtime.am.local.jobs import LocalJob, start
 from tony_provider.runtime import contract
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, TaskSpec, Timeouts
+from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartPolicy, TaskSpec, Timeouts
 
 WAIT = "exec sleep 300"
 
 
 def spec(tasks: dict[str, TaskSpec], *, framework: str = "standalone", **timeouts: Any) -> JobSpec:
     limits = attrs.evolve(Timeouts(grace=Duration(5.0)), **timeouts)
-    return JobSpec(framework=framework, tasks=tasks, name="trial", timeouts=limits)
+    return JobSpec(framework=framework, tasks=tasks, name="trial", timeouts=limits, restart=RestartPolicy(budget=0))
 
 
 def task(command: str, instances: int = 1, memory: int = 256) -> TaskSpec:

@@ -96,9 +96,12 @@ class Led:
         return self.event("Registered")[0]
 
     def processes(self) -> dict[str, Process]:
-        """Of its containers that live, the master's own included: the first process that is told the container's id."""
+        """Of its containers that live, the master's own included: the program, not the shell around it.
+
+        That is the last to start of those that are told the container's id; its number says nothing, they wrap around.
+        """
         found: dict[str, Process] = {}
-        for process in sorted(with_environment(b"CONTAINER_ID=container_"), key=lambda each: each.pid):
+        for process in sorted(with_environment(b"CONTAINER_ID=container_"), key=lambda each: (each.started, each.pid)):
             environment = Path(f"/proc/{process.pid}/environ")
             try:
                 variables = dict(line.partition("=")[::2] for line in environment.read_text().split("\0"))
@@ -106,7 +109,7 @@ class Led:
                 continue
             container = variables["CONTAINER_ID"]
             if self.id.partition("_")[2] in container:
-                found.setdefault(container, process)
+                found[container] = process
         return found
 
     def master(self) -> tuple[str, Process]:
