@@ -156,6 +156,24 @@ def test_killed_by_somebody_else(local: TonyHook, marker: Marker) -> None:
     assert "carol needs the machine" in str(error)
 
 
+def test_mocked_alarm_that_rings_while_the_application_is_ended(
+    local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, rings = TonyHook.control, iter([True])
+
+    def ring(*arguments: Any, **more: Any) -> Any:
+        answer = control(*arguments, **more)
+        if next(rings, False):
+            raise AirflowTaskTimeout("the alarm")
+        return answer
+
+    monkeypatch.setattr(TonyHook, "control", ring)
+    done = train(job(marker.forever), execution_timeout=timedelta(seconds=8))
+    assert isinstance(done.errors["train"], AirflowTaskTimeout)
+    assert next(rings, None) is None
+    assert ended(local)
+
+
 @pytest.mark.parametrize("deferrable", [False, True])
 def test_execution_timeout_ends_the_application(local: TonyHook, marker: Marker, deferrable: bool) -> None:
     done = train(job(marker.forever), execution_timeout=timedelta(seconds=8), deferrable=deferrable)

@@ -326,6 +326,13 @@ class TonyTrainOperator(BaseOperator):
         if self._switch.application_id is not None:
             end_application(self.hook, self._identity(context), self._switch.application_id, reason)
 
+    def _end_despite_alarm(self, context: Context, reason: str) -> None:
+        """Airflow's alarm, which rings once, may do so while the job is already ended as its deadline has passed."""
+        try:
+            self._end(context, reason)
+        except AirflowTaskTimeout:
+            self._end(context, reason)
+
     @contextmanager
     def _errors_and_timeouts(self, context: Context) -> Iterator[None]:
         """Errors in Airflow's words; no application outlives the task's timeout; no connection outlives the task."""
@@ -337,8 +344,9 @@ class TonyTrainOperator(BaseOperator):
             raise
         except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
             timed_out = isinstance(interruption, AirflowTaskTimeout)
+            reason = "the task's execution_timeout is over" if timed_out else "the task was interrupted"
             try:
-                self._end(context, "the task's execution_timeout is over" if timed_out else "the task was interrupted")
+                self._end_despite_alarm(context, reason)
             except (ClusterError, StorageError) as error:
                 self.log.error("%s could not be ended: %s", self._switch.application_id, error)  # noqa: TRY400
             raise

@@ -107,7 +107,7 @@ class Led:
                 variables = dict(line.partition("=")[::2] for line in environment.read_text().split("\0"))
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            container = variables["CONTAINER_ID"]
+            container = variables.get("CONTAINER_ID", "")  # of what is just becoming another program: nothing
             if self.id.partition("_")[2] in container:
                 found[container] = process
         return found
