@@ -13,6 +13,8 @@ from tests.faults.field import Field
 from tests.faults.row import TRAIN, row
 from tests.faults.rows.process import HIT_AT
 from tests.faults.training import Training
+from tests.waiting import until
+from tony_provider.runtime.protocol.status import TaskStatus
 
 DISK_KIB = 24  # room on the full disk: for the first part of a checkpoint
 FIRST_MIB, STEP_MIB = 1536, 1024  # that a container gets, and gets more
@@ -50,12 +52,19 @@ def out_of_memory(field: Field) -> Account:
         memory=f"{FIRST_MIB}MiB", pace=1.0, restart={"memory_step": f"{STEP_MIB}MiB", "backoff": "1s"}
     )
     training.until_step(HIT_AT)
+    former = training.job.task("worker:1").container_id
     training.diary.order("worker:1", "hog", str(HOG_MIB))
     training.hits.append(training.diary.until_obeyed("worker:1").at)
     training.until_restarted("worker:1")
-    given = field.container_memory(training.job.task("worker:1"))
+    # The status is written every now and then: the process may be there before it is told where.
+    task = until(lambda: _in_another(training.job.task("worker:1"), former), training.job.describe)
+    given = field.container_memory(task)
     training.expect(given == FIRST_MIB + STEP_MIB, f"its new container has {given} MiB")
     return training.finish(replaced=["worker:1"])
+
+
+def _in_another(task: TaskStatus, former: str | None) -> TaskStatus | None:
+    return task if task.node and task.container_id not in (None, former) else None
 
 
 @row("hang", "rank 1 hangs")
