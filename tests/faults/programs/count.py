@@ -60,7 +60,7 @@ def save(state: dict[str, Any]) -> None:
 
 def serve() -> None:
     """A parameter server, a parameter server's worker or an evaluator: there until it is stopped."""
-    diary.note("ready", step=0)
+    diary.note("serving")  # the chief alone knows of steps
     while True:
         diary.obey()
         time.sleep(0.1)
