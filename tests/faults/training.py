@@ -18,6 +18,7 @@ from tests.jobs.job import Job
 from tests.jobs.places import USER, YarnPlace
 from tests.jobs.processes import Seen, processes_of
 from tests.waiting import settled, until
+from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.runtime import contract
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage.helpers import read_bytes, walk
@@ -141,13 +142,15 @@ class Training:
         ``replaced``: the tasks that must have got a new container, and no others; None: does not matter.
         ``former``: applications that trained before this one, and had ended.
         """
-        ending = self._end()
+        application = self._end()
         status = self.job.status()
         account = costs(self.diary, self.hits, self.leader, self.gang)
         account.did = self._did(status)
         account.problems += self.problems
-        account.expect(status.state is JobState.SUCCEEDED, f"it ended {status.state.value}: {ending}")
-        if status.state is JobState.SUCCEEDED:
+        finished = application is None or application.state is ApplicationState.FINISHED
+        succeeded = finished and status.state is JobState.SUCCEEDED
+        account.expect(succeeded, f"it ended {status.state.value}; the cluster says {application}")
+        if succeeded:
             account.problems += self.wrong_weights(status)
         if replaced is not None:
             seen = sorted(task.name for task in status.tasks if task.attempt > 1)
@@ -157,12 +160,11 @@ class Training:
         account.problems += self.left()
         return account
 
-    def _end(self) -> str:
-        """Wait until it has ended; what the cluster says of it, if it remembers it."""
+    def _end(self) -> Application | None:
+        """Wait until it has ended; what the cluster says of it, unless it has forgotten it."""
         if self.job.hook.application(self.job.id) is None:
-            return "forgotten by the ResourceManager"
-        application = self.job.end(END_SECONDS)
-        return f"{application.state.value}, {application.diagnostics.strip()}"
+            return None
+        return self.job.end(END_SECONDS)
 
     def wrong_weights(self, status: JobStatus) -> list[str]:
         """How they differ from those of an undisturbed run; empty when they do not."""

@@ -21,9 +21,9 @@ from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.triggers.tony import TonyJobTrigger
 
 
-def submit(hook: TonyHook, command: str, run_id: str = "today") -> tuple[Identity, str]:
+def submit(hook: TonyHook, command: str, run_id: str = "today", **more: Any) -> tuple[Identity, str]:
     identity = hook.identity(dag_id="trigger_test", run_id=run_id, task_id="train")
-    return identity, hook.submit(parse_job(job(command)), identity=identity)
+    return identity, hook.submit(parse_job(job(command, **more)), identity=identity)
 
 
 def trigger_for(identity: Identity, application_id: str, **changes: Any) -> TonyJobTrigger:
@@ -55,7 +55,7 @@ def is_alive(hook: TonyHook, application_id: str) -> bool:
 
 
 async def test_yields_one_event_when_the_job_has_ended(local: TonyHook) -> None:
-    trigger = trigger_for(*submit(local, "true"))
+    trigger = trigger_for(*submit(local, "exit 3", restart={"budget": 0}))
     event = await first_event(trigger)
     assert event["application_id"] == trigger.application_id
     assert (event["reason"], event["error"], event["attached"]) == (Reason.FINISHED, None, False)

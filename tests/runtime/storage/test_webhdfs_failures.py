@@ -32,9 +32,9 @@ from tony_provider.runtime.storage import (
 MIB = 1 << 20
 
 
-def patient(config: WebHdfsConfig, addresses: list[str]) -> WebHdfsStorage:
+def patient(config: WebHdfsConfig, addresses: list[str], timeout: float = 60) -> WebHdfsStorage:
     """Fails over quickly and gives up late."""
-    return WebHdfsStorage(attrs.evolve(config, addresses=addresses, response_timeout=0.5, timeout=60))
+    return WebHdfsStorage(attrs.evolve(config, addresses=addresses, response_timeout=0.5, timeout=timeout))
 
 
 def hasty(*addresses: str) -> WebHdfsStorage:
@@ -256,7 +256,7 @@ def test_a_source_that_can_be_read_once_is_not_sent_twice(webhdfs_config: WebHdf
     addresses: list[str] = []
     with scripted(breaking) as address:
         addresses.append(address)
-        storage = WebHdfsStorage(attrs.evolve(webhdfs_config, addresses=[address], response_timeout=0.5, timeout=5))
+        storage = patient(webhdfs_config, [address], timeout=5)
         with pytest.raises(StorageUnreachable):
             storage.write(hdfs.uri("once"), iter([b"x"]))
         assert len(creates) == 1
