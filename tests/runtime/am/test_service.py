@@ -85,13 +85,14 @@ def attach(channel: Any, identity: TaskIdentity = IDENTITY, token: str | None = 
     return tony_pb2_grpc.ApplicationMasterStub(channel).Attach(metadata=metadata, timeout=DEADLINE)
 
 
-async def refusal(call: Any, first: tony_pb2.FromExecutor = REGISTRATION) -> tuple[grpc.StatusCode, str]:
+async def refusal(call: Any, first: tony_pb2.FromExecutor | None = None) -> tuple[grpc.StatusCode, str]:
+    """With what the call ends. What is refused by its metadata gets no message: gRPC overwrites the server's status by
+    INTERNAL where a write meets the end of the call (the executor's link tries again then)."""
     try:
-        await call.write(first)
+        if first is not None:
+            await call.write(first)
         await call.read()
     except grpc.aio.AioRpcError:
-        pass
-    except asyncio.InvalidStateError:  # the call had ended before we wrote
         pass
     return await call.code(), await call.details()
 
