@@ -195,6 +195,15 @@ def test_a_timeout_stays_a_timeout_though_the_kill_is_mocked_to_fail(
     local.kill(application_id, "enough")
 
 
+def test_what_a_trigger_could_not_watch_any_more_is_an_outage(local: TonyHook) -> None:
+    """As it is without deferral: retry policies know the class."""
+    with dag_of(job("true")) as dag:
+        pass
+    event = {"application_id": "application_1_0001", "attached": False, "reason": None, "error": "no answer"}
+    with pytest.raises(ClusterUnreachable, match="application_1_0001 could not be watched any more: no answer"):
+        dag.task_dict["train"].execute_complete({}, event)
+
+
 def test_sigterm_ends_the_application_and_is_no_success(local: TonyHook, marker: Marker) -> None:
     with marker.then(lambda _: os.kill(os.getpid(), signal.SIGTERM)):
         done = train(job(marker.forever))

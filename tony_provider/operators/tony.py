@@ -9,9 +9,9 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout, BaseOperator, conf, mask_secret
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout, BaseOperator, conf, mask_secret
 
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.lineage_choice import Resume
 from tony_provider.exceptions import (
@@ -171,7 +171,7 @@ class TonyTrainOperator(BaseOperator):
         application_id = self._switch.application_id = event["application_id"]
         with self._errors_and_timeouts(context):
             if event["error"]:
-                raise AirflowException(f"{application_id} could not be watched any more: {event['error']}")
+                raise ClusterUnreachable(f"{application_id} could not be watched any more: {event['error']}")
             ending = Ending(Reason(event["reason"]), event["last_message"])
             if ending.reason in (Reason.FINISHED, Reason.FORGOTTEN):
                 ending = self._wait(context, application_id, Deadlines())  # looks at how it ended, through outages too
