@@ -59,6 +59,12 @@ class Diary:
         draft.write_text(" ".join(words))
         draft.rename(path)
 
+    def set_pace(self, seconds: float) -> None:
+        """Have each further step take at least as long."""
+        draft = self.directory / "draft-pace"
+        draft.write_text(str(seconds))
+        draft.rename(self.directory / "pace")
+
     def until_obeyed(self, task: str) -> Entry:
         return until(lambda: self.newest("ordered", task), f"{task} to do as it was ordered")
 

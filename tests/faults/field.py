@@ -90,7 +90,8 @@ class Field:
         program = self.program
         diary = self.new_diary()
         what = {"FAULTS_STEPS": str(STEPS), "FAULTS_EVERY": str(EVERY), **(environment or {})}
-        spec = self.spec(diary, {"FAULTS_PACE": str(pace), **what}, tasks or self.workers(memory)) | changes
+        diary.set_pace(pace)
+        spec = self.spec(diary, what, tasks or self.workers(memory)) | changes
         training = Training(self.place, self.place.submit(spec), diary, program, _deciding(what), self.references)
         self.trainings.append(training)
         return training

@@ -12,11 +12,10 @@ from tests.hadoop.cluster import HadoopCluster
 
 # The others of a kind are in `make faults`; what the rows are about is tested by itself too, where its code is.
 SHARED = ("leader-killed", "executor-killed", "master-killed", "truncated-on-store", "hang")
-BREAKING = ("resourcemanager-failover",)
+BREAKING = ("resourcemanager-failover", "nodemanager-killed", "preempted")
 AIRFLOW = ("airflow-task-killed",)
-# They take minutes: nodes that are lost and other queues are in tests/runtime/am/yarn/test_real_scheduler.py, two jobs
-# that each want more than there is in tests/jobs/test_allocation.py.
-LONG = {"node", "preemption", "queue"}
+# It takes minutes; two jobs that each want more than there is are in tests/jobs/test_allocation.py.
+LONG = {"queue"}
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -129,6 +129,14 @@ class Training:
     def tasks(self) -> list[str]:
         return [task.name for task in self.job.status().tasks]
 
+    def dawdle(self, pace: float) -> None:
+        """Have each further step take this many seconds: the training is still there when what was done to it shows."""
+        self.diary.set_pace(pace)
+
+    def hurry(self) -> None:
+        """It has shown: the rest as fast as it can."""
+        self.diary.set_pace(0.0)
+
     def expect(self, holds: bool, otherwise: str) -> None:
         """Something beside what holds for all rows; the training goes on in any case."""
         if not holds:

@@ -62,7 +62,8 @@ class Tries:
 
     def job(self, *, pace: float = PACE, memory: str = "", **changes: Any) -> dict[str, Any]:
         """The row's training. ``changes`` go over the specification."""
-        environment = {"FAULTS_STEPS": str(STEPS), "FAULTS_EVERY": str(EVERY), "FAULTS_PACE": str(pace)}
+        self.diary.set_pace(pace)
+        environment = {"FAULTS_STEPS": str(STEPS), "FAULTS_EVERY": str(EVERY)}
         return self.field.spec(self.diary, environment, self.field.workers(memory)) | changes
 
     def begin(self, job: dict[str, Any], **arguments: Any) -> Try:

@@ -118,7 +118,6 @@ def _start(
     task_type, index = tasks[number]
     own = {
         "FAULTS_DIR": str(folder / "diary"),
-        "FAULTS_PACE": "0",
         "TONY_TASK_TYPE": task_type,
         "TONY_TASK_INDEX": str(index),
         "TONY_MODEL_DIR": str(folder / f"model-{number}"),

@@ -1,16 +1,13 @@
-"""A try of a task whose worker dies: a process of its own that kills itself, with SIGKILL, at a given point.
-
-python -m tests.operators.dying <where> <arguments of TonyTrainOperator, as JSON>
-"""
+"""A try of a task whose worker dies: a process of its own that kills itself, with SIGKILL, at a given point."""
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tony_provider.cluster.local.cluster import LocalCluster
@@ -23,12 +20,55 @@ AFTER_SUCCESS = "after-success"  # the application has ended well, and nobody kn
 AFTER_DELIVERY = "after-delivery"  # execute() has returned, and Airflow does not know
 SECONDS = 120.0
 
+# Workers are forked from a process that has imported Airflow, which takes longer than all that they do.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.operators.trainings"])
+
 
 def run_and_die(where: str, spec: Mapping[str, Any] | str, **arguments: Any) -> None:
     """Returns when it is dead; fails when it was not."""
-    command = [sys.executable, "-m", "tests.operators.dying", where, json.dumps({"job": spec, **arguments})]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == -signal.SIGKILL, f"it lived:\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+    with tempfile.NamedTemporaryFile() as output:
+        how = (where, {"job": spec, **arguments}, dict(os.environ), output.name)
+        worker = _FORKS.Process(target=_work, args=how)
+        worker.start()
+        worker.join(SECONDS)
+        code = worker.exitcode
+        if code is None:
+            worker.kill()
+            worker.join()
+        said = Path(output.name).read_text(errors="replace")
+    assert code == -signal.SIGKILL, f"it lived ({code}):\n{said[-16000:]}"
+
+
+def _work(where: str, arguments: dict[str, Any], environment: dict[str, str], output: str) -> None:
+    with Path(output).open("wb") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    # Only here: these import this module.
+    from tests.airflow_dags import run
+    from tests.operators.jobs import dag_of
+    from tests.operators.trainings import DATES
+
+    with dag_of(arguments.pop("job"), _operator(where, arguments), **arguments) as dag:
+        run(dag, **DATES)
+
+
+def _operator(where: str, arguments: dict[str, Any]) -> type[TonyTrainOperator]:
+    """One that dies there."""
+    if where == AFTER_SUBMISSION:
+        return _DiesAttached
+    if where == AFTER_SUCCESS:
+        return _DiesKnowing
+    if where == BEFORE_SUBMISSION:
+        for cluster in (LocalCluster, YarnCluster):
+            cluster.submit = _die  # type: ignore[method-assign]
+    elif where == AFTER_DELIVERY:
+        arguments["post_execute"] = _die
+    else:
+        raise ValueError(where)
+    return TonyTrainOperator
 
 
 def _die(*_: Any, **__: Any) -> NoReturn:
@@ -44,30 +84,3 @@ class _DiesAttached(TonyTrainOperator):
 class _DiesKnowing(TonyTrainOperator):
     def _conclude(self, *_: Any, **__: Any) -> NoReturn:
         _die()
-
-
-def main() -> None:
-    # Only here: this process has Airflow's home in its environment already.
-    from tests.airflow_dags import run
-    from tests.operators.jobs import dag_of
-    from tests.operators.trainings import DATES
-
-    where, arguments = sys.argv[1], json.loads(sys.argv[2])
-    operator = TonyTrainOperator
-    if where == BEFORE_SUBMISSION:
-        for cluster in (LocalCluster, YarnCluster):
-            cluster.submit = _die  # type: ignore[method-assign]
-    elif where == AFTER_SUBMISSION:
-        operator = _DiesAttached
-    elif where == AFTER_SUCCESS:
-        operator = _DiesKnowing
-    elif where == AFTER_DELIVERY:
-        arguments["post_execute"] = _die
-    else:
-        raise ValueError(where)
-    with dag_of(arguments.pop("job"), operator, **arguments) as dag:
-        run(dag, **DATES)
-
-
-if __name__ == "__main__":
-    main()

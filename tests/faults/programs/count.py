@@ -23,7 +23,7 @@ def main() -> None:
     state = begin()
     diary.note("ready", step=state["step"])
     for step in range(state["step"] + 1, diary.STEPS + 1):
-        ready_at = time.monotonic() + diary.PACE
+        ready_at = time.monotonic() + diary.pace()
         state = {
             "step": step,
             "chaos": 3.9 * state["chaos"] * (1 - state["chaos"]),

@@ -18,7 +18,6 @@ TASK = f"{os.environ.get('TONY_TASK_TYPE', 'worker')}:{os.environ.get('TONY_TASK
 DIRECTORY = Path(os.environ["FAULTS_DIR"])
 STEPS = int(os.environ["FAULTS_STEPS"])
 EVERY = int(os.environ["FAULTS_EVERY"])  # steps from one checkpoint to the next
-PACE = float(os.environ.get("FAULTS_PACE", "0.15"))  # seconds that a step takes at least
 
 
 def note(event: str, at: float | None = None, **facts: Any) -> None:
@@ -46,6 +45,14 @@ def note_start() -> None:
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     resume = os.environ.get("TONY_RESUME_STEP")
     note("started", at=time.time() - age, resume=int(resume) if resume else None)
+
+
+def pace() -> float:
+    """Seconds that a step takes at least: what the file `pace` says now, if there is one."""
+    try:
+        return float((DIRECTORY / "pace").read_text())
+    except FileNotFoundError:
+        return 0.0
 
 
 def note_step(step: int) -> None:

@@ -45,7 +45,7 @@ def lead(tf: Any, resolver: Any) -> None:
     train = tf.function(lambda inputs, labels: strategy.run(model.learn, args=(inputs, labels)))
     diary.note("ready", step=begin)
     for step in range(begin + 1, diary.STEPS + 1):
-        ready_at = time.monotonic() + diary.PACE
+        ready_at = time.monotonic() + diary.pace()
         coordinator.schedule(train, args=network.examples(np, step, 0))
         coordinator.join()
         model.done.assign(step)

@@ -31,7 +31,7 @@ def main() -> None:
     train = tf.function(lambda inputs, labels: strategy.run(model.learn, args=(inputs, labels)))
     diary.note("ready", step=begin)
     for step in range(begin + 1, diary.STEPS + 1):
-        ready_at = time.monotonic() + diary.PACE
+        ready_at = time.monotonic() + diary.pace()
         train(*network.examples(np, step, rank))
         model.done.assign(step)
         if step % diary.EVERY == 0:

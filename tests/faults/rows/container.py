@@ -12,6 +12,7 @@ from tests.faults.rows.process import HIT_AT
 from tests.faults.sockets import cut_off
 
 SLOW_MIRROR = {"bandwidth": "1MiB", "format": "auto"}
+SLOW = 1.0  # seconds that a step takes: for longer than an executor may say nothing
 LARGE = {"FAULTS_PADDING": "8"}  # MiB: a checkpoint then takes the slow mirror longer than ten steps take
 SHORT, LONG = 6, 40  # seconds without packets: less, and more, than an executor is given before it is lost
 
@@ -33,6 +34,9 @@ def executor_stopped(field: Field) -> Account:
     training.until_step(HIT_AT)
     with training.hit():
         training.executor("worker:1").signal(signal.SIGSTOP)
+    training.dawdle(SLOW)
+    training.until_restarted("worker:1")
+    training.hurry()
     return training.finish(replaced=["worker:1"])
 
 
@@ -82,5 +86,8 @@ def cut_off_for_long(field: Field) -> Account:
     training = field.train(pace=0.4)
     training.until_step(HIT_AT)
     with training.hit(), cut_off(training.executor("worker:1"), training.master()):
+        training.dawdle(SLOW)
         time.sleep(LONG)
+    training.until_restarted("worker:1")
+    training.hurry()
     return training.finish(replaced=["worker:1"])

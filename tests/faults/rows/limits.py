@@ -59,6 +59,7 @@ def out_of_memory(field: Field) -> Account:
     # The status is written every now and then: the process may be there before it is told where.
     task = until(lambda: _in_another(training.job.task("worker:1"), former), training.job.describe)
     given = field.container_memory(task)
+    training.hurry()
     training.expect(given == FIRST_MIB + STEP_MIB, f"its new container has {given} MiB")
     return training.finish(replaced=["worker:1"])
 

@@ -21,6 +21,7 @@ def master_killed(field: Field) -> Account:
     with training.hit():
         training.master().signal(signal.SIGKILL)
     training.until_master(2)
+    training.hurry()
     return _untouched(training, 2)
 
 
@@ -33,6 +34,7 @@ def master_killed_twice(field: Field) -> Account:
         with training.hit():
             training.master().signal(signal.SIGKILL)
         training.until_master(number)
+    training.hurry()
     return _untouched(training, 3)
 
 
@@ -62,6 +64,7 @@ def master_node_gone(field: Field) -> Account:
         field.hadoop.kill(daemon)
         stop(processes, 0)
     training.until_master(2)
+    training.hurry()
     field.hadoop.restart(daemon)
     return training.finish(replaced=there)
 

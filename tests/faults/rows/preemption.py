@@ -23,8 +23,9 @@ SLOW = 1.0  # seconds that a step takes: the training is still there when its co
 @row("preempted", "preemption by another queue")
 def preempted(field: Field) -> Account:
     """A job of the queue `ml` takes a worker's container; it comes back when that job has ended."""
-    training = field.train(memory=WORKER, restart=NO_BUDGET, queue="default", pace=SLOW)
+    training = field.train(memory=WORKER, restart=NO_BUDGET, queue="default")
     training.until_step(HIT_AT)
+    training.dawdle(SLOW)
     with training.hit():
         rival = field.place.submit(
             {
@@ -34,6 +35,7 @@ def preempted(field: Field) -> Account:
             }
         )
     rival.until(JobState.RUNNING)
+    training.hurry()
     account = training.finish(replaced=None)
     rival.succeeded()
     return _taken(training, account, "preempting")
@@ -42,13 +44,15 @@ def preempted(field: Field) -> Account:
 @row("decommissioned", "the node of a worker is decommissioned")
 def decommissioned(field: Field) -> Account:
     """It is said beforehand: a checkpoint is asked for, and what is lost then does not count."""
-    training = field.train(memory=WORKER_MEMORY, restart=NO_BUDGET, pace=SLOW)
+    training = field.train(memory=WORKER_MEMORY, restart=NO_BUDGET)
     training.until_step(HIT_AT)
+    training.dawdle(SLOW)
     task = beside_the_master(field, training)
     daemon = field.daemon_of(str(training.job.task(task).node))
     with training.hit():
         field.hadoop.decommission(int(daemon.rpartition("-")[2]), seconds=5)
     training.until_restarted(task)
+    training.hurry()
     field.hadoop.decommission(seconds=0)
     field.hadoop.restart(daemon)
     return _taken(training, training.finish(replaced=[task]), "node_leaving")

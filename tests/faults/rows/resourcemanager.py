@@ -22,6 +22,7 @@ def restarted(field: Field) -> Account:
     field.hadoop.restart(f"resourcemanager-{number}")
     field.hadoop.activate(number)
     field.hadoop.wait_ready()
+    training.hurry()
     return _untouched(training)
 
 
@@ -33,6 +34,7 @@ def failover(field: Field) -> Account:
     number = field.active_resourcemanager()
     with training.hit():
         _fail_over(field, number)
+    training.hurry()
     return _untouched(training)
 
 
