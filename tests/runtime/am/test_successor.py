@@ -17,7 +17,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.local.container_dir import PID_FILE
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskState
-from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartScope, TaskSpec, Timeouts
+from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartPolicy, RestartScope, TaskSpec, Timeouts
 
 DEADLINE = 60
 
@@ -195,3 +195,29 @@ async def test_job_that_was_over_is_not_run_again(tmp_path: Path, training: Trai
     assert result(job) == over
     assert not (job.store / contract.STAGING_DIR).exists()
     await until(lambda: not job.processes(), job)
+
+
+async def test_job_that_was_ending_ends_as_it_was_to(tmp_path: Path, training: Training) -> None:
+    """Its tasks have the grace that they were promised, none starts again, and what they have reported is kept."""
+    here = training.directory
+    ends = f"trap 'until [ -e {here}/end ]; do sleep 0.1; done; exit 0' TERM; while :; do sleep 0.1; done"
+    fails = f"until [ -e {here}/end-1 ]; do sleep 0.1; done; exit 3"
+    said = """echo '{"step": 4, "loss": 0.5}' >> $TONY_METRICS_FILE"""
+    command = f"echo $$ >> {here}/pids-$TONY_TASK_INDEX; {said}; if [ $TONY_TASK_INDEX = 1 ]; then {fails}; fi; {ends}"
+    spec = attrs.evolve(job_of(command), timeouts=Timeouts(grace=Duration(30)), restart=RestartPolicy(budget=0))
+    job = await start(tmp_path, spec)
+    await until(lambda: (status := job.status()) is not None and status.metrics == {"loss": 0.5}, job)
+    training.end(1)
+    await until(lambda: any(event["event"] == "verdict" for event in job.events()), job)
+    await kill(job)
+    running = asyncio.ensure_future(inherit(job))
+    await until(lambda: any(event["event"] == "recovering" for event in job.events()), job)
+    assert alive(training.pids(0)[0])
+    training.end()
+    assert await running is FinalStatus.FAILED
+    final = result(job)
+    assert final.failure
+    assert (final.failure.task, final.failure.exit_code, final.am_attempt) == ("worker:1", 3, 2)
+    assert (final.metrics, final.step) == ({"loss": 0.5}, 4)
+    assert [len(training.pids(index)) for index in range(2)] == [1, 1]
+    assert job.processes() == []

@@ -11,14 +11,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.runtime.am.lineages import ownership
+from tests.runtime.am.lineages import OTHER, own, ownership
 from tests.runtime.am.local.jobs import Staged, stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am import master, signals
 from tony_provider.runtime.am.application_master import Surroundings, serve
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
-from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, Event
+from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, ConnectionRestored, Event
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol.final_report import read_report
@@ -127,6 +127,28 @@ async def test_master_that_its_cluster_cannot_reach_notices_its_successor(
     assert await running.end() is FinalStatus.KILLED
     assert running.left_to_others()
     assert running.file(contract.RESULT_FILE) is None
+
+
+async def test_master_that_its_cluster_cannot_reach_notices_another_application(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which trains in its place, since the cluster has ended this one and could not tell it."""
+    monkeypatch.setattr(master, "_LOOK_FOR_SUCCESSOR", 0.05)
+    own(tmp_path, OTHER)
+    running.cluster.say(ConnectionLost("nobody answers"))
+    await running.end()
+    result = running.file(contract.RESULT_FILE)
+    assert result
+    assert result.failure
+    assert result.failure.kind is FailureKind.FENCED
+
+
+async def test_a_cluster_that_answers_again_is_believed(running: Running) -> None:
+    running.cluster.say(ConnectionLost("nobody answers"))
+    running.cluster.say(ConnectionRestored())
+    await running.until(lambda: b"cluster_reachable" in (running.store / contract.EVENTS_FILE).read_bytes())
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running.until(lambda: running.file(contract.RESULT_FILE) is not None)
 
 
 async def test_sigterm_with_a_moment_to_live_stops_no_task(running: Running) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from functools import partial
+from typing import Optional
 
 import attrs
 
@@ -15,7 +16,7 @@ from tony_provider.runtime.am.master import DismissedError, Master
 from tony_provider.runtime.am.own_lineage import OwnLineage
 from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.am.records import Records
-from tony_provider.runtime.am.recovery import from_store, look
+from tony_provider.runtime.am.recovery import Found, Legacy, from_store, look
 from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.service import ExecutorService, Server
 from tony_provider.runtime.am.session import snapshot
@@ -68,10 +69,10 @@ class Life:
             self.lineage,
             history=legacy.history if legacy else None,
         )
-        return await self._run(master, records, registered, found.fenced)
+        return await self._run(master, records, registered, found)
 
-    async def _run(self, master: Master, records: Records, registered: Registered, fenced: str) -> FinalStatus:
-        master.begin(registered, fenced=fenced)
+    async def _run(self, master: Master, records: Records, registered: Registered, found: Found) -> FinalStatus:
+        master.begin(registered, fenced=found.fenced)
         application_id = self.ownership.description.application_id
         await self.server.start(ExecutorService(application_id, self._task_key, master.executors))
         await self.front.serve(master)
@@ -89,7 +90,7 @@ class Life:
             await records.stop()
         if master.cut_off:
             await master.check_newest()
-        return await self._end(verdict, master.status(), records)
+        return await self._end(verdict, _last_known(master.status(), found.legacy), records)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -130,6 +131,15 @@ class Life:
     @property
     def _task_key(self) -> bytes:
         return secret(self.credentials.secrets, contract.SECRET_TASK_KEY)
+
+
+def _last_known(status: JobStatus, legacy: Optional[Legacy]) -> JobStatus:
+    """What the tasks have reported, they reported to the former application master where that had begun to end them."""
+    if legacy is None or legacy.history.verdict is None or legacy.status is None:
+        return status
+    return attrs.evolve(
+        legacy.status, am_attempt=status.am_attempt, updated_ms=status.updated_ms, finished_ms=status.finished_ms
+    )
 
 
 async def _verdict(running: Awaitable[Verdict]) -> Verdict:

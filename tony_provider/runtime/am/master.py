@@ -15,7 +15,7 @@ from tony_provider.runtime.am.checkpoints import Checkpoints, Step
 from tony_provider.runtime.am.executors import Executors
 from tony_provider.runtime.am.launches import Launches
 from tony_provider.runtime.am.own_lineage import OwnLineage
-from tony_provider.runtime.am.owner import Ownership, SupersededError
+from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
 from tony_provider.runtime.am.patience import persistently
 from tony_provider.runtime.am.records import Records
 from tony_provider.runtime.am.resource_manager import (
@@ -23,6 +23,7 @@ from tony_provider.runtime.am.resource_manager import (
     AttemptOver,
     Completed,
     ConnectionLost,
+    ConnectionRestored,
     Event,
     LaunchFailed,
     NodeLeaving,
@@ -192,6 +193,8 @@ class Master:
             self._look_for_successor()
             return [Note("cluster_unreachable", event.reason)]
         self.cut_off = False
+        if isinstance(event, ConnectionRestored):
+            return [Note("cluster_reachable", "the cluster answers again")]
         if isinstance(event, Allocated):
             return session.allocated(event.key, event.container, now)
         if isinstance(event, LaunchFailed):
@@ -218,7 +221,16 @@ class Master:
     async def _until_heard_of(self) -> None:
         while self.cut_off:
             await asyncio.sleep(_LOOK_FOR_SUCCESSOR)
-            await self.check_newest()
+            await self._check_ownership()
+
+    async def _check_ownership(self) -> None:
+        """Whether another application, or another master, works in our place. Raises SupersededError."""
+        try:
+            await asyncio.to_thread(self._ownership.check)
+        except FencedError as error:
+            self._steps.put_nowait(partial(self.session.fail, FailureKind.FENCED, str(error)))
+        except StorageError as error:
+            log.warning("whether another application has taken over cannot be seen: %s", error)
 
     def _heard(self) -> None:
         """Something is new of a task, though nothing follows from it."""

@@ -31,6 +31,7 @@ class Legacy:
 
     events: bytes  # their event log
     history: History
+    status: Optional[JobStatus]  # as they knew it last
     result: Optional[JobStatus]  # they brought the job to its end, and only the leave from the cluster is missing
 
 
@@ -72,7 +73,7 @@ def read_legacy(storage: Storage, directory: str) -> Legacy:
         log.info("the result of a former application master was premature")
         storage.remove(uris.join(directory, contract.RESULT_FILE))
         result = None
-    return Legacy(events, _history(events), result)
+    return Legacy(events, _history(events), status, result)
 
 
 def _history(events: bytes) -> History:

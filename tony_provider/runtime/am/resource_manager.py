@@ -110,6 +110,11 @@ class ConnectionLost:
 
 
 @attrs.frozen
+class ConnectionRestored:
+    """It answers again."""
+
+
+@attrs.frozen
 class Preempting:
     """The cluster wants these containers back, and takes them soon: a moment for a checkpoint."""
 
@@ -125,7 +130,9 @@ class NodeLeaving:
     seconds: Optional[float] = None  # until then; None: not known
 
 
-Event = Union[Allocated, LaunchFailed, Completed, StopRequested, ConnectionLost, Preempting, NodeLeaving]
+Event = Union[
+    Allocated, LaunchFailed, Completed, StopRequested, ConnectionLost, ConnectionRestored, Preempting, NodeLeaving
+]
 
 
 class ResourceManager(ABC):

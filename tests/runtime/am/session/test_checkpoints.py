@@ -218,3 +218,30 @@ def test_an_independent_task_chooses_again_alone() -> None:
     assert (sent.starts, sent.resume) == ({"worker:1": 3}, ResumePoint(4, "store/step-4-1"))
     assert not sent.keep_checkpoints
     assert not world.stops
+
+
+@pytest.mark.parametrize("left", [10, None])
+def test_a_checkpoint_that_the_store_has_no_more_is_not_named_either(left: int | None) -> None:
+    """Found to be broken while the next resume point was looked for."""
+    world = workers().run()
+    world.commit(10)
+    world.commit(20)
+    world.checkpoints = [each for each in world.checkpoints if each.step == left]
+    for master_dies in (False, True):
+        if master_dies:
+            world.master_dies()
+            world.come_back()
+        else:
+            world.end("worker:1", exit_code=1)
+            world.restarted()
+        named = world.session.course.checkpoint
+        assert (named.step if named else None) == left
+
+
+def test_the_checkpoint_of_a_lineage_that_is_continued_is_not_this_jobs() -> None:
+    world = workers().run()
+    world.commit(20)
+    world.checkpoints = [ResumePoint(10, "another/step-10-1")]
+    world.end("worker:1", exit_code=1)
+    world.restarted()
+    assert world.session.course.checkpoint is None

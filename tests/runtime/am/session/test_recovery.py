@@ -12,7 +12,7 @@ from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_AFTER_FIRST
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Memory, RestartPolicy
+from tony_provider.runtime.spec.model import Memory, MirrorScope, RestartPolicy
 
 WORKERS = {"worker": 3}
 ALL_ROLES = {"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}
@@ -377,3 +377,68 @@ def test_former_attempts_that_still_keep_their_logs_are_not_waited_for() -> None
     assert former in world.held
     world.wait(timing.KEEP_LOGS + 1)
     assert former in world.released
+
+
+# ---- commits -------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_are_those_of_the_generation_though_one_has_not_come_back() -> None:
+    """Else the shards of the others would make a checkpoint that lacks one."""
+    spec = job(WORKERS, policy=RestartPolicy(), mirror=MirrorScope.ALL)
+    world = World(spec, ["worker"]).run()
+    ranks = list(world.session.mirror_ranks())
+    assert len(ranks) == 3
+    world.master_dies()
+    assert list(world.session.mirror_ranks()) == ranks
+    world.lose_unheard("worker:2")
+    world.come_back()
+    assert world.session.phase is JobState.RESTARTING
+    assert list(world.session.mirror_ranks()) == ranks
+
+
+def test_a_commit_that_waited_for_the_next_master_is_granted_by_it() -> None:
+    world = workers().run()
+    world.master_dies()
+    world.register("worker:0", world.executor_of("worker:0"))
+    assert not world.noted("recovered")
+    assert world.commit(10, "worker:0") is None
+    assert ("worker:0", 0) in world.session.mirror_ranks()
+
+
+# ---- a job that was ending -----------------------------------------------------------------------------------------
+
+
+def test_a_job_that_was_told_to_stop_does_not_train_on() -> None:
+    world = workers().run()
+    world.stop("killed by ann")
+    told = world.told()
+    world.master_dies()
+    assert world.session.phase is JobState.FINISHING
+    assert not world.register("worker:0", world.executor_of("worker:0"))
+    world.wait(5)
+    assert not world.released, "they have their grace"
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.KILLED
+    assert world.verdict.message == "killed by ann"
+    assert (world.outstanding, world.told(), world.generation) == ({}, told, 1)
+
+
+def test_a_job_that_had_failed_keeps_its_failure() -> None:
+    world = workers(budget=0).run()
+    world.end("worker:1", exit_code=3)
+    world.obey_all()
+    world.master_dies()
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert (failure.task, failure.exit_code) == ("worker:1", 3)
+
+
+def test_a_job_that_had_succeeded_stays_so() -> None:
+    world = workers({"worker": 2, "evaluator": 1}).run()
+    world.end("worker:0")
+    world.end("worker:1")
+    assert world.session.verdict is None, "the evaluator has time"
+    world.master_dies()
+    world.wait(timing.KEEP_LOGS + timing.RELEASE_WAIT + 120)
+    assert world.verdict.status is FinalStatus.SUCCEEDED

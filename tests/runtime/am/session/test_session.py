@@ -9,6 +9,7 @@ import pytest
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.session.actions import ShutdownTask
 from tony_provider.runtime.am.session.losses import MOST_REPLACEMENTS
+from tony_provider.runtime.am.words import PREEMPTED
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
@@ -144,6 +145,16 @@ def test_refused_launches_are_replaced_a_bounded_number_of_times() -> None:
     assert failure.kind is FailureKind.LAUNCH
     assert "worker:0 on node" in failure.message
     assert "no disk left" in failure.message
+    assert f"{MOST_REPLACEMENTS} more were lost before it" in failure.message
+
+
+def test_containers_that_are_taken_back_before_a_process_runs_are_replaced_for_ever() -> None:
+    world = workers()
+    world.grant_all()
+    for _ in range(3 * MOST_REPLACEMENTS):
+        world.lose("worker:0", PREEMPTED)
+        world.grant_all()
+    assert world.run().generation == 1
 
 
 def test_gang_whose_replacement_never_comes_gives_everything_back_and_asks_again() -> None:
@@ -462,6 +473,17 @@ def test_second_kill_takes_the_containers_away() -> None:
     world = workers().run()
     world.stop()
     world.stop()
+    assert world.released == set(world.launched)
+
+
+def test_second_kill_with_a_shorter_grace_leaves_that() -> None:
+    world = workers(grace=300, checkpoint=20).run()
+    world.stop()
+    world.carry_out(world.session.stop_requested("now", world.now, grace=5))
+    assert [shutdown.grace for shutdown in world.shutdowns] == [300, 300, 5, 5]
+    world.wait(5 + 20 + timing.KEEP_LOGS - 2)
+    assert not world.released
+    world.wait(4)
     assert world.released == set(world.launched)
 
 

@@ -529,6 +529,14 @@ class World:
         history = History.read(self.log)
         self.carry_out(self.session.recover(listed, history, self.now))
 
+    def executor_of(self, name: str) -> Executor:
+        """The one that lives, though the session may not know of it yet."""
+        return next(executor for executor in self.executors.values() if executor.task == name)
+
+    def lose_unheard(self, name: str) -> None:
+        """Its container ends before it has registered with the new application master."""
+        self.complete(self.executor_of(name).container.id, -100)
+
     def come_back(self) -> None:
         """Every executor that lives registers with the new application master."""
         for executor in list(self.executors.values()):

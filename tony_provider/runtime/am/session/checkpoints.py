@@ -33,7 +33,7 @@ class Checkpoints:
 
     def ranks(self) -> Sequence[tuple[str, int]]:
         """Name and rank of the tasks whose checkpoints are copied to the store."""
-        return mirroring.mirror_ranks(self._course.job.checkpoint.mirror, self._course.cluster())
+        return mirroring.mirror_ranks(self._course.job.checkpoint.mirror, self._course.members())
 
     def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
         """Why this start of the task may not commit (any more); None when it may."""
@@ -47,7 +47,7 @@ class Checkpoints:
 
     def ask(self, reason: str) -> bool:
         """Ask those that make checkpoints for one now. False when nobody can make one."""
-        makers = mirroring.checkpoint_makers(self._course.job.checkpoint.mirror, self._course.cluster())
+        makers = mirroring.checkpoint_makers(self._course.job.checkpoint.mirror, self._course.members())
         able = tuple(name for name in makers if _runs(self._course.by_name[name]))
         if able:
             self._course.emit(AskCheckpoint(able, reason))
@@ -68,8 +68,19 @@ class Checkpoints:
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
         if self._starts.waits_for_choice(generation):
             what = f"step {resume.step}" if resume else "no checkpoint"
-            self._course.note("resume_chosen", f"generation {generation} goes on from {what}")
+            data = self._lower(resume)
+            self._course.note("resume_chosen", f"generation {generation} goes on from {what}", data=data)
             self._starts.chosen(generation, resume)
+
+    def _lower(self, resume: Optional[ResumePoint]) -> dict[str, Any]:
+        """What was committed after the resume point turned out to be of no use; for the event log."""
+        known = self._course.checkpoint
+        if known is None or (resume and resume.step >= known.step):
+            return {}
+        # Of a lineage that is continued, it is not one that this job has committed.
+        own = resume if resume and _directory(resume) == _directory(known) else None
+        self._course.checkpoint = own
+        return {"checkpoint": attrs.asdict(own) if own else None}
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
         """The store does not say what there is."""
@@ -112,6 +123,10 @@ class Checkpoints:
             self._ending.fail(failures.given_up(failure, why), now)
         else:
             self._restarts.again(unit, failure.message, now)
+
+
+def _directory(point: ResumePoint) -> str:
+    return point.uri.rpartition("/")[0]
 
 
 def _runs(task: Task) -> bool:

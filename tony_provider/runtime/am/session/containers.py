@@ -113,9 +113,10 @@ class Containers:
             self._by_id.pop(task.container.id, None)
         task.container_ended, task.connected = True, False
 
-    def replace(self, task: Task, now: float, reason: str) -> None:
+    def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
         """Ask for another one: the former has ended, or was given up."""
         task.back_to_request()
+        task.replaced += int(counted)
         task.deadline = now + self._course.job.timeouts.replacement
         self._course.note("replaced", f"asking for another container: {words.first_line(reason)}", task)
         self._course.emit(self.gang.ask([task]))

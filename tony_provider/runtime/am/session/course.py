@@ -22,6 +22,7 @@ class Generation:
     resume: Optional[ResumePoint] = None  # None: from the beginning, or not known
     resumed_step: Optional[int] = None  # None: from the beginning
     addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # by task; the newest of those that take part
+    without: frozenset[str] = frozenset()  # tasks that do not take part
 
 
 class Course:
@@ -62,6 +63,12 @@ class Course:
         return ClusterSpec(
             self.generation.number, tuple(addresses[task.name] for task in self.tasks if task.name in addresses)
         )
+
+    def members(self) -> list[Task]:
+        """Of the newest generation, also those that a recovery has no address of yet. Ranks follow."""
+        if not self.generation.number:
+            return []
+        return [task for task in self.tasks if task.name not in self.generation.without]
 
     def enter_cluster(self, task: Task) -> None:
         """Others are to look for this task where its executor is now."""

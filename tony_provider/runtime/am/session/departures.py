@@ -54,9 +54,9 @@ class Departures:
             departure.released, departure.deadline = True, now + RELEASE_WAIT
             self._course.emit(Release((container_id,)))
 
-    def wait_for(self, container_id: str, now: float) -> None:
-        """Its executor has been told to end before, or is told so when it asks."""
-        self._leaving.setdefault(container_id, _Departure(now + KEEP_LOGS))
+    def wait_for(self, container_id: str, now: float, seconds: float = 0.0) -> None:
+        """Its executor has been told to end before, or is told so when it asks. ``seconds``: before its logs."""
+        self._leaving.setdefault(container_id, _Departure(now + seconds + KEEP_LOGS))
 
     def ended(self, container_id: str) -> bool:
         """The cluster says so. False when it was not one of these."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Finish, Verdict
 from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course
 from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
@@ -30,6 +31,14 @@ class Ending:
         verdict = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
         self._conclude(verdict, now, reason, grace)
 
+    def hurry(self, now: float, grace: Optional[float]) -> None:
+        """The job is ending already."""
+        if not grace:
+            self._containers.departures.hurry(now)
+            return
+        for task in self._course.tasks:
+            self._containers.departures.ask(task, now, "the job is asked again to end", grace)
+
     def stop(self, task: Task, now: float, reason: str, grace: Optional[float] = None) -> None:
         """Have one task end for good."""
         task.told_to_stop = True
@@ -49,13 +58,18 @@ class Ending:
         if self._evaluators_until is None:
             course.phase = JobState.FINISHING
             self._evaluators_until = now + course.job.timeouts.evaluator
-            course.note("stopping", "every task that decides has succeeded; stopping the others")
+            message = "every task that decides has succeeded; stopping the others"
+            course.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, _SUCCESS)))
             for task in course.tasks:
                 if task.role is not Role.EVALUATOR or task.ended:
                     self.stop(task, now, _SUCCESS)
         running = [task for task in course.tasks if task.role is Role.EVALUATOR and not task.ended]
         if not running or now >= self._evaluators_until:
             self._conclude(Verdict(FinalStatus.SUCCEEDED, _SUCCESS), now, _SUCCESS)
+
+    def take_over(self, verdict: Verdict, now: float) -> None:
+        """A former application master was ending the job: its tasks were told to stop, and none starts again."""
+        self._conclude(verdict, now, verdict.message)
 
     def check(self) -> None:
         """Say the last word once nothing is left to wait for."""
@@ -74,8 +88,12 @@ class Ending:
             return
         course.verdict = verdict
         course.phase = JobState.FINISHING
-        course.note("verdict", f"{verdict.status.value}: {words.first_line(verdict.message)}")
+        course.note("verdict", f"{verdict.status.value}: {words.first_line(verdict.message)}", data=_noted(verdict))
         course.emit(*self._containers.gang.cancel())
         for task in course.tasks:
             if not task.told_to_stop:
                 self.stop(task, now, reason, grace)
+
+
+def _noted(verdict: Verdict) -> dict[str, Any]:
+    return {"verdict": to_plain(verdict)}

@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.actions import ResumePoint
+from tony_provider.runtime.am.session.actions import ResumePoint, Verdict
 from tony_provider.runtime.codec import from_plain
 
 
@@ -37,6 +37,7 @@ class History:
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+    verdict: Optional[Verdict] = None  # that the job was ending with
 
     @classmethod
     def read(cls, events: Iterable[Mapping[str, Any]]) -> History:

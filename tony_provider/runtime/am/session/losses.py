@@ -18,6 +18,10 @@ from tony_provider.runtime.spec.model import Role
 
 MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
 
+_IN_A_ROW = (
+    f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
+    "the nodes, or what is copied to them, need a look"
+)
 _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
 
 
@@ -100,13 +104,15 @@ class Losses:
             self._replace(task, failure, now, again=again)
 
     def _replace(self, task: Task, failure: Failure, now: float, *, again: bool) -> None:
-        if task.replaced < MOST_REPLACEMENTS and (again or self._course.generation.number):
-            self._containers.replace(task, now, failure.message)
+        taken_back = failure.kind is FailureKind.PREEMPTED
+        too_many = task.replaced >= MOST_REPLACEMENTS
+        if taken_back or (not too_many and (again or self._course.generation.number)):
+            self._containers.replace(task, now, failure.message, counted=not taken_back)
         elif task.absent:
             task.state = TaskState.LOST
             self._course.note("given_up", "no more containers are asked for: the gang does without it", task)
         else:
-            self._restarts.give_up(task, failure, now)
+            self._restarts.give_up(task, failures.given_up(failure, _IN_A_ROW if too_many else ""), now)
 
     def _blame(self, node: str) -> None:
         avoid = self._containers.nodes.lost(node)

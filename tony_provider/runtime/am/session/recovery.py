@@ -51,6 +51,14 @@ class Recovery:
         total = words.count(len(containers), "container")
         self._course.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
 
+    def leave_to_end(self, now: float) -> None:
+        """The former application master has told everybody to stop: they have their grace and last copies."""
+        course = self._course
+        seconds = course.job.timeouts.grace + course.last_copies
+        for container_id in self._listed:
+            self._containers.departures.wait_for(container_id, now, seconds)
+        self._listed.clear()
+
     @property
     def waiting_for(self) -> int:
         """Executors that have not come back yet."""
@@ -92,7 +100,7 @@ class Recovery:
         task.start = max(task.start, start)
         task.process = UserProcess(start, generation) if start else None
         if generation > self._newest:
-            self._course.generation = Generation(generation)
+            self._course.generation = Generation(generation, without=self._course.generation.without)
         if generation == self._newest and self._course.generation.resumed_step is None:
             self._course.generation.resumed_step = resumed_step
         self._course.note("adopted", f"on {host}, generation {generation}, start {start}", task)
@@ -189,7 +197,8 @@ class Recovery:
     def _remember(self, history: History) -> None:
         course = self._course
         resume = history.resume
-        course.generation = Generation(history.generation, resume, resume.step if resume else None)
+        step = resume.step if resume else None
+        course.generation = Generation(history.generation, resume, step, without=frozenset(history.absent))
         course.checkpoint, course.restarts = history.checkpoint, history.restarts
         for name, known in history.tasks.items():
             task = course.by_name.get(name)

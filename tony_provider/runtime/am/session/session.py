@@ -129,6 +129,9 @@ class Session:
         started = now if history.started is None else history.started - self.course.epoch
         self._begin(min(started, now), largest)
         self.recovery.begin(containers, history, now)
+        if history.verdict:
+            self.recovery.leave_to_end(now)
+            self._ending.take_over(history.verdict, now)
         return self._checked(now)
 
     def _begin(self, started: float, largest: Optional[Largest]) -> None:
@@ -162,10 +165,10 @@ class Session:
     def stop_requested(self, reason: str, now: float, *, grace: Optional[float] = None) -> list[Action]:
         """Somebody wants the job to end now; ``grace`` instead of timeouts.grace.
 
-        Asked again, containers are taken away without grace.
+        Asked again, what still runs gets the shorter grace; with none, containers are taken away.
         """
         if self.course.verdict:
-            self.containers.departures.hurry(now)
+            self._ending.hurry(now, grace)
         else:
             self._ending.kill(reason, now, grace)
         return self._checked(now)

@@ -123,8 +123,9 @@ class Starts:
         course.generation = Generation(number, resume, resume.step if resume else None)
         for task in members:
             task.absent = False
-        for task in course.tasks:
-            if task.is_up and not (task.absent or task.given_up):
+        course.generation.without = frozenset(task.name for task in course.tasks if task.absent or task.given_up)
+        for task in course.members():
+            if task.is_up:
                 course.enter_cluster(task)
         course.phase = JobState.RUNNING
         decided = self._begun(self._units.gang, *map(self._units.of, members))

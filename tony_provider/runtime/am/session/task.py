@@ -103,7 +103,6 @@ class Task:
     def back_to_request(self) -> None:
         """Its container is gone and another one is wanted, for the next attempt."""
         self.attempt += 1
-        self.replaced += 1
         self.state = TaskState.REQUESTED
         self.container = self.process = self.deadline = None
         self.launched = self.connected = self.container_ended = self.yields = self.unfit = False

@@ -15,6 +15,7 @@ from tony_provider.runtime.am.resource_manager import (
     AttemptOver,
     Completed,
     ConnectionLost,
+    ConnectionRestored,
     Container,
     ContainerRequest,
     Event,
@@ -167,7 +168,9 @@ class YarnResourceManager(ResourceManager):
             return
         except RpcError as error:
             raise ResourceManagerError(f"YARN refuses this application master: {error}") from error
-        self._reachable = True
+        if not self._reachable:
+            self._reachable = True
+            self._events.put(ConnectionRestored())
         if answer is None:  # the ResourceManager was restarted and knows us again
             self._asks.start_again()
             return
