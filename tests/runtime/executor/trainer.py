@@ -4,6 +4,7 @@ save STEP [BYTES]   a checkpoint of that step, complete in one moment
 report STEP
 exit CODE
 write NAME TEXT     a file in the checkpoint directory, in place
+copy SOURCE NAME    a file from elsewhere to the checkpoint directory, complete in one moment
 remove NAME         of that directory
 rewrite SIZE        from now on a checkpoint in the same file, again and again
 fill                the disk, as a checkpoint that does not fit does
@@ -13,6 +14,7 @@ touch NAME          a file in the working directory
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -29,6 +31,11 @@ def save(step: str, size: str = "1000") -> None:
     for part in ("a", "b"):
         (weights / part).write_bytes(content(int(step), part, int(size)))
     tony_sdk.commit_checkpoint(int(step), weights)
+
+
+def copy(source: str, name: str) -> None:
+    shutil.copyfile(source, "copied")
+    Path("copied").rename(CHECKPOINTS / name)
 
 
 def rewrite(size: str) -> None:
@@ -66,6 +73,7 @@ def main() -> None:
         "report": report,
         "exit": lambda code: sys.exit(int(code)),
         "write": lambda name, text: (CHECKPOINTS / name).write_text(text),
+        "copy": copy,
         "remove": lambda name: (CHECKPOINTS / name).unlink(),
         "rewrite": rewrite,
         "fill": fill,

@@ -89,6 +89,8 @@ class CheckpointDirectory:
         """Leave it as the last process did, but for what is broken. Raises OSError."""
         with self._finding:
             found = self._finder.look(math.inf, self._reported_step)
+            # The next process goes back to there, however far the last one had come.
+            self._reported_step = found.complete[-1].step if found.complete else 0
         for broken in found.broken:
             log.warning("set aside: %s: %s", ", ".join(broken.paths), broken.reason)
         set_aside(self.path, found.broken, self._workspace.set_aside)

@@ -46,7 +46,7 @@ class Run:
         self._activity = "starting"
         self._stopping = Stopping()
         self._process = UserProcess(surroundings, self._stopping)
-        self._reader = ProgressReader(surroundings.workspace.metrics_file)
+        self._reader: Optional[ProgressReader] = None  # once the metrics file is no former process's any more
         self._reading = asyncio.Lock()
         self._mirror: Optional[Mirror] = None
         if mirrors(surroundings.container):
@@ -83,7 +83,9 @@ class Run:
             self._mirror.look_now()
 
     async def progress(self) -> Optional[tony_pb2.Progress]:
-        """What the user process reported last."""
+        """What the user process reported last; None before it can have."""
+        if self._reader is None:
+            return None
         async with self._reading:
             return await asyncio.to_thread(self._reader.look, time.monotonic())
 
@@ -130,6 +132,7 @@ class Run:
             raise Cancelled("a copy from the store did not end when it was told to")
         prepared = preparing.result()
         self.resumed = prepared.resumed
+        self._reader = ProgressReader(self._its.workspace.metrics_file)
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
         return prepared.environ

@@ -1,0 +1,74 @@
+"""How far a former start had come says nothing of the one that follows it in the same container."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.runtime.checkpoint.conftest import SAMPLES
+from tests.runtime.executor import stored
+from tests.runtime.executor.conftest import Launch, Running
+from tests.runtime.executor.test_mirror import COMMAND
+from tests.runtime.executor.test_preparation import resume
+
+NAMELESS = f"copy {SAMPLES / 'torch' / 'model-20.pth'} best.pth"  # neither its name nor its content says a step
+NAMED = f"copy {SAMPLES / 'torch' / 'model-20.pth'} model-20.pth"
+
+
+async def report(running: Running, step: int) -> None:
+    running.order(f"report {step}")
+    await running.master.heartbeat_with(lambda beat: beat.progress.step == step)
+
+
+async def come_far(launch: Launch) -> Running:
+    """A first start that has ended."""
+    running = await launch(COMMAND, heartbeat_seconds=0.2)
+    running.master.grants = True
+    await running.begin()
+    await report(running, 500)
+    return running
+
+
+def hang(file: Path) -> bytes:
+    """Reading it takes for ever; returns what it held."""
+    data = file.read_bytes()
+    file.unlink()
+    os.mkfifo(file)
+    return data
+
+
+async def test_while_its_checkpoint_is_restored_a_start_has_done_no_step(launch: Launch) -> None:
+    running = await come_far(launch)
+    running.order("exit 1")
+    await running.master.first("settled")
+    hanging, good = stored.commit(running.container.lineage_dir, 6), stored.commit(running.container.lineage_dir, 7)
+    data = hang(stored.weights(hanging, 6))
+    await running.begin(generation=2, **resume(hanging, 6))
+    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring checkpoint 6")
+    assert not beat.HasField("progress")
+    # This one has to wait until that is over, so that heartbeats surely come before its own checkpoint is there.
+    await running.begin(generation=3, **resume(good, 7))
+    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring checkpoint 7")
+    assert not beat.HasField("progress")
+    stored.weights(hanging, 6).write_bytes(data)
+    await running.master.all_of("started", 2)
+    running.order(NAMED)
+    await running.master.uploaded(20)  # the directory was looked at before anything was reported
+    await report(running, 310)
+    running.order(NAMELESS)
+    _, nameless = await running.master.all_of("uploaded", 2)
+    assert nameless.step == 310
+
+
+async def test_a_start_that_keeps_the_directory_counts_from_the_checkpoint_in_it(launch: Launch) -> None:
+    running = await come_far(launch)
+    running.order(NAMED)
+    await running.master.uploaded(20)
+    running.order("exit 1")
+    await running.master.first("settled")
+    await running.begin(start=2, keep_checkpoints=True)
+    await running.master.all_of("started", 2)
+    await report(running, 30)
+    running.order(NAMELESS)
+    _, nameless = await running.master.all_of("uploaded", 2)
+    assert nameless.step == 30
