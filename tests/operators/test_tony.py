@@ -199,9 +199,11 @@ def test_what_a_trigger_could_not_watch_any_more_is_an_outage(local: TonyHook) -
     """As it is without deferral: retry policies know the class."""
     with dag_of(job("true")) as dag:
         pass
+    task = dag.task_dict["train"]
+    assert isinstance(task, TonyTrainOperator)
     event = {"application_id": "application_1_0001", "attached": False, "reason": None, "error": "no answer"}
     with pytest.raises(ClusterUnreachable, match="application_1_0001 could not be watched any more: no answer"):
-        dag.task_dict["train"].execute_complete({}, event)
+        task.execute_complete({}, event)
 
 
 def test_sigterm_ends_the_application_and_is_no_success(local: TonyHook, marker: Marker) -> None:
