@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tests.waiting import settled, until
 from tony_provider.cluster.base import ApplicationState
-from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, UnexpectedAnswer
+from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.hooks.tony import TonyHook
@@ -81,6 +83,32 @@ def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: Tony
     assert status.state is JobState.KILLED
     assert not hook.storage().exists(Layout(hook.layout.root).staging_dir(which, application_id))
     assert not settled(lambda: processes_with(application_id))
+
+
+def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_there(hook: TonyHook) -> None:
+    """The task's process may be gone before it sees to that itself."""
+    which = identity(hook, "control")
+    switch, seen = killing.KillSwitch(), []
+
+    def killed(application_id: str) -> None:
+        switch.remember(application_id)
+        switch.pull(hook, "enough")
+        seen.append(application_id)
+
+    with contextlib.suppress(SubmissionRefused):  # the local cluster's, when it is killed before its master runs
+        hook.submit(job("sleep 600", timeouts={"grace": "1s"}), identity=which, before_submit=killed)
+    until(lambda: not hook.find(which), "the end of it")
+    application = hook.application(seen[0])
+    assert application is None or killed_by_airflow(application)
+    assert not settled(lambda: processes_with(seen[0]))
+
+
+def test_a_kill_of_what_is_never_submitted_gives_up(hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(killing, "SIGNAL_PATIENCE", 0.5)
+    switch = killing.KillSwitch()
+    switch.remember(hook.get_conn().new_application())
+    switch.pull(hook, "enough")
+    assert not settled(lambda: [thread for thread in threading.enumerate() if thread.name == "tony-kill"])
 
 
 def test_a_shorter_grace_is_heeded(hook: TonyHook, marker: Path) -> None:

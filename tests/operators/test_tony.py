@@ -17,6 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from tests.airflow_dags import run
 from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
 from tests.waiting import until
+from tony_provider.cluster.attempt import Attempt
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import (
     TonyJobFailed,
@@ -212,6 +213,25 @@ def test_sigterm_ends_the_application_and_is_no_success(local: TonyHook, marker:
     assert done.state == "failed"
     assert isinstance(done.errors["train"], TonyTaskKilled)
     assert ended(local)
+
+
+@pytest.mark.parametrize("on_kill_action", ["kill", "keep"])
+def test_sigterm_at_a_patched_in_moment_before_the_submission_lets_nothing_be_submitted(
+    local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, on_kill_action: str
+) -> None:
+    """It has its lineage by then, and its files are staged."""
+    end_others = Attempt._end_others
+
+    def end_others_and_be_killed(attempt: Attempt) -> None:
+        end_others(attempt)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Attempt, "_end_others", end_others_and_be_killed)
+    error = train(job(marker.forever), on_kill_action=on_kill_action).errors["train"]
+    assert isinstance(error, TonyTaskKilled)
+    root = Path(local.layout.root.removeprefix("file://"))
+    assert not list(root.rglob("application_*")), "neither the store nor the cluster holds anything of it"
+    assert not list(root.rglob("L0001"))
 
 
 def test_sigterm_may_keep_the_application(local: TonyHook, marker: Marker) -> None:

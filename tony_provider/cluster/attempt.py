@@ -59,8 +59,9 @@ class Attempt:
         secrets: Mapping[str, str],
         labels: Mapping[str, str],
         plan: Callable[[], Plan],
+        before_submit: Callable[[str], None] | None = None,
     ) -> None:
-        """Raises StagingFailed, SubmissionRefused; as ``plan``."""
+        """Raises StagingFailed, SubmissionRefused; as ``plan`` and ``before_submit``."""
         credentials = Credentials(secrets=application_secrets(self.application_id, secrets))
         try:
             about = self._take_lineage(plan)
@@ -78,6 +79,9 @@ class Attempt:
             tags=list(dict.fromkeys([self.identity.tag, *(tag.lower() for tag in job.tags)])),
         )
         self._end_others()
+        if before_submit is not None:
+            # At last, since all of the above takes its time: whoever wants it no more may say so until here.
+            before_submit(self.application_id)
         self._handed_over = True
         try:
             self.opened.cluster.submit(submission)

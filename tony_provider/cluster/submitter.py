@@ -71,9 +71,7 @@ class Submitter:
         attempt = Attempt(self.opened, self._layout, identity, application_id)
         try:
             resources = self._stage(runtime, sources)
-            if before_submit is not None:
-                before_submit(application_id)
-            attempt.start(job, resources, secrets, labels, plan)
+            attempt.start(job, resources, secrets, labels, plan, before_submit)
         except BaseException:
             # Also when the task is timed out or killed meanwhile: nobody else knows of what was made.
             attempt.undo()

@@ -113,7 +113,8 @@ class TonyHook(BaseHook):
         :param search_path: directories that relative paths of the job are looked for in, in this order.
         :param resume: whether it goes on in the training's newest lineage.
         :param origin: what it begins with where it has saved nothing of its own.
-        :param before_submit: called with the application id before the application can exist, to keep it somewhere.
+        :param before_submit: called with the application id at the last moment before the application can exist, to
+            keep it somewhere; what it raises keeps the application from being submitted.
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from tony_provider.cluster.base import CONTROL_SECONDS
 from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
@@ -22,6 +23,7 @@ HURRIED_SECONDS = 2.0  # that a master may take to answer meanwhile: a kill is t
 END_SECONDS = 20.0  # that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
 END_POLL = 0.5  # seconds
+KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
 log = logging.getLogger(__name__)
 
@@ -90,22 +92,47 @@ class KillSwitch:
     def remember(self, application_id: str) -> None:
         self.application_id = application_id
 
+    def forget(self) -> None:
+        """It will not be submitted."""
+        self.application_id = None
+
     def pull(self, hook: TonyHook, reason: str | None) -> None:
         """Wake the task up, and have its application end unless ``reason`` is None."""
         self.pulled = True
-        thread = threading.Thread(target=self._act, args=(hook, reason), name="tony-kill", daemon=True)
-        thread.start()
-        thread.join(SIGNAL_PATIENCE)
+        _in_thread(self._act, hook, reason).join(SIGNAL_PATIENCE)
 
     def sleep(self, seconds: float) -> None:
         """Until the time is over or the switch is pulled."""
         self._woken.wait(seconds)
 
     def _act(self, hook: TonyHook, reason: str | None) -> None:
+        application_id = self.application_id
         try:
-            if self.application_id is not None and reason is not None:
-                stop_application(hook, self.application_id, reason, seconds=HURRIED_SECONDS)
-        except ClusterError as error:
-            log.error("%s could not be ended: %s", self.application_id, error)  # noqa: TRY400 - the message says it
+            if application_id is None or reason is None:
+                return
+            if not _stop_once_known(hook, application_id, reason, within=0.0):
+                # The main thread may be submitting it, which stands still until this thread ends.
+                _in_thread(_stop_once_known, hook, application_id, reason, SIGNAL_PATIENCE)
         finally:
             self._woken.set()
+
+
+def _stop_once_known(hook: TonyHook, application_id: str, reason: str, within: float) -> bool:
+    """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
+    deadline = time.monotonic() + within
+    try:
+        while hook.application(application_id) is None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(KNOWN_POLL)
+        stop_application(hook, application_id, reason, seconds=HURRIED_SECONDS)
+    except ClusterError as error:
+        log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
+    return True
+
+
+def _in_thread(act: Callable[..., object], *arguments: object) -> threading.Thread:
+    """One that no process waits for at its end."""
+    thread = threading.Thread(target=act, args=arguments, name="tony-kill", daemon=True)
+    thread.start()
+    return thread

@@ -42,7 +42,8 @@ class Starter:
     secrets: Mapping[str, str] = attrs.field(repr=False)
     labels: Mapping[str, str]
     search_path: Sequence[Path]
-    remember: Callable[[str], None]  # is given the application's id before it can exist
+    remember: Callable[[str], None]  # is given the application's id when the try attaches to it
+    before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
     log: Logger
 
     def attach_or_submit(self, job: JobSpec, remembered: str | None) -> Started:
@@ -82,7 +83,7 @@ class Starter:
             search_path=self.search_path,
             resume=self.resume,
             origin=self.origin,
-            before_submit=self.remember,
+            before_submit=self.before_submit,
         )
         directory = self.hook.application_dir(self.identity, application_id)
         self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, job.name, directory)

@@ -241,6 +241,7 @@ class TonyTrainOperator(BaseOperator):
             labels=labels_of(context),
             search_path=search_path(self.dag),
             remember=lambda application_id: self._remember(context, application_id),
+            before_submit=lambda application_id: self._before_submit(context, application_id),
             log=self.log,
         )
         if not self.durable:
@@ -251,6 +252,13 @@ class TonyTrainOperator(BaseOperator):
         self._switch.remember(application_id)
         if self.durable:
             remember(context, application_id, self.log)
+
+    def _before_submit(self, context: Context, application_id: str) -> None:
+        """From here on a kill finds the application by its id; one that came before keeps it from being submitted."""
+        self._remember(context, application_id)
+        if self._switch.pulled:
+            self._switch.forget()
+            self._heed_kill(context)
 
     def _identity(self, context: Context) -> Identity:
         return identity_of(self.hook, context, self.checkpoint_key)
@@ -340,7 +348,9 @@ class TonyTrainOperator(BaseOperator):
             yield
         except ClusterError as error:
             if error.permanent:
-                raise TonyJobRejected(str(error)) from error
+                # That very kill may have had a killed try's submission refused: it says nothing of the next one.
+                kind = TonyTaskKilled if self._switch.pulled else TonyJobRejected
+                raise kind(str(error)) from error
             raise
         except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
             timed_out = isinstance(interruption, AirflowTaskTimeout)
