@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, is_alive, job
 from tests.runtime.executor.master import address
 from tony_provider.runtime.checkpoint.checksum import Checksum
-from tony_provider.runtime.checkpoint.model import agreed_name
+from tony_provider.runtime.checkpoint.model import agreed_name, step_of
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
+from tony_provider.runtime.storage import local_path, uris
 
 COMMAND = f"exec {sys.executable} {Path(trainer.__file__)}"
+SLOW = job(COMMAND, checkpoint=CheckpointSpec(bandwidth=Memory(1)))  # in MiB a second
 
 
 def uploads(running: Running) -> list[tony_pb2.CheckpointUploaded]:
@@ -38,13 +41,26 @@ async def started(launch: Launch, **container: object) -> Running:
     return running
 
 
-def stored(running: Running) -> list[str]:
-    root = running.container.root / "store" / "lineage"
+def lineage(running: Running) -> Path:
+    return local_path(running.container.lineage_dir)
+
+
+def stored(running: Running, below: Path | None = None) -> list[str]:
+    root = below or lineage(running)
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
-def agreed(step: int, again: int = 0, *, generation: int = 1) -> str:
-    return agreed_name(APPLICATION, generation, step, again)
+def directory(uploaded: tony_pb2.CheckpointUploaded) -> Path:
+    """Of the checkpoint on the store."""
+    return local_path(uris.parent(uploaded.uri))
+
+
+def keras_archive(path: Path, size: int) -> Path:
+    """A checkpoint that is one file."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("model.weights.h5", bytes(size))
+    return path
 
 
 def checksum(data: bytes) -> str:
@@ -58,7 +74,9 @@ async def test_a_complete_checkpoint_goes_to_the_store_while_the_process_runs(la
     running.order("save 120 3000000")
     uploaded = await running.master.first("uploaded")
     assert (uploaded.generation, uploaded.start, uploaded.step) == (1, 1, 120)
-    assert uploaded.uri == f"{running.container.lineage_dir}/checkpoints/{agreed(120)}/rank-0"
+    assert uris.parent(uris.parent(uploaded.uri)) == f"{running.container.lineage_dir}/checkpoints"
+    assert step_of(directory(uploaded).name) == 120
+    assert uris.name(uploaded.uri) == "rank-0"
     assert (uploaded.format, uploaded.entry) == ("manifest", "weights-120")
     files = {file.path: file for file in uploaded.files}
     assert sorted(files) == ["step-120.tony.json", "weights-120/a", "weights-120/b"]
@@ -150,7 +168,8 @@ async def test_a_refused_checkpoint_is_removed_and_tried_under_another_name(laun
     await running.until(lambda: stored(running) == [], "what was refused is removed")
     running.order("exit 1")
     _, second = await running.master.all_of("uploaded", 2)
-    assert second.uri == f"{running.container.lineage_dir}/checkpoints/{agreed(60, 1)}/rank-0"
+    assert step_of(directory(second).name) == 60
+    assert second.uri != first.uri
     running.master.answer(second, granted=False, reason="another application owns the lineage")
     settled = await running.master.first("settled")
     assert settled.problem == "the application master refused it: another application owns the lineage"
@@ -161,35 +180,58 @@ async def test_what_was_committed_though_it_was_refused_stays(launch: Launch) ->
     running = await started(launch)
     running.order("save 60")
     uploaded = await running.master.uploaded(60)
-    manifest = Path(uploaded.uri[7:]).parent / "manifest.json"
-    manifest.write_text("{}")
+    (directory(uploaded) / "manifest.json").write_text("{}")
     running.master.answer(uploaded, granted=False, reason="no answer from the store")
     running.order("exit 1")
     running.master.answer((await running.master.all_of("uploaded", 2))[1])
     await running.master.first("settled")
-    assert f"checkpoints/{agreed(60)}/rank-0/weights-60/a" in stored(running)
+    assert (directory(uploaded) / "rank-0" / "weights-60" / "a").exists()
 
 
-async def test_a_name_that_somebody_else_uses_is_left_to_him(launch: Launch) -> None:
-    other = f"checkpoints/{agreed(60)}/rank-0/weights-60/a"
-    running = await started(launch)
-    place = running.container.root / "store" / "lineage" / other
-    place.parent.mkdir(parents=True)
-    place.write_text("not yours")
-    running.order("save 60")
-    uploaded = await running.master.uploaded(60)
-    assert uploaded.uri.endswith(f"{agreed(60, 1)}/rank-0")
-    assert place.read_text() == "not yours"
+async def test_a_failed_copy_takes_nothing_from_the_container_that_came_instead(launch: Launch, tmp_path: Path) -> None:
+    """Lost is not dead: it may be sending the very step that its replacement has committed meanwhile."""
+    archive = keras_archive(tmp_path / "model-60.keras", 4_000_000)
+    lost = await started(launch, spec=SLOW)
+    lost.order(f"copy {archive} {archive.name}")
+    await lost.until(lambda: stored(lost), "some of it is there")
+    instead = await started(launch, below=tmp_path / "instead", attempt=2, hdfs=lost.container.store)
+    instead.order(f"copy {archive} {archive.name}")
+    committed = await instead.master.uploaded(60)
+    (directory(committed) / "manifest.json").write_text("{}")
+    lost.master.stop(1, grace=1, checkpoint_seconds=0)
+    await lost.master.first("settled")
+    await lost.until(lambda: len(stored(lost)) <= 2, "what it had sent is removed")
+    await lost.end()
+    assert stored(lost) == [
+        f"checkpoints/{directory(committed).name}/{name}" for name in ("manifest.json", f"rank-0/{archive.name}")
+    ]
+
+
+async def test_a_failed_copy_does_not_remove_what_was_committed(launch: Launch) -> None:
+    running = await started(launch, spec=SLOW)
+    running.order("save 60 2000000")
+    await running.until(lambda: stored(running), "some of it is there")
+    [checkpoint] = (lineage(running) / "checkpoints").iterdir()
+    (checkpoint / "manifest.json").write_text("{}")
+    await fail(running)
+    assert (checkpoint / "manifest.json").exists()
+
+
+async def fail(running: Running) -> None:
+    """The copy of step 60, which changes on its way; returns when nothing more is done about it."""
+    running.order("write weights-60/a anew")
+    running.order("save 70")
+    await running.master.uploaded(70)
+    assert [uploaded.step for uploaded in uploads(running)] == [70]
 
 
 async def test_a_store_that_does_not_do_is_tried_again(launch: Launch) -> None:
     running = await started(launch)
-    lineage = running.container.root / "store" / "lineage"
-    lineage.write_text("a file where a directory should be")
+    lineage(running).write_text("a file where a directory should be")
     running.order("save 70")
     await running.until(lambda: "is not on the store yet" in running.executor.stderr, "it has failed")
     assert is_alive((await running.master.first("started")).pid)
-    lineage.unlink()
+    lineage(running).unlink()
     running.order("exit 2")
     running.master.answer(await running.master.uploaded(70))
     assert (await running.master.first("settled")).problem == ""
@@ -198,7 +240,7 @@ async def test_a_store_that_does_not_do_is_tried_again(launch: Launch) -> None:
 async def test_trouble_with_the_store_is_said_at_the_end(launch: Launch) -> None:
     timeouts = Timeouts(grace=Duration(5), checkpoint=Duration(1))
     running = await started(launch, spec=job(COMMAND, timeouts=timeouts))
-    (running.container.root / "store" / "lineage").write_text("a file where a directory should be")
+    lineage(running).write_text("a file where a directory should be")
     running.order("save 70")
     running.order("exit 2")
     assert (await running.master.first("exited")).exit_code == 2
@@ -208,13 +250,13 @@ async def test_trouble_with_the_store_is_said_at_the_end(launch: Launch) -> None
 async def test_the_next_start_takes_over_what_was_not_copied(launch: Launch) -> None:
     running = await started(launch)
     running.order("save 80")
-    await running.master.uploaded(80)  # and no answer
+    unanswered = await running.master.uploaded(80)
     running.order("exit 1")
     await running.master.first("exited")
     await running.begin(start=2, keep_checkpoints=True)
     _, again = await running.master.all_of("uploaded", 2)
     assert (again.step, again.start) == (80, 2)
-    assert again.uri.endswith(f"/{agreed(80, 1)}/rank-0")  # not where the former start may still be at work
+    assert again.uri != unanswered.uri  # where the former start may still be at work
     running.master.answer(again)
     running.order("exit 0")
     first, second = await running.master.all_of("settled", 2)
@@ -251,7 +293,9 @@ async def test_whose_checkpoints_are_copied(
         assert kinds(running) == ["started", "exited", "settled"]
         return
     uploaded = await running.master.uploaded(90)
-    assert uploaded.uri.endswith(f"/{agreed(90)}/rank-{rank}")
+    assert uris.name(uploaded.uri) == f"rank-{rank}"
+    agreed = directory(uploaded).name == agreed_name(APPLICATION, 1, 90)
+    assert agreed == (scope is MirrorScope.ALL)
     running.master.answer(uploaded)
     assert (await running.master.first("settled")).problem == ""
 
@@ -268,7 +312,7 @@ async def test_a_checkpoint_that_is_cut_short_is_not_copied(launch: Launch) -> N
 
 
 async def test_a_file_that_is_rewritten_more_often_than_it_can_be_sent_gets_there(launch: Launch) -> None:
-    running = await started(launch, spec=job(COMMAND, checkpoint=CheckpointSpec(bandwidth=Memory(1))))
+    running = await started(launch, spec=SLOW)
     running.order("rewrite 2000000")
     uploaded = await running.master.first("uploaded")
     sent = (Path(uploaded.uri[7:]) / "weights").read_bytes()
@@ -285,8 +329,7 @@ async def test_nobody_waits_for_copies_when_yarn_ends_the_container(launch: Laun
 
 
 async def test_the_heartbeats_say_what_is_copied(launch: Launch) -> None:
-    spec = job(COMMAND, checkpoint=CheckpointSpec(bandwidth=Memory(1)))
-    running = await started(launch, spec=spec)
+    running = await started(launch, spec=SLOW)
     running.order("save 120 20000000")
     beat = await running.master.heartbeat_with(lambda beat: "checkpoint" in beat.activity)
     assert beat.activity == "running, uploading checkpoint 120"

@@ -84,16 +84,13 @@ class LocalCheckpoint:
 
 
 def directory_name(step: int) -> str:
-    """A new name for a checkpoint's directory on the store."""
+    """A new name for a checkpoint's directory on the store, that nobody else comes to."""
     return f"step-{step:012d}-{secrets.token_hex(4)}"
 
 
-def agreed_name(application_id: str, generation: int, step: int, again: int = 0) -> str:
-    """The name that all ranks of a generation know without asking, so that their shards meet in one directory.
-
-    ``again`` counts the uploads of that step that came to nothing.
-    """
-    key = f"{application_id}\0{generation}\0{step}\0{again}"
+def agreed_name(application_id: str, generation: int, step: int) -> str:
+    """The name that all ranks of a generation know without asking, so that their shards meet in one directory."""
+    key = f"{application_id}\0{generation}\0{step}"
     return f"step-{step:012d}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 

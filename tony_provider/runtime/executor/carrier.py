@@ -14,6 +14,7 @@ from tony_provider.runtime.checkpoint.model import (
     LocalCheckpoint,
     agreed_name,
     checkpoints_directory,
+    directory_name,
     rank_directory,
 )
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotChanged
@@ -24,7 +25,7 @@ from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
-from tony_provider.runtime.storage import StorageError, StorageExists, uris
+from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)
 
@@ -86,13 +87,14 @@ class Carrier:
         self._pool.shutdown(wait=False)
 
     def _uri(self, step: int) -> str:
-        """Of this task's own directory: a new one for each try, since a former one may still be at work in its own.
+        """Of this task's own directory.
 
-        With mirror=all every rank must come to the same one.
+        With mirror=all every rank must come to the same checkpoint. Else it is a new one for each try: a former try may
+        still be at work in its own, perhaps in a container that was given up and replaced.
         """
-        again = 0 if self._shared else self._its.checkpoints.count_try(self._order.generation, step)
         description = self._its.container.description
-        name = agreed_name(description.application_id, self._order.generation, step, again)
+        agreed = agreed_name(description.application_id, self._order.generation, step)
+        name = agreed if self._shared else directory_name(step)
         return rank_directory(uris.join(checkpoints_directory(description.lineage_dir), name), self._rank)
 
     def _copy(self, checkpoint: LocalCheckpoint, uri: str, upload: Upload) -> _Copied:
@@ -104,8 +106,7 @@ class Carrier:
             snapshot.remove()
             if isinstance(error, SnapshotChanged):
                 self._its.checkpoints.rewritten()
-            # What is there already is somebody else's; what all ranks share will be written again.
-            if not (self._shared or isinstance(error, StorageExists)):
+            if not self._shared:  # else it will be written again
                 self._remove(uri)
             raise
 
@@ -128,18 +129,17 @@ class Carrier:
 
     def _drop(self, copied: _Copied, uri: str) -> None:
         copied.snapshot.remove()
-        try:
-            committed = self._its.storage.exists(uris.join(uris.parent(uri), MANIFEST_FILE))
-        except StorageError as error:
-            log.warning("%s is left on the store: %s", uri, error)
-            return
-        if not committed:  # by an application master whose grant was lost on its way
-            self._remove(uri)
+        self._remove(uri)
 
     def _remove(self, uri: str) -> None:
-        """What it leaves, the application master clears away with the next generation."""
+        """Unless it was committed: by an application master whose grant was lost on its way.
+
+        What it leaves, the application master clears away with the next generation.
+        """
+        checkpoint = uris.parent(uri)
         try:
-            self._its.storage.remove(uri if self._shared else uris.parent(uri), recursive=True)
+            if not self._its.storage.exists(uris.join(checkpoint, MANIFEST_FILE)):
+                self._its.storage.remove(uri if self._shared else checkpoint, recursive=True)
         except StorageError as error:
             log.warning("%s is left on the store: %s", uri, error)
 

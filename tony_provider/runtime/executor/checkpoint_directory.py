@@ -51,7 +51,6 @@ class CheckpointDirectory:
         self._checksums: dict[Stamp, str] = {}  # of files that the next one may begin with
         self._snapshots = 0
         self._rewrites = False
-        self._tries: dict[tuple[int, int], int] = {}
         self._keeping = threading.Lock()
         self._kept: Optional[Snapshot] = None
 
@@ -133,12 +132,6 @@ class CheckpointDirectory:
     def rewritten(self) -> None:
         """A file changed while it was sent to the store: this program writes in place, so it is copied here first."""
         self._rewrites = True
-
-    def count_try(self, generation: int, step: int) -> int:
-        """How often the copy of this checkpoint to the store was begun before."""
-        before = self._tries.get((generation, step), 0)
-        self._tries = {(generation, step): before + 1}
-        return before
 
     def committed(self, snapshot: Snapshot, checksums: Mapping[str, str]) -> None:
         """It is on the store now, and so what the next start will likely go on from. ``checksums`` by path."""
