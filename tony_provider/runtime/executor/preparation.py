@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -13,11 +14,16 @@ from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.patience import patiently
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.frameworks.generic import task_environment
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import Role
 from tony_provider.runtime.storage import StorageError
+
+# Seconds for a store that is out of reach, which is every container's trouble: longer than a NameNode's restart or
+# failover takes as a rule. Then it may be this node's own, and a container on another one is worth its price.
+_STORE_PATIENCE = 300.0
 
 
 class PreparationError(Exception):
@@ -49,7 +55,8 @@ def _fetch_warm_start(its: Surroundings, cancelled: threading.Event) -> None:
     warm = its.container.description.warm_start
     try:
         if warm is not None:
-            warm_start.fetch(its.storage, warm, its.workspace.warm_start, cancelled)
+            fetch = partial(warm_start.fetch, its.storage, warm, its.workspace.warm_start, cancelled)
+            patiently(fetch, _STORE_PATIENCE, cancelled)
     except (StorageError, OSError) as error:
         raise PreparationError(0, f"the warm start could not be copied: {error}") from error
 
@@ -57,7 +64,7 @@ def _fetch_warm_start(its: Surroundings, cancelled: threading.Event) -> None:
 def _put_checkpoint(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
     step = order.resume.step if order.resume else 0
     try:
-        return _resume(its, order, cancelled)
+        return patiently(partial(_resume, its, order, cancelled), _STORE_PATIENCE, cancelled)
     except DamagedCheckpoint as error:
         raise PreparationError(step, str(error), damaged=True) from error
     except (StorageError, OSError) as error:
