@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import threading
@@ -221,6 +222,24 @@ class Failing(LocalStorage):
         return super().open_read(uri, offset=offset, length=length)
 
 
+@attrs.define
+class Garbling(LocalStorage):
+    """A way from the store on which one file is changed so many times."""
+
+    times: int
+    way: Callable[[bytes], bytes]
+    read: int = 0
+
+    def open_read(self, uri: str, *, offset: int = 0, length: int | None = None) -> BinaryIO:
+        source = super().open_read(uri, offset=offset, length=length)
+        if not uri.endswith("optimizer.bin"):
+            return source
+        self.read += 1
+        with source:
+            data = source.read()
+        return io.BytesIO(self.way(data) if self.read <= self.times else data)
+
+
 def local(tmp_path: Path, storage: LocalStorage | None = None) -> Place:
     return Place("local", storage or LocalStorage(), f"file://{tmp_path}/store")
 
@@ -237,6 +256,29 @@ def test_a_store_that_does_not_answer_is_no_damage(tmp_path: Path, source: Path,
     with pytest.raises(StorageError, match="fell silent"):
         get(local(tmp_path, Failing()), stored, work)
     assert content(work) == {"checkpoints/mine": b"x"}
+
+
+WAYS: list[Callable[[bytes], bytes]] = [lambda data: data[:-1] + b"?", lambda data: data[:-1], lambda data: data + b"?"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_goes_wrong_on_its_way_is_read_again(
+    tmp_path: Path, source: Path, work: Path, way: Callable[[bytes], bytes]
+) -> None:
+    stored = committed(tmp_path, source)
+    storage = Garbling(1, way)
+    restored = get(local(tmp_path, storage), stored, work)
+    assert content(restored.entry) == content(source / "checkpoint_2")
+    assert (restored.copied, storage.read) == (stored.manifest.size, 2)
+
+
+def test_what_is_wrong_twice_is_damaged(tmp_path: Path, source: Path, work: Path) -> None:
+    stored = committed(tmp_path, source)
+    storage = Garbling(2, WAYS[0])
+    with pytest.raises(DamagedCheckpoint, match=r"optimizer\.bin of rank 0 is not what was committed"):
+        get(local(tmp_path, storage), stored, work)
+    assert storage.read == 2
+    assert content(work) == {}
 
 
 def test_it_can_be_cancelled(tmp_path: Path, source: Path, work: Path) -> None:

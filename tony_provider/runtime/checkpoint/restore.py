@@ -166,6 +166,17 @@ class _Work:
             raise DamagedCheckpoint(self.uri, f"{file.path}: {error}") from error
 
     def _copy(self, file: CheckpointFile, target: Path, stop: threading.Event) -> None:
+        """Read a second time before it counts as damaged: on their way nothing but this looks after the bytes."""
+        problem = self._read(file, target, stop)
+        if problem:
+            log.warning("%s of rank %d %s; reading it once more", file.path, file.rank, problem)
+            target.unlink()
+            problem = self._read(file, target, stop)
+        if problem:
+            raise DamagedCheckpoint(self.uri, f"{file.path} of rank {file.rank} {problem}")
+
+    def _read(self, file: CheckpointFile, target: Path, stop: threading.Event) -> str:
+        """From the store into ``target``. What is wrong with what came; empty: nothing."""
         source_uri = uris.join(model.rank_directory(self.uri, file.rank), model.stored_path(file.path))
         summed = checksum.Checksum(self._algorithm(file))
         size = 0
@@ -180,9 +191,8 @@ class _Work:
                     view = view[copy.write(view) :]
                 size += len(chunk)
         if size != file.size:
-            raise DamagedCheckpoint(self.uri, f"{file.path} of rank {file.rank} has {size} bytes, not {file.size}")
-        if summed.text != file.checksum:
-            raise DamagedCheckpoint(self.uri, f"{file.path} of rank {file.rank} is not what was committed")
+            return f"has {size} bytes, not {file.size}"
+        return "" if summed.text == file.checksum else "is not what was committed"
 
 
 def _date(directory: Path, files: Sequence[CheckpointFile], when: float) -> None:
