@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoints import commit
+from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, lineage_number
 from tony_provider.cluster.lineage import Lineages, LineageState, new_lineage, newest_step
@@ -18,6 +19,7 @@ from tony_provider.cluster.lineage_choice import Resume, choose
 from tony_provider.cluster.results import Delivered
 from tony_provider.runtime.lineage import Lineage, Owner
 from tony_provider.runtime.storage.errors import StorageExists
+from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.runtime.storage.local import LocalStorage
 
 A, B = "application_1_0001", "application_1_0002"
@@ -126,6 +128,30 @@ def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(lineages: Linea
     lineages.storage.make_directories(f"{uri}/checkpoints/step-000000000120-0000aaaa/rank-0")
     assert newest_step(lineages.storage, uri) == 100
     assert lineages.storage.exists(cut.uri), "a look changes nothing"
+
+
+@pytest.mark.parametrize(("file", "advice"), [("lineage.json", "begins anew"), ("owner.json", "takes it over")])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b'{"version": "two"}'])
+def test_a_file_that_cannot_be_read_is_named_with_what_to_do(
+    lineages: Lineages, file: str, advice: str, content: bytes
+) -> None:
+    uri = lineages.open_after(None, new_lineage())
+    lineages.own(uri, A)
+    write_atomically(lineages.storage, f"{uri}/{file}", content)
+    with pytest.raises(RecordUnreadable, match=f"cannot read {uri}/{file}: not a valid .* remove the file, .*{advice}"):
+        lineages.newest()
+    lineages.storage.remove(f"{uri}/{file}")
+    assert lineages.newest() is not None
+
+
+def test_an_owner_that_cannot_be_read_keeps_all_from_being_owned(lineages: Lineages) -> None:
+    first = lineages.open_after(None, new_lineage())
+    second = lineages.open_after(lineages.newest(), new_lineage())
+    lineages.own(second, A)
+    write_atomically(lineages.storage, f"{first}/owner.json", b"changed by hand")
+    with pytest.raises(RecordUnreadable, match=r"L0001/owner\.json"):
+        lineages.own(second, B)
+    assert lineages.is_owned(second, A)
 
 
 @given(st.integers(min_value=1, max_value=10**6))

@@ -13,8 +13,9 @@ from tests.operators import dying
 from tests.operators.jobs import Marker, job
 from tests.operators.trainings import ONCE, Training
 from tony_provider.cluster.base import ApplicationState
-from tony_provider.exceptions import TonyJobFailed, TonySpecError
+from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 
 
 def test_a_retry_goes_on_in_the_lineage_from_its_newest_checkpoint(training_anywhere: Training) -> None:
@@ -246,6 +247,67 @@ def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
     assert application is not None
     assert application.state is ApplicationState.KILLED
     assert f"{done.results['train']['application_id']} takes its training over" in application.diagnostics
+
+
+# -- files that cannot be read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["owner.json", "lineage.json"])
+def test_a_lineage_that_cannot_be_read_fails_the_task_for_good_and_says_what_to_do(
+    training: Training, file: str
+) -> None:
+    training.again()
+    uri = f"{training.newest.uri}/{file}"
+    write_atomically(training.hook.storage(), uri, b"changed by hand")
+    training.mended.touch()
+    error = training.again(retries=3, retry_delay=timedelta(0)).errors["train"]
+    assert isinstance(error, TonyJobRejected)
+    assert f"cannot read {uri}: " in str(error)
+    assert "remove the file" in str(error)
+    assert len(training.applications) == 1
+    training.hook.storage().remove(uri)
+    assert training.again().state == "success"
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_result_that_cannot_be_read_is_returned_once_it_is_mended(training: Training, deferrable: bool) -> None:
+    training.mended.touch()
+    training.dies(dying.AFTER_SUCCESS)
+    (first,) = training.applications
+    uri = f"{training.hook.application_dir(training.identity, first)}/result.json"
+    good = read_bytes(training.hook.storage(), uri)
+    write_atomically(training.hook.storage(), uri, good.replace(b'"SUCCEEDED"', b'"TRIUMPHED"'))
+    error = training.again(deferrable=deferrable, retries=1, retry_delay=timedelta(0)).errors["train"]
+    assert isinstance(error, TonyJobRejected)
+    assert f"cannot read {uri}: " in str(error)
+    write_atomically(training.hook.storage(), uri, good)
+    assert training.again(deferrable=deferrable).results["train"]["application_id"] == first
+    assert training.applications == [first]
+
+
+def test_a_failure_whose_result_cannot_be_read_is_tried_again_all_the_same(training: Training) -> None:
+    def between() -> None:
+        (first,) = training.applications
+        uri = f"{training.hook.application_dir(training.identity, first)}/result.json"
+        write_atomically(training.hook.storage(), uri, b"changed by hand")
+        training.save(7)
+        training.mended.touch()
+
+    assert training.retried(between).state == "success"
+    assert training.lineages == ["L0001"]
+    assert training.said(r"Going by what the cluster knows: cannot read \S+/result.json")
+    assert training.said("from the checkpoint of step 7")
+
+
+def test_a_forgotten_result_that_cannot_be_read_fails_the_task(training: Training) -> None:
+    training.again()
+    (first,) = training.applications
+    uri = f"{training.hook.application_dir(training.identity, first)}/result.json"
+    write_atomically(training.hook.storage(), uri, b"changed by hand")
+    forget(training)
+    error = training.again().errors["train"]
+    assert isinstance(error, TonyJobRejected)
+    assert uri in str(error)
 
 
 def forget(training: Training) -> None:

@@ -10,12 +10,18 @@ import pytest
 
 from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.base import Application
-from tony_provider.cluster.errors import ClusterAuthError, ClusterError, ClusterUnreachable, ConnectionProblem
+from tony_provider.cluster.errors import (
+    ClusterAuthError,
+    ClusterError,
+    ClusterUnreachable,
+    ConnectionProblem,
+    RecordUnreadable,
+)
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators import watch
 from tony_provider.operators.watch import Deadlines, Ending, JobWatch, Reason
-from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 
 Answer = Application | None | Exception
@@ -23,7 +29,7 @@ PAST, FUTURE = 0.0, time.time() + 1e9  # deadlines, in seconds since the epoch
 
 
 class ScriptedHook:
-    def __init__(self, *answers: Answer, job: JobStatus | None = None) -> None:
+    def __init__(self, *answers: Answer, job: JobStatus | Exception | None = None) -> None:
         self._answers: Iterator[Answer] = iter(answers)
         self._job = job
 
@@ -34,6 +40,8 @@ class ScriptedHook:
         return answer
 
     def job_status(self, *_: Any) -> JobStatus | None:
+        if isinstance(self._job, Exception):
+            raise self._job
         return self._job
 
 
@@ -93,6 +101,44 @@ def test_forgotten_without_a_result_is_believed_after_a_while(monkeypatch: pytes
     assert [watched.look() for _ in range(3)] == [None] * 3
     monkeypatch.setattr(watch, "FORGOTTEN_SECONDS", -1.0)
     assert ending(watched) == (Reason.FORGOTTEN, "2 of 2 run")
+
+
+def unreadable(name: str) -> RecordUnreadable:
+    return RecordUnreadable(f"hdfs://nn/{ID}/{name}", "not a valid JobStatus", "the cluster's word counts")
+
+
+UNREADABLE_STATUS, UNREADABLE_RESULT = unreadable("status.json"), unreadable("result.json")
+SUCCEEDED = application("FINISHED", final_status=FinalStatus.SUCCEEDED)
+FAILED = application("FINISHED", final_status=FinalStatus.FAILED)
+
+
+def test_a_status_that_cannot_be_read_is_told_once_and_done_without() -> None:
+    log: list[str] = []
+    hook = ScriptedHook(application(), application(), None, application(), FAILED, job=UNREADABLE_STATUS)
+    watched = watch_of(hook, log, queue=FUTURE)
+    assert [watched.look() for _ in range(4)] == [None] * 4
+    assert watched.look() == Ending(Reason.FINISHED, application=FAILED)
+    assert sum("hdfs://nn/" in line for line in log) == 1
+
+
+@pytest.mark.parametrize("cluster", [application(), FAILED, application("KILLED")])
+def test_a_result_that_cannot_be_read_is_done_without_where_the_cluster_tells(cluster: Application) -> None:
+    seen = watch_of(ScriptedHook(cluster, job=UNREADABLE_RESULT)).look()
+    assert seen == (Ending(Reason.FINISHED, application=cluster) if cluster.is_final else None)
+
+
+def test_a_success_whose_result_cannot_be_read_is_an_error_that_names_it() -> None:
+    with pytest.raises(RecordUnreadable, match=r"hdfs://nn/.*/result\.json: not a valid JobStatus"):
+        watch_of(ScriptedHook(SUCCEEDED, job=UNREADABLE_RESULT)).look()
+
+
+def test_forgotten_with_a_result_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = watch_of(ScriptedHook(None, None, None, job=UNREADABLE_RESULT))
+    assert watched.look() is None
+    monkeypatch.setattr(watch, "FORGOTTEN_SECONDS", -1.0)
+    with pytest.raises(RecordUnreadable):
+        watched.look()
+    assert ending(watch_of(ScriptedHook(None, job=UNREADABLE_STATUS))) == (Reason.FORGOTTEN, "")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.watch import Reason
 from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.triggers.tony import TonyJobTrigger
 
 
@@ -117,6 +118,22 @@ async def test_a_connection_that_was_removed_meanwhile_is_an_error_event(
     event = await first_event(trigger_for(identity, application_id, tony_conn_id="tony_removed"))
     assert event["reason"] is None
     assert "airflow connections add tony_removed" in event["error"]
+
+
+@pytest.mark.parametrize(("command", "told"), [("true", True), ("exit 3", False)])
+async def test_a_result_that_cannot_be_read_is_an_error_event_where_it_is_needed(
+    local: TonyHook, command: str, told: bool
+) -> None:
+    identity, application_id = submit(local, command, restart={"budget": 0})
+    assert (await first_event(trigger_for(identity, application_id)))["reason"] == Reason.FINISHED
+    uri = f"{local.application_dir(identity, application_id)}/result.json"
+    write_atomically(local.storage(), uri, b"changed by hand")
+    event = await first_event(trigger_for(identity, application_id))
+    if told:
+        assert event["reason"] is None
+        assert f"cannot read {uri}: " in event["error"]
+    else:
+        assert event["reason"] == Reason.FINISHED
 
 
 async def cancelled(trigger: TonyJobTrigger) -> None:

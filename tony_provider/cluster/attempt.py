@@ -19,7 +19,7 @@ from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sources import is_archived, stored_resource
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
-from tony_provider.runtime.codec import CodecError, dump_json
+from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.lineage import Lineage
 from tony_provider.runtime.spec.model import JobSpec
@@ -199,7 +199,7 @@ class Attempt:
                 self.opened.storage.remove(parent)
         except StorageNotEmpty:
             pass  # another application of this training has left something there
-        except (StorageError, CodecError) as error:
+        except (StorageError, ClusterError) as error:
             log.warning("What was made for %s could not be removed: %s", self.application_id, error)
 
 

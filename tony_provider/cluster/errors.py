@@ -81,5 +81,18 @@ class SourceMissing(ClusterError):
     permanent = True
 
 
+class RecordUnreadable(ClusterError):
+    """A file that says how a training stands holds something else: it was changed, or a newer version wrote it."""
+
+    permanent = True
+
+    def __init__(self, uri: str, problem: str, without: str) -> None:
+        self.uri = uri
+        super().__init__(
+            f"cannot read {uri}: {problem}. It was changed, or a newer tony-provider wrote it: restore the file or "
+            f"update tony-provider; or remove the file, and {without}"
+        )
+
+
 class StagingFailed(ClusterError):
     """The job's files could not be put on the store; nothing was submitted and nothing of the job is left."""

@@ -13,14 +13,15 @@ import attrs
 
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, lineage_number
+from tony_provider.cluster.records import read_record
 from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.lineage import Lineage, Owner
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotEmpty, StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.runtime.storage.helpers import write_atomically
 
 
 @attrs.frozen
@@ -46,7 +47,7 @@ FormerOwners = dict[str, Owner | None]  # by the lineage's URI, the newest first
 
 @attrs.frozen
 class Lineages:
-    """Of one training. All methods raise StorageError, and CodecError for files that are no longer what was written."""
+    """Of one training. All methods raise StorageError, and RecordUnreadable."""
 
     storage: Storage
     layout: Layout
@@ -84,9 +85,9 @@ class Lineages:
         submitted for one of those finds itself fenced.
         """
         newest_first = [self.layout.lineage_dir(self.identity, number) for number in reversed(self._numbers())]
-        former = {}
-        for each in newest_first[newest_first.index(uri) :]:
-            former[each] = read_owner(self.storage, each)
+        # Before anything is changed, as one of them may not be readable.
+        former = {each: read_owner(self.storage, each) for each in newest_first[newest_first.index(uri) :]}
+        for each in former:
             self._write_owner(each, Owner(application_id))
         return former
 
@@ -128,17 +129,15 @@ def new_lineage() -> Lineage:
 
 
 def read_lineage(storage: Storage, uri: str) -> Lineage | None:
-    try:
-        return load_json(read_bytes(storage, uris.join(uri, contract.LINEAGE_FILE)), Lineage, ignore_unknown=True)
-    except StorageNotFound:
-        return None
+    """Raises StorageError, RecordUnreadable."""
+    without = "the training begins anew, in another lineage"
+    return read_record(storage, uris.join(uri, contract.LINEAGE_FILE), Lineage, without=without)
 
 
 def read_owner(storage: Storage, uri: str) -> Owner | None:
-    try:
-        return load_json(read_bytes(storage, uris.join(uri, contract.OWNER_FILE)), Owner, ignore_unknown=True)
-    except StorageNotFound:
-        return None
+    """Raises StorageError, RecordUnreadable."""
+    without = "the lineage is nobody's: the training's next application takes it over"
+    return read_record(storage, uris.join(uri, contract.OWNER_FILE), Owner, without=without)
 
 
 def newest_step(storage: Storage, uri: str) -> int | None:

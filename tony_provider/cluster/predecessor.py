@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 
 from tony_provider.cluster import results
 from tony_provider.cluster.base import Application, Cluster
+from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.lineage import Lineages, LineageState
@@ -13,12 +16,14 @@ from tony_provider.cluster.results import Delivered
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage.base import Storage
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen
 class Predecessor:
     application_id: str
     application: Application | None  # None: the cluster does not know it (any more), or it never was
-    status: JobStatus | None  # its result, once there is one
+    status: JobStatus | None  # its result, once there is one that can be read
     delivered: Delivered | None
 
     @property
@@ -46,7 +51,7 @@ def predecessor(
 ) -> Predecessor | None:
     """The newest lineage's owner; where there is none, the application that somebody ``remembered``.
 
-    Raises ClusterError, StorageError, CodecError.
+    Raises ClusterError, StorageError.
     """
     newest = Lineages(storage, layout, identity).newest()
     application_id = owner_of(newest) or remembered
@@ -55,9 +60,18 @@ def predecessor(
     directory = layout.application_dir(identity, application_id)
     # In this order: an application that ends meanwhile has left its result by the time the cluster calls it ended.
     application = cluster.application(application_id)
-    return Predecessor(
-        application_id, application, results.job_status(storage, directory), results.delivered(storage, directory)
-    )
+    status = _status(storage, directory, application)
+    return Predecessor(application_id, application, status, results.delivered(storage, directory))
+
+
+def _status(storage: Storage, directory: str, application: Application | None) -> JobStatus | None:
+    try:
+        return results.job_status(storage, directory)
+    except RecordUnreadable as error:
+        if application is None and results.is_of_result(error):
+            raise  # nothing else can tell whether it has succeeded
+        log.warning("Going by what the cluster knows: %s", error)
+        return None
 
 
 def owner_of(lineage: LineageState | None) -> str | None:

@@ -6,13 +6,14 @@ import time
 
 import attrs
 
+from tony_provider.cluster.errors import RecordUnreadable
+from tony_provider.cluster.records import read_record
 from tony_provider.runtime import contract
-from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.runtime.storage.helpers import write_atomically
 
 
 @attrs.frozen
@@ -36,23 +37,25 @@ class Delivered:
 def job_status(storage: Storage, application_dir: str) -> JobStatus | None:
     """The job's result if it has ended, else its status; None when its master has not written any yet.
 
-    Raises StorageError, and CodecError when what is there is not a status.
+    Raises StorageError, and RecordUnreadable when what is there is not a status.
     """
+    without = "what the cluster says of the application counts"
     for name in (contract.RESULT_FILE, contract.STATUS_FILE):
-        try:
-            return load_json(read_bytes(storage, uris.join(application_dir, name)), JobStatus)
-        except StorageNotFound:
-            continue
+        found = read_record(storage, uris.join(application_dir, name), JobStatus, without=without)
+        if found is not None:
+            return found
     return None
 
 
+def is_of_result(error: RecordUnreadable) -> bool:
+    """Whether the job has left a result, and not only what it said of itself on the way, which decides nothing."""
+    return uris.name(error.uri) == contract.RESULT_FILE
+
+
 def delivered(storage: Storage, application_dir: str) -> Delivered | None:
-    """Raises StorageError, CodecError."""
-    try:
-        data = read_bytes(storage, uris.join(application_dir, contract.DELIVERED_FILE))
-    except StorageNotFound:
-        return None
-    return load_json(data, Delivered, ignore_unknown=True)
+    """Raises StorageError, RecordUnreadable."""
+    without = "a success counts as one that Airflow has not heard of"
+    return read_record(storage, uris.join(application_dir, contract.DELIVERED_FILE), Delivered, without=without)
 
 
 def mark_delivered(storage: Storage, application_dir: str, mark: Delivered) -> None:

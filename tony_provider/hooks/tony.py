@@ -155,7 +155,7 @@ class TonyHook(BaseHook):
     def job_status(self, identity: Identity, application_id: str) -> JobStatus | None:
         """The job's result if it has ended, else its status; None when its master has not written any yet.
 
-        Raises CodecError when what is there is not a status.
+        Raises RecordUnreadable, a ClusterError, when what is there is not a status.
         """
         return results.job_status(self.storage(), self.application_dir(identity, application_id))
 

@@ -14,7 +14,6 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.logs import task_log_tail
 from tony_provider.operators.result import JobResult
 from tony_provider.operators.tries import Try
-from tony_provider.runtime.codec import CodecError
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -54,7 +53,7 @@ class Conclusion:
     def _lineage(self) -> str | None:
         try:
             found = self.hook.lineage(self.identity, self.application_id)
-        except (StorageError, CodecError) as error:
+        except (ClusterError, StorageError) as error:
             self.log.warning("Its lineage cannot be told: %s", error)
             return None
         return found.uri if found is not None else None

@@ -9,11 +9,12 @@ from enum import StrEnum
 import attrs
 
 from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.results import is_of_result
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.progress import ProgressLog
-from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
 OUTAGE_SECONDS = 600.0  # the cluster may be out of reach this long before a try of the task gives up on it
@@ -63,6 +64,7 @@ class JobWatch:
         self._log = log
         self._progress = ProgressLog()
         self._outage_since: float | None = None
+        self._unreadable: RecordUnreadable | None = None
         self._unknown_since: float | None = None
         self._last_message = ""
         self._application: Application | None = None
@@ -72,20 +74,35 @@ class JobWatch:
         """None while the job goes on. Blocks for as long as the cluster takes to answer.
 
         A cluster or store that does not answer is borne for OUTAGE_SECONDS; then its ClusterError or StorageError is
-        raised, and the application is left as it is.
+        raised, and the application is left as it is. A status that cannot be read is done without; RecordUnreadable is
+        raised for a result, where nothing else tells how the application ended.
         """
         reason = None
         try:
             application = self._hook.application(self._application_id)
-            status = self._hook.job_status(self._identity, self._application_id)
+            status = self._job_status()
         except (ClusterError, StorageError) as error:
             self._bear(error)
         else:
             self._application, self._status = application, status
             reason = self._judge(application, status)
+            if (unread := self._unreadable) is not None and is_of_result(unread) and _needs_result(reason, application):
+                raise unread
         if reason is None and self._deadlines.end is not None and time.time() > self._deadlines.end:
             reason = Reason.DEADLINE
         return Ending(reason, self._last_message, self._application, self._status) if reason else None
+
+    def _job_status(self) -> JobStatus | None:
+        """None as well while what is there cannot be read, which is told once."""
+        try:
+            status = self._hook.job_status(self._identity, self._application_id)
+        except RecordUnreadable as error:
+            if self._unreadable is None:
+                self._log(f"Going on without the status of {self._application_id}: {error}")
+            self._unreadable = error
+            return None
+        self._unreadable = None
+        return status
 
     def _judge(self, application: Application | None, status: JobStatus | None) -> Reason | None:
         if self._outage_since is not None:
@@ -119,6 +136,17 @@ class JobWatch:
         permanent = isinstance(error, ClusterError) and error.permanent
         if permanent or now - self._outage_since > OUTAGE_SECONDS:
             raise error
+
+
+def _needs_result(reason: Reason | None, application: Application | None) -> bool:
+    """Whether the cluster's word does not do in place of the job's own.
+
+    It does for an application that has failed. But a success is of no use without what it has reached, and of one that
+    the cluster has forgotten, only its result can tell whether it has succeeded.
+    """
+    if reason is Reason.FINISHED:
+        return application is not None and application.final_status is FinalStatus.SUCCEEDED
+    return reason is Reason.FORGOTTEN
 
 
 def _waits(application: Application, status: JobStatus | None) -> bool:

@@ -1,0 +1,30 @@
+"""Small files of a training on the store, as Airflow's side reads them back."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tony_provider.cluster.errors import RecordUnreadable
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.helpers import read_bytes
+
+T = TypeVar("T")
+
+
+def read_record(storage: Storage, uri: str, cls: type[T], *, without: str) -> T | None:
+    """What a file says, keys that this version does not know left out; None when there is none.
+
+    :param without: what happens once the file is removed, for people who have to choose.
+
+    Raises StorageError, and RecordUnreadable for what somebody has changed, or a newer version has written.
+    """
+    try:
+        data = read_bytes(storage, uri)
+    except StorageNotFound:
+        return None
+    try:
+        return load_json(data, cls, ignore_unknown=True)
+    except CodecError as error:
+        raise RecordUnreadable(uri, str(error), without) from error
