@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checksum import Checksum
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, StoredCheckpoint, rank_directory
+from tony_provider.runtime.checkpoint.model import (
+    CheckpointFile,
+    Manifest,
+    StoredCheckpoint,
+    directory_name,
+    rank_directory,
+)
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 
@@ -14,7 +20,7 @@ FILE = "model.bin"
 def commit(storage: Storage, lineage_uri: str, step: int, content: bytes = b"weights") -> StoredCheckpoint:
     """Of one rank and one file."""
     catalog = Catalog(storage, lineage_uri)
-    uri = catalog.prepare(step)
+    uri = uris.join(catalog.uri, directory_name(step))
     storage.write(uris.join(rank_directory(uri, 0), FILE), content)
     checksum = Checksum()
     checksum.update(content)

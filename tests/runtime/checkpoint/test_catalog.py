@@ -45,8 +45,13 @@ def upload(place: Place, uri: str) -> None:
             place.storage.write(uris.join(model.rank_directory(uri, rank), path), data)
 
 
+def directory(catalog: Catalog, step: int) -> str:
+    """A new one for a checkpoint, which is not there yet."""
+    return uris.join(catalog.uri, model.directory_name(step))
+
+
 def commit(place: Place, catalog: Catalog, step: int, **changes: object) -> StoredCheckpoint:
-    uri = catalog.prepare(step)
+    uri = directory(catalog, step)
     upload(place, uri)
     return catalog.commit(uri, manifest_of(step, **changes))
 
@@ -72,7 +77,6 @@ def test_the_newest_is_the_highest_step(place: Place, catalog: Catalog) -> None:
     assert [one.step for one in catalog.list()] == [9, 20, 100]
     other = Catalog(place.storage, place.root)
     assert other.newest() == stored[2]
-    assert other.newest(verify=False) == stored[2]
     assert other.list() == catalog.list()
     assert stored[2].manifest.size == 1007
 
@@ -86,13 +90,14 @@ def test_of_one_step_the_later_one(place: Place, catalog: Catalog) -> None:
 
 def test_what_is_not_committed_does_not_count(place: Place, catalog: Catalog) -> None:
     stored = commit(place, catalog, 5)
-    upload(place, catalog.prepare(6))
-    catalog.prepare(7)
+    upload(place, directory(catalog, 6))
+    empty = directory(catalog, 7)
+    place.storage.make_directories(empty)
     place.storage.make_directories(uris.join(catalog.uri, "something"))
     assert catalog.newest() == stored
     assert catalog.list() == [stored]
     with pytest.raises(StorageNotFound):
-        catalog.load(catalog.prepare(8))
+        catalog.load(empty)
 
 
 def test_a_commit_may_come_twice_but_not_differently(place: Place, catalog: Catalog) -> None:
@@ -104,7 +109,7 @@ def test_a_commit_may_come_twice_but_not_differently(place: Place, catalog: Cata
 
 
 def test_of_two_commits_at_once_one_wins(place: Place, catalog: Catalog) -> None:
-    uri = catalog.prepare(5)
+    uri = directory(catalog, 5)
     upload(place, uri)
 
     def try_it(generation: int) -> StoredCheckpoint | StorageExists:
@@ -139,7 +144,7 @@ def test_of_two_commits_at_once_one_wins(place: Place, catalog: Catalog) -> None
 def test_what_cannot_be_a_checkpoint_is_not_committed(tmp_path: Path, changes: dict[str, object]) -> None:
     place = Place("local", LocalStorage(), f"file://{tmp_path}")
     catalog = Catalog(place.storage, place.root)
-    uri = catalog.prepare(5)
+    uri = directory(catalog, 5)
     upload(place, uri)
     with pytest.raises(DamagedCheckpoint):
         catalog.commit(uri, manifest_of(5, **changes))
@@ -147,10 +152,7 @@ def test_what_cannot_be_a_checkpoint_is_not_committed(tmp_path: Path, changes: d
 
 
 def test_a_directory_may_have_an_agreed_name(place: Place, catalog: Catalog) -> None:
-    name = model.agreed_name("application_1_1", 1, 5)
-    uri = catalog.prepare(5, name)
-    assert catalog.prepare(5, name) == uri
-    assert uris.name(uri) == name
+    uri = uris.join(catalog.uri, model.agreed_name("application_1_1", 1, 5))
     upload(place, uri)
     assert catalog.commit(uri, manifest_of(5)) == catalog.newest()
 
@@ -216,7 +218,7 @@ def test_a_lineage_that_is_only_read_stays_as_it_is(
 
 
 def test_a_newer_runtime_may_say_more_in_a_manifest(place: Place, catalog: Catalog) -> None:
-    uri = catalog.prepare(5)
+    uri = directory(catalog, 5)
     upload(place, uri)
     plain = {**json.loads(dump_json(manifest_of(5))), "more": [1]}
     place.storage.write(uris.join(uri, model.MANIFEST_FILE), json.dumps(plain).encode())
@@ -224,13 +226,13 @@ def test_a_newer_runtime_may_say_more_in_a_manifest(place: Place, catalog: Catal
 
 
 def test_setting_aside_again_and_again(place: Place, catalog: Catalog) -> None:
-    name = model.agreed_name("a", 1, 5)
+    uri = uris.join(catalog.uri, model.agreed_name("a", 1, 5))
     for number in range(3):
-        upload(place, catalog.prepare(5, name))
-        target = catalog.set_aside(uris.join(catalog.uri, name), f"reason {number}")
+        upload(place, uri)
+        target = catalog.set_aside(uri, f"reason {number}")
         assert target is not None
     assert len(names(place, "broken")) == 3
-    assert catalog.set_aside(uris.join(catalog.uri, name), "gone") is None
+    assert catalog.set_aside(uri, "gone") is None
 
 
 def test_one_that_was_set_aside_is_forgotten(place: Place, catalog: Catalog) -> None:
@@ -289,7 +291,7 @@ def test_which_are_kept(
 def test_what_stays_after_success(place: Place, catalog: Catalog, after: AfterSuccess, left: list[int]) -> None:
     for step in (10, 20, 30):
         commit(place, catalog, step)
-    upload(place, catalog.prepare(40))
+    upload(place, directory(catalog, 40))
     catalog.finish(after)
     assert [one.step for one in catalog.list()] == left
     assert len(names(place, "checkpoints")) == len(left)
@@ -297,7 +299,7 @@ def test_what_stays_after_success(place: Place, catalog: Catalog, after: AfterSu
 
 def test_leftovers_are_removed(place: Place, catalog: Catalog) -> None:
     stored = commit(place, catalog, 5)
-    left, by_uri, by_name = (catalog.prepare(step) for step in (6, 7, 8))
+    left, by_uri, by_name = (directory(catalog, step) for step in (6, 7, 8))
     for uri in (left, by_uri, by_name):
         upload(place, uri)
     place.write("checkpoints/a file", b"")

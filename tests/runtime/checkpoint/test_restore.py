@@ -41,7 +41,7 @@ def mirror(
 ) -> StoredCheckpoint:
     """As an executor does it."""
     catalog = Catalog(place.storage, place.root)
-    uri = into or catalog.prepare(checkpoint.step)
+    uri = into or uris.join(catalog.uri, model.directory_name(checkpoint.step))
     files = list(send(place, directory, checkpoint, uri, rank))
     return catalog.commit(uri, Manifest(checkpoint.step, checkpoint.format, checkpoint.entry, files))
 
@@ -327,7 +327,7 @@ def test_an_unknown_checksum(tmp_path: Path, source: Path, work: Path) -> None:
 
 def test_each_rank_gets_its_own_and_what_the_others_have(place: Place, tmp_path: Path, work: Path) -> None:
     catalog = Catalog(place.storage, place.root)
-    uri = catalog.prepare(40)
+    uri = uris.join(catalog.uri, model.directory_name(40))
     files: list[CheckpointFile] = []
     for rank, names in ((0, (".metadata", "__0_0.distcp")), (1, ("__1_0.distcp",))):
         directory = tmp_path / f"rank-{rank}" / "checkpoints"

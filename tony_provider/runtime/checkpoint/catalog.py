@@ -48,17 +48,16 @@ class Catalog:
         self._lock = threading.Lock()
         self._manifests: dict[str, Manifest] = {}  # by URI; a manifest never changes
 
-    def newest(self, *, verify: bool = True) -> Optional[StoredCheckpoint]:
+    def newest(self) -> Optional[StoredCheckpoint]:
         """The committed checkpoint with the highest step, of two with the same step the later one.
 
-        With ``verify`` all its files are there, with their sizes; those above it that are broken are set aside.
+        All its files are there, with their sizes; those above it that are broken are set aside.
         """
         steps = sorted({step for step, _ in self._directories()}, reverse=True)
         for step in steps:
             for found in reversed(self._load_all(step)):
                 try:
-                    if verify:
-                        self._verify(found)
+                    self._verify(found)
                 except DamagedCheckpoint as error:
                     self._give_up(error)
                 else:
@@ -78,12 +77,6 @@ class Catalog:
         with self._lock:
             self._manifests[uri] = manifest
         return StoredCheckpoint(uri, manifest)
-
-    def prepare(self, step: int, name: Optional[str] = None) -> str:
-        """Make the directory that a checkpoint of this step is uploaded to; returns its URI. May be there already."""
-        uri = uris.join(self.uri, name or model.directory_name(step))
-        self._storage.make_directories(uri)
-        return uri
 
     def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
         """From now on this checkpoint counts. Doing it twice is no error.
