@@ -27,6 +27,7 @@ SETTINGS = Settings(
     datanodes=2,
     preemption=True,
     expiry_seconds=10,
+    node_vcores=14,  # a fifth of all of them, the small queue, is for as many tasks as a fifth of the memory
     properties={
         "hdfs-site": {
             "dfs.replication": "2",
