@@ -190,12 +190,12 @@ async def test_what_was_committed_though_it_was_refused_stays(launch: Launch) ->
 
 async def test_a_failed_copy_takes_nothing_from_the_container_that_came_instead(launch: Launch, tmp_path: Path) -> None:
     """Lost is not dead: it may be sending the very step that its replacement has committed meanwhile."""
-    archive = keras_archive(tmp_path / "model-60.keras", 4_000_000)
     lost = await started(launch, spec=SLOW)
-    lost.order(f"copy {archive} {archive.name}")
-    await lost.until(lambda: stored(lost), "some of it is there")
     instead = await started(launch, below=tmp_path / "instead", attempt=2, hdfs=lost.container.store)
-    instead.order(f"copy {archive} {archive.name}")
+    large, small = keras_archive(tmp_path / "large", 20_000_000), keras_archive(tmp_path / "small", 1000)
+    lost.order(f"copy {large} model-60.keras")
+    await lost.until(lambda: stored(lost), "some of it is there")
+    instead.order(f"copy {small} model-60.keras")
     committed = await instead.master.uploaded(60)
     (directory(committed) / "manifest.json").write_text("{}")
     lost.master.stop(1, grace=1, checkpoint_seconds=0)
@@ -203,13 +203,13 @@ async def test_a_failed_copy_takes_nothing_from_the_container_that_came_instead(
     await lost.until(lambda: len(stored(lost)) <= 2, "what it had sent is removed")
     await lost.end()
     assert stored(lost) == [
-        f"checkpoints/{directory(committed).name}/{name}" for name in ("manifest.json", f"rank-0/{archive.name}")
+        f"checkpoints/{directory(committed).name}/{name}" for name in ("manifest.json", "rank-0/model-60.keras")
     ]
 
 
 async def test_a_failed_copy_does_not_remove_what_was_committed(launch: Launch) -> None:
     running = await started(launch, spec=SLOW)
-    running.order("save 60 2000000")
+    running.order("save 60 4000000")
     await running.until(lambda: stored(running), "some of it is there")
     [checkpoint] = (lineage(running) / "checkpoints").iterdir()
     (checkpoint / "manifest.json").write_text("{}")
