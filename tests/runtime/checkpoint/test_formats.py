@@ -183,7 +183,8 @@ def test_cut_short_at_any_place(
     file = directory / name
     content = file.read_bytes()
     try:
-        file.write_bytes(content[: data.draw(st.integers(0, len(content.rstrip()) - 1))])
+        most = len(content.rstrip()) - 1
+        file.write_bytes(content[: data.draw(st.integers(0, min(8, most)) | st.integers(0, most))])
         young = find(directory, case.kind)
         assert entries(young) == without(whole, name)
         assert young.broken == []  # it may still be being written

@@ -83,7 +83,7 @@ class OwnLineage:
 
     def _sweep(self) -> None:
         """Remove what was uploaded and never committed."""
-        removed = self.catalog.remove_unfinished(()) if self.catalog else []
+        removed = self.catalog.remove_unfinished() if self.catalog else []
         if removed:
             log.info("removed %d checkpoints that were never committed", len(removed))
 

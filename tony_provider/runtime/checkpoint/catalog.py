@@ -125,22 +125,14 @@ class Catalog:
 
     def finish(self, after_success: AfterSuccess) -> None:
         """Leave what is to stay of them once the job has succeeded."""
-        self.remove_unfinished(())
+        self.remove_unfinished()
         if after_success is not AfterSuccess.KEEP_ALL:
             self.prune(1 if after_success is AfterSuccess.KEEP_LAST else 0)
 
-    def remove_unfinished(self, except_: Collection[str]) -> Sequence[str]:
-        """Remove what was uploaded and never committed, but for ``except_`` (URIs, or names of directories).
-
-        Returns the URIs of those removed.
-        """
-        names = {uri.rstrip("/").rsplit("/", 1)[-1] for uri in except_}
-        unfinished = [
-            uri
-            for _, uri in self._directories()
-            if uris.name(uri) not in names and not self._storage.exists(uris.join(uri, model.MANIFEST_FILE))
-        ]
-        return self._remove(unfinished)
+    def remove_unfinished(self) -> Sequence[str]:
+        """Remove what was uploaded and never committed. Returns the URIs of those removed."""
+        found = (uri for _, uri in self._directories())
+        return self._remove([uri for uri in found if not self._storage.exists(uris.join(uri, model.MANIFEST_FILE))])
 
     def _directories(self) -> Sequence[tuple[int, str]]:
         """Step and URI of all that look like checkpoints, committed or not, by step."""

@@ -36,7 +36,8 @@ def looks_like_one(path: Path) -> bool:
     """Whether it begins as one of these. Raises OSError."""
     with path.open("rb") as file:
         beginning = file.read(len(zips.MAGIC))
-    return path.name.endswith(".safetensors") or beginning.startswith((zips.MAGIC, _PICKLE)) or not beginning
+    cut_short = zips.MAGIC.startswith(beginning)  # or empty
+    return path.name.endswith(".safetensors") or beginning.startswith((zips.MAGIC, _PICKLE)) or cut_short
 
 
 def read(path: Path) -> TorchFile:
