@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.hooks.jobs import ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.base import Submission
 from tony_provider.cluster.errors import StagingFailed, SubmissionRefused
 from tony_provider.cluster.lineage_choice import Resume
 from tony_provider.cluster.local.cluster import LocalCluster
@@ -46,23 +46,24 @@ def submit(folder: Path, resume: Resume = Resume.AUTO) -> str | None:
             return None
 
 
+Hold = Callable[[threading.Event, threading.Event, str], None]
+
+
 @pytest.fixture
-def held_back(monkeypatch: pytest.MonkeyPatch) -> Callable[[threading.Event, threading.Event], None]:
-    """Makes the first submission wait just before the cluster hears of it, until told to go on."""
+def held_back(monkeypatch: pytest.MonkeyPatch) -> Hold:
+    """Makes the first try wait just before it asks this of the cluster, until told to go on."""
 
-    def hold(reached: threading.Event, go_on: threading.Event) -> None:
+    def hold(reached: threading.Event, go_on: threading.Event, method: str) -> None:
         for kind in (LocalCluster, YarnCluster):
-            real = kind.submit
+            real = getattr(kind, method)
 
-            def slow(
-                self: LocalCluster | YarnCluster, submission: Submission, real: Callable[..., None] = real
-            ) -> None:
+            def slow(self: LocalCluster | YarnCluster, argument: Any, real: Callable[..., Any] = real) -> Any:
                 if not reached.is_set():
                     reached.set()
                     assert go_on.wait(120)
-                real(self, submission)
+                return real(self, argument)
 
-            monkeypatch.setattr(kind, "submit", slow)
+            monkeypatch.setattr(kind, method, slow)
 
     return hold
 
@@ -71,12 +72,12 @@ def held_back(monkeypatch: pytest.MonkeyPatch) -> Callable[[threading.Event, thr
 def test_a_try_that_was_overtaken_just_before_its_submission_does_no_work(
     hook: TonyHook,
     tmp_path: Path,
-    held_back: Callable[[threading.Event, threading.Event], None],
+    held_back: Hold,
     resume: Resume,
 ) -> None:
     """Whether the one that overtakes it goes on in its lineage, or opens another."""
     reached, go_on = threading.Event(), threading.Event()
-    held_back(reached, go_on)
+    held_back(reached, go_on, "submit")
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(submit, tmp_path)
         try:
@@ -96,6 +97,26 @@ def test_a_try_that_was_overtaken_just_before_its_submission_does_no_work(
     running(hook, which, second)
     until(lambda: workers(tmp_path), "the user process")
     assert workers(tmp_path) == [second]
+    hook.kill(second, "enough")
+    ended(hook, second)
+
+
+def test_a_try_that_was_overtaken_before_it_looks_for_others_ends_none(
+    hook: TonyHook, tmp_path: Path, held_back: Hold
+) -> None:
+    """Or neither would train: the one is ended, and the other gives up."""
+    reached, go_on = threading.Event(), threading.Event()
+    held_back(reached, go_on, "find")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(submit, tmp_path)
+        try:
+            assert reached.wait(120)
+            second = submit(tmp_path)
+        finally:
+            go_on.set()
+        assert first.result(120) is None
+    assert second is not None
+    assert [application.id for application in hook.find(identity(hook))] == [second]
     hook.kill(second, "enough")
     ended(hook, second)
 

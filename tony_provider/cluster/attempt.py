@@ -122,9 +122,13 @@ class Attempt:
         """
         for application in self.opened.cluster.find(self.identity.tag):
             if application.id != self.application_id:
+                self._check_owner()  # or it may be the one that has taken over from this one, and is the one to stay
                 log.warning("Ending %s, another application of this training", application.id)
                 self.opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
                 self._await_end(application.id)
+        self._check_owner()
+
+    def _check_owner(self) -> None:
         try:
             owned = self._lineages.is_owned(self._lineage_uri, self.application_id)
         except StorageError as error:
