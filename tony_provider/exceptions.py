@@ -12,7 +12,10 @@ class TonySpecError(AirflowFailException):
 
 
 class TonyJobRejected(AirflowFailException):
-    """The job, the connection or the cluster must be changed by a person before this can run. Nothing was started."""
+    """A person must change something before this can go on: the job, the connection, the cluster, or a file on the store.
+
+    Nothing was started by this try.
+    """
 
 
 class TonyJobFailed(AirflowException):

@@ -12,7 +12,6 @@ class Owner:
     """``owner.json``: the one application that may commit checkpoints. Written before it is submitted."""
 
     application_id: str
-    am_attempt: int = 0  # of its newest application master; 0: none has started yet
     version: int = 1
 
 

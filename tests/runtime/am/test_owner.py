@@ -36,7 +36,7 @@ def test_another_application_fences_this_one(tmp_path: Path) -> None:
 def test_lineage_that_nobody_owns_is_taken(tmp_path: Path) -> None:
     ownership(describe(tmp_path)).check()
     owner = load_json((tmp_path / "L0001" / contract.OWNER_FILE).read_bytes(), Owner)
-    assert owner == Owner(APPLICATION_ID, 1)
+    assert owner == Owner(APPLICATION_ID)
     with pytest.raises(FencedError):
         ownership(describe(tmp_path, application_id=OTHER)).check()
 

@@ -68,7 +68,7 @@ class Ownership:
         """Who owns it then. Never overwritten from here: that could take it back from a newer application."""
         mine = self.description.application_id
         try:
-            self.storage.write(uri, dump_json(Owner(mine, self.am_attempt)))
+            self.storage.write(uri, dump_json(Owner(mine)))
         except StorageExists:
             return self._read(uri)
         return mine
