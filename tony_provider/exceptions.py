@@ -12,7 +12,7 @@ class TonySpecError(AirflowFailException):
 
 
 class TonyJobRejected(AirflowFailException):
-    """A person must change something before this can go on: the job, the connection, the cluster, or a file on the store.
+    """A person must change the job, the connection, the cluster or a file on the store before this can go on.
 
     Nothing was started by this try.
     """
