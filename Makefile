@@ -86,10 +86,11 @@ $(VENV)/.uv:
 	$(BIN)/pip install --quiet -c constraints.txt uv
 	@touch $@
 
+# Compiled once: scores of processes import Airflow and TensorFlow, many of them as users who cannot write bytecode here.
 $(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[tensorflow]'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.uv pyproject.toml constraints.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev
 	@touch $@ $(VENV)/.demo
