@@ -169,7 +169,8 @@ def test_mocked_alarm_that_rings_while_the_application_is_ended(
         return answer
 
     monkeypatch.setattr(TonyHook, "control", ring)
-    done = train(job(marker.forever), execution_timeout=timedelta(seconds=8))
+    # Long enough for a busy machine to have a master that can be asked.
+    done = train(job(marker.forever), execution_timeout=timedelta(seconds=20))
     assert isinstance(done.errors["train"], AirflowTaskTimeout)
     assert next(rings, None) is None
     assert ended(local)
