@@ -68,6 +68,22 @@ def held_back(monkeypatch: pytest.MonkeyPatch) -> Hold:
     return hold
 
 
+def overtaken(folder: Path, held_back: Hold, method: str, resume: Resume = Resume.AUTO) -> tuple[str | None, str]:
+    """The applications of a try that was held back there, and of the one that submitted meanwhile."""
+    reached, go_on = threading.Event(), threading.Event()
+    held_back(reached, go_on, method)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(submit, folder)
+        try:
+            assert reached.wait(120)
+            second = submit(folder, resume)
+        finally:
+            go_on.set()
+        late = first.result(120)
+    assert second is not None
+    return late, second
+
+
 @pytest.mark.parametrize("resume", [Resume.AUTO, Resume.NEVER])
 def test_a_try_that_was_overtaken_just_before_its_submission_does_no_work(
     hook: TonyHook,
@@ -76,18 +92,8 @@ def test_a_try_that_was_overtaken_just_before_its_submission_does_no_work(
     resume: Resume,
 ) -> None:
     """Whether the one that overtakes it goes on in its lineage, or opens another."""
-    reached, go_on = threading.Event(), threading.Event()
-    held_back(reached, go_on, "submit")
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(submit, tmp_path)
-        try:
-            assert reached.wait(120)
-            second = submit(tmp_path, resume)
-        finally:
-            go_on.set()
-        late = first.result(120)
+    late, second = overtaken(tmp_path, held_back, "submit", resume)
     assert late is not None
-    assert second is not None
     which = identity(hook)
     assert ended(hook, late).id == late
     status = hook.job_status(which, late)
@@ -105,17 +111,8 @@ def test_a_try_that_was_overtaken_before_it_looks_for_others_ends_none(
     hook: TonyHook, tmp_path: Path, held_back: Hold
 ) -> None:
     """Or neither would train: the one is ended, and the other gives up."""
-    reached, go_on = threading.Event(), threading.Event()
-    held_back(reached, go_on, "find")
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(submit, tmp_path)
-        try:
-            assert reached.wait(120)
-            second = submit(tmp_path)
-        finally:
-            go_on.set()
-        assert first.result(120) is None
-    assert second is not None
+    late, second = overtaken(tmp_path, held_back, "find")
+    assert late is None
     assert [application.id for application in hook.find(identity(hook))] == [second]
     hook.kill(second, "enough")
     ended(hook, second)
