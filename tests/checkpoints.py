@@ -17,10 +17,15 @@ from tony_provider.runtime.storage.base import Storage
 FILE = "model.bin"
 
 
+def new_directory(catalog: Catalog, step: int) -> str:
+    """For a checkpoint of this step, as an executor names it; it is not there yet."""
+    return uris.join(catalog.uri, directory_name(step))
+
+
 def commit(storage: Storage, lineage_uri: str, step: int, content: bytes = b"weights") -> StoredCheckpoint:
     """Of one rank and one file."""
     catalog = Catalog(storage, lineage_uri)
-    uri = uris.join(catalog.uri, directory_name(step))
+    uri = new_directory(catalog, step)
     storage.write(uris.join(rank_directory(uri, 0), FILE), content)
     checksum = Checksum()
     checksum.update(content)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.checkpoints import new_directory
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.checkpoint import checksum, model
 from tony_provider.runtime.checkpoint.catalog import REASON_FILE, Catalog
@@ -45,13 +46,8 @@ def upload(place: Place, uri: str) -> None:
             place.storage.write(uris.join(model.rank_directory(uri, rank), path), data)
 
 
-def directory(catalog: Catalog, step: int) -> str:
-    """A new one for a checkpoint, which is not there yet."""
-    return uris.join(catalog.uri, model.directory_name(step))
-
-
 def commit(place: Place, catalog: Catalog, step: int, **changes: object) -> StoredCheckpoint:
-    uri = directory(catalog, step)
+    uri = new_directory(catalog, step)
     upload(place, uri)
     return catalog.commit(uri, manifest_of(step, **changes))
 
@@ -90,8 +86,8 @@ def test_of_one_step_the_later_one(place: Place, catalog: Catalog) -> None:
 
 def test_what_is_not_committed_does_not_count(place: Place, catalog: Catalog) -> None:
     stored = commit(place, catalog, 5)
-    upload(place, directory(catalog, 6))
-    empty = directory(catalog, 7)
+    upload(place, new_directory(catalog, 6))
+    empty = new_directory(catalog, 7)
     place.storage.make_directories(empty)
     place.storage.make_directories(uris.join(catalog.uri, "something"))
     assert catalog.newest() == stored
@@ -109,7 +105,7 @@ def test_a_commit_may_come_twice_but_not_differently(place: Place, catalog: Cata
 
 
 def test_of_two_commits_at_once_one_wins(place: Place, catalog: Catalog) -> None:
-    uri = directory(catalog, 5)
+    uri = new_directory(catalog, 5)
     upload(place, uri)
 
     def try_it(generation: int) -> StoredCheckpoint | StorageExists:
@@ -144,7 +140,7 @@ def test_of_two_commits_at_once_one_wins(place: Place, catalog: Catalog) -> None
 def test_what_cannot_be_a_checkpoint_is_not_committed(tmp_path: Path, changes: dict[str, object]) -> None:
     place = Place("local", LocalStorage(), f"file://{tmp_path}")
     catalog = Catalog(place.storage, place.root)
-    uri = directory(catalog, 5)
+    uri = new_directory(catalog, 5)
     upload(place, uri)
     with pytest.raises(DamagedCheckpoint):
         catalog.commit(uri, manifest_of(5, **changes))
@@ -218,7 +214,7 @@ def test_a_lineage_that_is_only_read_stays_as_it_is(
 
 
 def test_a_newer_runtime_may_say_more_in_a_manifest(place: Place, catalog: Catalog) -> None:
-    uri = directory(catalog, 5)
+    uri = new_directory(catalog, 5)
     upload(place, uri)
     plain = {**json.loads(dump_json(manifest_of(5))), "more": [1]}
     place.storage.write(uris.join(uri, model.MANIFEST_FILE), json.dumps(plain).encode())
@@ -291,7 +287,7 @@ def test_which_are_kept(
 def test_what_stays_after_success(place: Place, catalog: Catalog, after: AfterSuccess, left: list[int]) -> None:
     for step in (10, 20, 30):
         commit(place, catalog, step)
-    upload(place, directory(catalog, 40))
+    upload(place, new_directory(catalog, 40))
     catalog.finish(after)
     assert [one.step for one in catalog.list()] == left
     assert len(names(place, "checkpoints")) == len(left)
@@ -299,7 +295,7 @@ def test_what_stays_after_success(place: Place, catalog: Catalog, after: AfterSu
 
 def test_leftovers_are_removed(place: Place, catalog: Catalog) -> None:
     stored = commit(place, catalog, 5)
-    left = directory(catalog, 6)
+    left = new_directory(catalog, 6)
     upload(place, left)
     place.write("checkpoints/a file", b"")
     assert catalog.remove_unfinished() == [left]

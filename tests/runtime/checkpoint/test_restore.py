@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.checkpoints import new_directory
 from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.checkpoint import model
@@ -41,7 +42,7 @@ def mirror(
 ) -> StoredCheckpoint:
     """As an executor does it."""
     catalog = Catalog(place.storage, place.root)
-    uri = into or uris.join(catalog.uri, model.directory_name(checkpoint.step))
+    uri = into or new_directory(catalog, checkpoint.step)
     files = list(send(place, directory, checkpoint, uri, rank))
     return catalog.commit(uri, Manifest(checkpoint.step, checkpoint.format, checkpoint.entry, files))
 
@@ -327,7 +328,7 @@ def test_an_unknown_checksum(tmp_path: Path, source: Path, work: Path) -> None:
 
 def test_each_rank_gets_its_own_and_what_the_others_have(place: Place, tmp_path: Path, work: Path) -> None:
     catalog = Catalog(place.storage, place.root)
-    uri = uris.join(catalog.uri, model.directory_name(40))
+    uri = new_directory(catalog, 40)
     files: list[CheckpointFile] = []
     for rank, names in ((0, (".metadata", "__0_0.distcp")), (1, ("__1_0.distcp",))):
         directory = tmp_path / f"rank-{rank}" / "checkpoints"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.checkpoints import new_directory
 from tests.runtime.executor import trainer
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checksum import Checksum
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, directory_name, rank_directory
+from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, rank_directory
 from tony_provider.runtime.storage import LocalStorage, Storage, local_path, uris
 
 
@@ -20,7 +21,7 @@ def commit(lineage: str, step: int, *, ranks: int = 1, size: int = 1000, storage
     """What a ``trainer`` would have saved; returns its URI. Each rank has a file of its own and one that all have."""
     storage = storage or LocalStorage()
     catalog = Catalog(storage, lineage)
-    uri = uris.join(catalog.uri, directory_name(step))
+    uri = new_directory(catalog, step)
     files = []
     for rank in range(ranks):
         for part in ("a", "b") if rank == 0 else ("a", f"of-{rank}"):
