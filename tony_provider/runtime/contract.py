@@ -22,11 +22,14 @@ ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; left 
 ENV_CLUSTER_SPEC_FILE = "TONY_CLUSTER_SPEC_FILE"  # the same in a file, always
 ENV_METRICS_FILE = "TONY_METRICS_FILE"  # the process appends JSON lines: {"step": 10, "total_steps": 100, "loss": 0.1}
 ENV_MODEL_DIR = "TONY_MODEL_DIR"  # a local directory; what the chief (or rank 0) leaves here is the job's model
+ENV_RESULT_FILE = "TONY_RESULT_FILE"  # a path: JSON that the chief (or rank 0) leaves here is what the job returns
 ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"  # a local directory; holds exactly the resume point when the process starts
 ENV_CHECKPOINT_URI = "TONY_CHECKPOINT_URI"  # the lineage's own directory on the store, for programs that write there
 ENV_CHECKPOINT_REQUEST = "TONY_CHECKPOINT_REQUEST"  # a file that appears when a checkpoint is wanted now
 ENV_RESUME_FROM = "TONY_RESUME_FROM"  # path of the checkpoint in TONY_CHECKPOINT_DIR to go on from; unset: from step 0
 ENV_RESUME_STEP = "TONY_RESUME_STEP"  # its step
+ENV_CONTAINER = "TONY_CONTAINER_ID"  # the container that the process runs in, as YARN calls it
+ENV_TENSORBOARD_DIR = "TONY_TENSORBOARD_DIR"  # a local directory for event files; what is written is kept on the store
 ENV_WARM_START = "TONY_WARM_START"  # a local directory with an earlier model's files, to take initial weights from
 
 # The tensorflow framework's, beside TF_CONFIG: the values that classic scripts take as arguments.
@@ -37,6 +40,10 @@ ENV_CHIEF_HOSTS = "TONY_CHIEF_HOSTS"  # host:port, comma-separated, in the order
 ENV_WORKER_HOSTS = "TONY_WORKER_HOSTS"
 ENV_PS_HOSTS = "TONY_PS_HOSTS"
 
+# What our own TensorBoard finds beside that; there TONY_TENSORBOARD_DIR holds the event files of all tasks.
+ENV_TENSORBOARD_PATH = "TONY_TENSORBOARD_PATH"  # a secret: it answers below this path only
+
+MAX_RESULT = 1 << 20  # bytes in TONY_RESULT_FILE: what is larger is a file of the model's directory
 MAX_ENV_STRING = 128 * 1024  # bytes of NAME=value with its closing NUL: Linux's MAX_ARG_STRLEN
 
 # What a container finds, set by whoever launches it; none of it reaches the user process.
@@ -53,6 +60,8 @@ ENV_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"  # as YARN sets it; the local back
 ENV_PYTHON_CANDIDATES = "TONY_PYTHON_CANDIDATES"  # colon-separated interpreters that the launcher tries first
 
 # Files in a container's working directory.
+WORK_DIR = "tony-work"  # what is ours and the user process's own places; launch.sh makes it, for HOME and TMPDIR
+TENSORBOARD_PROGRAM = f"{WORK_DIR}/show_tensorboard.py"  # what the key ``tensorboard`` of a job runs
 RUNTIME_DIR = "tony"  # the runtime archive, unpacked
 APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
 PYTHON_ENV_DIR = "python_env"  # an archived environment, unpacked
@@ -67,6 +76,7 @@ DELIVERED_FILE = "delivered.json"  # the result has reached Airflow
 EVENTS_FILE = "events.jsonl"
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
+RETURNED_FILE = "returned.json"  # what the chief, or rank 0, left in TONY_RESULT_FILE; counts when the job succeeded
 STAGING_DIR = "staging"  # removed when the application ends
 
 # Files in a lineage's directory on the store.
@@ -74,6 +84,7 @@ LINEAGE_FILE = "lineage.json"  # its fingerprint, and what it continues
 OWNER_FILE = "owner.json"  # the one application that may commit checkpoints
 CHECKPOINTS_DIR = "checkpoints"
 BROKEN_DIR = "broken"  # checkpoints that were set aside
+TENSORBOARD_DIR = "tensorboard"  # a directory of event files for each task, over all applications
 USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves
 
 
@@ -84,7 +95,12 @@ def log_name(task: str, attempt: int) -> str:
 
 def log_prefix(task: str) -> str:
     """How the names of all its attempts' logs begin, and nobody else's."""
-    return task.replace(":", "-") + "."
+    return path_of_task(task) + "."
+
+
+def path_of_task(task: str) -> str:
+    """What a task, such as worker:0, is called in names of files and in addresses. No two have the same."""
+    return task.replace(":", "-")
 
 
 # Secrets in the credentials' secret keys.

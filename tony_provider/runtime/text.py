@@ -1,6 +1,12 @@
-"""What text can go anywhere."""
+"""What text can go anywhere, and the ends of logs."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+MASK = "***"
+SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
+LONGEST_LINE = 64 << 10  # bytes of a log that may come without an end of line before they are cut
 
 
 def is_writable(text: str) -> bool:
@@ -15,3 +21,19 @@ def is_writable(text: str) -> bool:
 def replaced(text: str) -> str:
     """With a question mark for each character that UTF-8 cannot write."""
     return text.encode("utf-8", "replace").decode()
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Without the values of secrets, but for those so short that any text may hold them."""
+    for secret in sorted(secrets, key=len, reverse=True):  # one may be a part of another
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, MASK)
+    return text
+
+
+def end_of_log(data: bytes, limit: int) -> bytes:
+    """The last bytes of a log, at most ``limit``, from the start of a line; a very long line is cut."""
+    cut = len(data) - limit
+    if cut <= 0:
+        return data
+    return data[data.find(b"\n", cut - 1, cut + min(LONGEST_LINE, limit // 2)) + 1 or cut :]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.runtime.am.local.jobs import APPLICATION_ID, DEADLINE, LocalJob, Staged
+from tests.runtime.am.local.jobs import DEADLINE, LocalJob, Staged, master_container
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.application_master import Surroundings, serve
 from tony_provider.runtime.am.local.process import LocalProcess
@@ -89,7 +89,7 @@ async def inherit(job: LocalJob, attempt: int = 2) -> FinalStatus:
     Cancelled, it dies like that too.
     """
     own = job.root / "am"
-    container_id = APPLICATION_ID.replace("application", "container") + f"_{attempt:02d}_000001"
+    container_id = master_container(job.description.application_id, attempt)
     staged = Staged(job.directory, job.description, Credentials({}, {}), own)
     environment = {**staged.environment, contract.ENV_CONTAINER_ID: container_id}
     surroundings = Surroundings.of_process(environment, own)

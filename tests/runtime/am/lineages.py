@@ -17,6 +17,7 @@ from tony_provider.runtime.lineage import Owner
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, Storage
+from tony_provider.runtime.storage.helpers import write_atomically
 
 APPLICATION_ID = "application_1700000000000_0001"
 OTHER = "application_1700000000000_0002"
@@ -51,7 +52,7 @@ def own(directory: Path, application_id: str, lineage: str = "L0001") -> Path:
     """As the Airflow side does before the submission."""
     path = directory / lineage / contract.OWNER_FILE
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(dump_json(Owner(application_id)))
+    write_atomically(LocalStorage(), path.as_uri(), dump_json(Owner(application_id)))
     return path
 
 

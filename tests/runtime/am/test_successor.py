@@ -124,6 +124,7 @@ async def test_user_processes_go_on_under_the_next_master(tmp_path: Path, traini
     assert job.processes() == []
 
 
+@pytest.mark.long
 async def test_end_that_no_master_saw_is_told_to_the_next(tmp_path: Path, training: Training) -> None:
     job = await training.begin(tmp_path)
     await kill(job)
@@ -136,6 +137,7 @@ async def test_end_that_no_master_saw_is_told_to_the_next(tmp_path: Path, traini
     assert [len(training.pids(index)) for index in range(2)] == [1, 1]
 
 
+@pytest.mark.long
 async def test_executor_that_died_without_a_master_is_replaced(tmp_path: Path, training: Training) -> None:
     """And the gang starts again, once."""
     job = await training.begin(tmp_path)
@@ -154,6 +156,7 @@ async def test_executor_that_died_without_a_master_is_replaced(tmp_path: Path, t
     assert {task.name: task.attempt for task in final.tasks} == {"worker:0": 1, "worker:1": 2}
 
 
+@pytest.mark.long
 async def test_three_masters_one_after_the_other(tmp_path: Path, training: Training) -> None:
     """What the second one has learned, the third one knows."""
     job = await training.begin(tmp_path)

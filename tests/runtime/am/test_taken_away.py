@@ -110,6 +110,7 @@ async def test_attempt_that_is_over_leaves_a_result_in_case_and_everything_else(
     assert not status.state.is_final
 
 
+@pytest.mark.long
 async def test_attempt_that_is_over_leaves_no_result_to_its_successor(running: Running) -> None:
     running.supersede()
     running.cluster.say(AttemptOver("the ResourceManager has ended this attempt"))
@@ -129,6 +130,7 @@ async def test_master_that_its_cluster_cannot_reach_notices_its_successor(
     assert running.file(contract.RESULT_FILE) is None
 
 
+@pytest.mark.long
 async def test_master_that_its_cluster_cannot_reach_notices_another_application(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ async def test_master_that_its_cluster_cannot_reach_notices_another_application(
     assert result.failure.kind is FailureKind.FENCED
 
 
+@pytest.mark.long
 async def test_a_cluster_that_answers_again_is_believed(running: Running) -> None:
     running.cluster.say(ConnectionLost("nobody answers"))
     running.cluster.say(ConnectionRestored())

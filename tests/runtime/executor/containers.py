@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -27,7 +28,7 @@ APPLICATION = "application_1700000000000_0001"
 CONTAINER = "container_1700000000000_0001_01_000002"
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET_NAME, SECRET = "STORE_PASSWORD", "tell-it-to-nobody-4711"
-_GROUP_TERM = 5.0
+_numbers = itertools.count(2)
 
 
 def job(command: str, **changes: object) -> JobSpec:
@@ -51,6 +52,7 @@ class ContainerDirectory:
     env: dict[str, str] = attrs.field(factory=dict)
     webhdfs: WebHdfsConfig | None = None
     hdfs: str = ""  # directory on HDFS that is the store; without it a local one is
+    id: str = attrs.field(factory=lambda: f"container_1700000000000_{os.getpid()}_01_{next(_numbers):06}")
 
     @property
     def directory(self) -> Path:
@@ -89,7 +91,7 @@ class ContainerDirectory:
             master_lost_after=self.master_lost_after,
         )
         (self.directory / contract.APPLICATION_FILE).write_bytes(dump_json(description))
-        identity = TaskIdentity(APPLICATION, CONTAINER, self.task, self.attempt)
+        identity = TaskIdentity(APPLICATION, self.id, self.task, self.attempt)
         handed_on = (contract.SECRET_CA, contract.SECRET_CLIENT_CERTIFICATE, contract.SECRET_CLIENT_KEY)
         credentials = Credentials(secrets={name: self.secrets[name] for name in handed_on})
         credentials.secrets[contract.SECRET_ADDRESS_KEY] = KEY
@@ -105,7 +107,7 @@ class ContainerDirectory:
             contract.ENV_AM_ADDRESS: f"127.0.0.1:{port}",
             contract.ENV_TASK: self.task,
             contract.ENV_TASK_ATTEMPT: str(self.attempt),
-            contract.ENV_CONTAINER_ID: CONTAINER,
+            contract.ENV_CONTAINER_ID: self.id,
             contract.ENV_NODE_HOST: "127.0.0.1",
             contract.ENV_NODE_PORT: "45454",
             contract.ENV_LOCAL_DIRS: str(self.root),

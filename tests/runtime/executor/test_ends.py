@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.runtime.executor.conftest import Launch
-from tests.runtime.executor.containers import is_alive, job, until
+from tests.runtime.executor.containers import SECRET_NAME, is_alive, job, until
 from tony_provider.runtime.spec.model import TaskSpec
 
 
@@ -40,6 +40,12 @@ async def test_failure_comes_with_the_last_lines_of_stderr(launch: Launch) -> No
     assert ended.output_tail.splitlines() == [f"line {i}" for i in range(61, 101)]
     assert await running.end() == 0
     assert "line 1\n" in running.container.stored("logs/worker-0.attempt-2.log")
+
+
+async def test_what_is_said_of_a_failure_holds_no_secret(launch: Launch) -> None:
+    running = await launch(f'echo "refused: ${SECRET_NAME}" >&2; exit 3')
+    await running.begin()
+    assert (await running.master.first("exited")).output_tail == "refused: ***"
 
 
 async def test_a_process_that_prints_its_error_to_stdout(launch: Launch) -> None:

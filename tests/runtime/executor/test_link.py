@@ -124,7 +124,7 @@ async def test_a_wrong_token_is_refused(tmp_path: Path, secrets: dict[str, bytes
         assert await executor.wait() == exit_codes.REFUSED
         assert executor.stderr.splitlines()[-1].endswith(
             "the application master refuses this executor: PERMISSION_DENIED: the token is not the one of worker:0 in "
-            "container_1700000000000_0001_01_000002, attempt 1"
+            f"{container.id}, attempt 1"
         )
         assert master.received == []
 

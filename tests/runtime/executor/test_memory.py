@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.executor.conftest import Launch
+from tests.waiting import settled
 from tony_provider.runtime.executor.memory import OutOfMemoryWatch
 
 _LIMIT = 400 << 20  # bytes
@@ -31,6 +32,7 @@ def group() -> Iterator[Path]:
         (group / limit).write_text(str(_LIMIT))
         yield group
     finally:
+        assert settled(lambda: (group / "cgroup.procs").read_text().split()) == []
         group.rmdir()
 
 

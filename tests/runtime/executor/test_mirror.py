@@ -207,6 +207,7 @@ async def test_a_failed_copy_takes_nothing_from_the_container_that_came_instead(
     ]
 
 
+@pytest.mark.long
 async def test_a_failed_copy_does_not_remove_what_was_committed(launch: Launch) -> None:
     running = await started(launch, spec=SLOW)
     running.order("save 60 4000000")
@@ -311,6 +312,7 @@ async def test_a_checkpoint_that_is_cut_short_is_not_copied(launch: Launch) -> N
     assert [uploaded.step for uploaded in uploads(running)] == [100]
 
 
+@pytest.mark.long
 async def test_a_file_that_is_rewritten_more_often_than_it_can_be_sent_gets_there(launch: Launch) -> None:
     running = await started(launch, spec=SLOW)
     running.order("rewrite 2000000")

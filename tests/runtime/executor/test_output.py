@@ -55,6 +55,7 @@ def test_the_last_bytes_are_those_written_last(
         last = last.partition(b"\n")[2]
     assert len(last) <= limit
     assert b"".join(writes).endswith(last)
+    assert file.tail(limit) == last
 
 
 def test_a_full_disk_costs_lines_only(tmp_path: Path) -> None:
@@ -125,3 +126,14 @@ def test_a_long_line_is_cut_and_not_lost(tmp_path: Path) -> None:
     file.write(b"\n")
     file.close()
     assert file.last(200_000).endswith(b"\rstep of a progress bar" * 8_000 + b"\n")
+
+
+def test_the_tail_of_nothing_is_empty(tmp_path: Path) -> None:
+    assert CappedFile(tmp_path / "out", 100).tail(10) == b""
+
+
+def test_the_tail_of_a_line_that_is_longer_is_its_end(tmp_path: Path) -> None:
+    file = CappedFile(tmp_path / "out", 10**6)
+    file.write(b"start\n" + b"x" * 100 + b"end\n")
+    assert file.tail(10) == b"xxxxxxend\n"
+    file.close()

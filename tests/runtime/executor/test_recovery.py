@@ -82,7 +82,13 @@ async def test_the_newest_of_several_masters_counts(tmp_path: Path, secrets: dic
         assert (await third.first("started")).pid == pid
 
 
-@pytest.mark.parametrize(("attempt", "key"), [(2, b"guessed"), (0, KEY)], ids=["another's key", "an older master"])
+@pytest.mark.parametrize(
+    ("attempt", "key"),
+    [
+        pytest.param(2, b"guessed", id="another's key"),
+        pytest.param(0, KEY, id="an older master", marks=pytest.mark.long),
+    ],
+)
 async def test_an_address_that_is_not_its_masters_is_not_taken(
     tmp_path: Path, secrets: dict[str, bytes], attempt: int, key: bytes
 ) -> None:

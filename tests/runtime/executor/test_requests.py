@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 from tests.runtime.executor.conftest import Launch
@@ -55,3 +56,27 @@ async def test_the_master_says_how_often_it_wants_to_hear(launch: Launch) -> Non
     running = await launch(COMMAND, heartbeat_seconds=0.05)
     beats = await running.master.all_of("heartbeat", 40)  # at its own pace they would come too late
     assert {beat.activity for beat in beats} == {"waiting"}
+
+
+def tail_wanted(question: int, size: int) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size))
+
+
+async def test_the_end_of_what_it_has_printed_is_told_before_it_runs_and_while_it_does(launch: Launch) -> None:
+    running = await launch("echo out; echo err >&2; exec sleep 1000")
+    answers = itertools.count(1)
+
+    async def printed(size: int) -> list[bytes]:
+        number = next(answers)
+        running.master.say(tail_wanted(number, size))
+        tail: tony_pb2.Tail = (await running.master.all_of("tail", number))[-1]
+        assert (tail.question, tail.problem) == (number, "")
+        return tail.data.splitlines(keepends=True)
+
+    assert await printed(1000) == []
+    await running.begin()
+    while len(lines := await printed(1000)) < 3:
+        pass
+    assert lines[0].startswith(b"[tony] worker:0, generation 1")
+    assert sorted(lines[1:]) == [b"err\n", b"out\n"]
+    assert await printed(6) == lines[-1:]

@@ -1,7 +1,8 @@
-"""What the chief leaves as the job's model, and as its checkpoints."""
+"""What the chief leaves as the job's model, and what it returns."""
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -112,3 +113,59 @@ async def test_what_is_no_file_is_named(launch: Launch, command: str) -> None:
     assert ("odd" if "odd" in command else "model") in ended.error
     assert await running.end() == 0
     assert stored(running.container.application_dir) == ["logs", "logs/worker-0.log"]
+
+
+async def test_what_it_returns_is_on_the_store_before_the_end_is_told(launch: Launch) -> None:
+    running = await launch("""echo '{"a": [1, -Infinity], "b": "é"}' > $TONY_RESULT_FILE""")
+    await running.begin()
+    assert (await running.master.first("exited")).error == ""
+    file = running.container.application_dir / "returned.json"
+    assert json.loads(file.read_bytes()) == {"a": [1, "-Infinity"], "b": "é"}
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert await running.end() == 0
+
+
+async def test_what_an_earlier_start_returned_is_forgotten(launch: Launch) -> None:
+    running = await launch("[ $TONY_GENERATION != 1 ] || echo 1 > $TONY_RESULT_FILE")
+    await running.begin()
+    await running.master.first("exited")
+    assert stored(running.container.application_dir) == ["returned.json"]
+    await running.begin(generation=2, start=2)
+    ends = await running.master.all_of("exited", 2)
+    assert [end.error for end in ends] == ["", ""]
+    assert stored(running.container.application_dir) == []
+
+
+async def test_nothing_is_returned_without_success_or_by_others(launch: Launch) -> None:
+    running = await launch("echo 1 > $TONY_RESULT_FILE; exit 1")
+    await running.begin()
+    await running.master.first("exited")
+    assert stored(running.container.application_dir) == []
+    tasks = {"worker": TaskSpec(command="echo 1 > $TONY_RESULT_FILE"), "chief": TaskSpec(command="true")}
+    running = await launch(job("", tasks=tasks), below=running.container.directory)
+    await running.master.first("registration")
+    running.master.rendezvous(address("worker", 0, 20000), address("chief", 0, 20001, role="chief"))
+    assert (await running.master.first("exited")).exit_code == 0
+    assert stored(running.container.application_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            "head -c 1048577 /dev/zero > $TONY_RESULT_FILE",
+            "holds more than 1 MiB; leave what is large in TONY_MODEL_DIR",
+        ),
+        ("echo '{' > $TONY_RESULT_FILE", "holds no JSON: Expecting property name"),
+        ("head -c 100000 /dev/zero | tr '\\0' '[' > $TONY_RESULT_FILE", "is nested too deeply"),
+        ("""echo '["\\ud800"]' > $TONY_RESULT_FILE""", "holds text that UTF-8 cannot write"),
+        ("mkfifo $TONY_RESULT_FILE", "is no file, nor a link to one"),
+        ("mkdir $TONY_RESULT_FILE", "is no file, nor a link to one"),
+    ],
+)
+async def test_what_cannot_be_returned_fails_the_task(launch: Launch, command: str, words: str) -> None:
+    running = await launch(f"{command}; {_SAVE}")
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert ended.error.startswith(f"TONY_RESULT_FILE {words}")
+    assert stored(running.container.application_dir) == []

@@ -122,6 +122,7 @@ async def test_every_quality_of_protection(pair: HadoopCluster, tmp_path: Path, 
     assert seen["exit status"] == 0
 
 
+@pytest.mark.long
 async def test_a_rolled_token_replaces_the_first(pair: HadoopCluster, tmp_path: Path) -> None:
     seen = await (await submit(pair, "roll", tmp_path)).seen()
     assert seen["kind"] == "YARN_AM_RM_TOKEN"

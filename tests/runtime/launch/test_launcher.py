@@ -15,7 +15,7 @@ import pytest
 
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime import contract, exit_codes, launch
-from tony_provider.runtime.executor.workspace import WORK_DIR
+from tony_provider.runtime.contract import WORK_DIR
 
 VERSION = "{}.{}".format(*sys.version_info[:2])
 LIBRARIES = "cp{}{}".format(*sys.version_info[:2])

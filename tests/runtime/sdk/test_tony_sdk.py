@@ -34,6 +34,7 @@ def test_outside_a_job_nothing_happens_and_nothing_is_raised(value: object) -> N
     assert tony_sdk.task() is None
     assert tony_sdk.model_dir() is None
     assert tony_sdk.checkpoint_dir() is None
+    assert tony_sdk.tensorboard_dir() is None
     assert tony_sdk.report(value, value, loss=value) is False  # type: ignore[arg-type]
 
 
@@ -94,7 +95,8 @@ def test_who_this_task_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tony_sdk.task() == tony_sdk.Task("worker", 1, 2, 3)
     monkeypatch.setenv(contract.ENV_MODEL_DIR, "/m")
     monkeypatch.setenv(contract.ENV_CHECKPOINT_DIR, "/c")
-    assert (tony_sdk.model_dir(), tony_sdk.checkpoint_dir()) == ("/m", "/c")
+    monkeypatch.setenv(contract.ENV_TENSORBOARD_DIR, "/t")
+    assert (tony_sdk.model_dir(), tony_sdk.checkpoint_dir(), tony_sdk.tensorboard_dir()) == ("/m", "/c", "/t")
 
 
 def test_it_needs_the_standard_library_only() -> None:

@@ -31,6 +31,7 @@ from tony_provider.runtime.spec.model import (
     RestartScope,
     Role,
     TaskSpec,
+    TensorBoardSpec,
     Timeouts,
 )
 from tony_provider.runtime.spec.parse import parse_job
@@ -48,6 +49,7 @@ LEVELS: dict[str, type[Any]] = {
     "Timeouts": Timeouts,
     "Restart": RestartPolicy,
     "Checkpoint": CheckpointSpec,
+    "Tensorboard": TensorBoardSpec,
     "Resources": Resource,
 }
 TYPES: dict[Any, str] = {
@@ -67,6 +69,7 @@ TYPES: dict[Any, str] = {
     Timeouts: "[timeouts](#timeouts)",
     RestartPolicy: "[restart](#restart)",
     CheckpointSpec: "[checkpoint](#checkpoint)",
+    TensorBoardSpec: "[tensorboard](#tensorboard)",
     list[int]: "list of integers",
     list[str]: "list of text",
     list[Resource]: "list of resources",

@@ -111,6 +111,17 @@ def test_yaml_json_python_and_the_model_say_the_same() -> None:
     assert parse_job(OrderedDict(plain)) == job
 
 
+def test_a_mapping_as_jinja_writes_it_is_what_it_was() -> None:
+    mapping = {**SMALL, "env": {"A": 'it\'s "q" \\ \n', "B": True, "C": None, "D": 1.5, "E": "é\t"}}
+    assert parse_job(str(mapping)) == parse_job(mapping)
+    assert parse_job(SMALL, overrides=str({"env": {"A": "x\ny"}})).env == {"A": "x\ny"}
+
+
+def test_yaml_in_braces_stays_yaml() -> None:
+    job = parse_job(SMALL, overrides=r"{'env': {'A': 'it''s', 'B': 1.10, 'C': 'x\ny', 'D': 010}}")
+    assert job.env == {"A": "it's", "B": "1.10", "C": r"x\ny", "D": "010"}
+
+
 def test_numbers_may_come_as_text_since_templates_give_text() -> None:
     job = parse_job(
         {

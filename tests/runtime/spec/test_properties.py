@@ -21,10 +21,12 @@ from tony_provider.runtime.spec.model import (
     Resource,
     Role,
     TaskSpec,
+    TensorBoardSpec,
     Timeouts,
 )
 from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.tensorboard import with_its_task
 
 LEVELS = (JobSpec, TaskSpec, AmSpec, Docker, Timeouts, PortRange, Resource)
 KEYS = st.one_of(
@@ -59,6 +61,7 @@ NEARLY = st.fixed_dictionaries(
         "timeouts": ANYTHING,
         "port_range": ANYTHING,
         "docker": ANYTHING,
+        "tensorboard": ANYTHING,
     },
 )
 
@@ -148,8 +151,9 @@ JOBS = st.builds(
     env=ENVIRONMENTS,
     secrets=st.lists(NAMES.map(lambda name: f"secret_{name}"), max_size=3, unique=True),
     timeouts=st.builds(Timeouts, st.none() | SECONDS, SECONDS, SECONDS, st.none(), SECONDS, SECONDS),
+    tensorboard=st.none() | st.builds(TensorBoardSpec, MEMORY, st.integers(1, 8), LABELS, ENVIRONMENTS),
     port_range=st.integers(1024, 60000).map(lambda first: PortRange(first, first + 100)),
-)
+).map(with_its_task)
 
 
 @settings(max_examples=150)

@@ -26,6 +26,8 @@ from tony_provider.runtime.storage import (
 )
 from tony_provider.runtime.storage.base import CHUNK, FileStatus
 
+pytestmark = pytest.mark.long
+
 USER = "alice"
 DEADLINE = 120.0
 SETTINGS = Settings(namenodes=2, datanodes=2, nodemanagers=0, properties={"hdfs-site": {"dfs.replication": "2"}})

@@ -76,7 +76,7 @@ async def serve(surroundings: Surroundings, storage: Storage, resource_manager: 
     server = Server.bind(secrets, surroundings.host, description.job.port_range)
     front: Optional[Front] = None
     try:
-        front = await Front.open(description, surroundings.host, surroundings.user)
+        front = await Front.open(description, storage, surroundings.host, surroundings.user)
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=front.url
         )

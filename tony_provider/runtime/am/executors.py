@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.checkpoints import Checkpoints, Request, Step
+from tony_provider.runtime.am.questions import Questions
 from tony_provider.runtime.am.service import Listener, Stream
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
@@ -31,6 +32,7 @@ class Executors(Listener):
         am_attempt: int,
     ) -> None:
         self.streams = Streams()
+        self.questions = Questions(self.streams)
         self._session = session
         self._checkpoints = checkpoints
         self._post = post
@@ -44,9 +46,16 @@ class Executors(Listener):
         self._post(partial(self._attached, stream, registration))
 
     def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        self._post(partial(self._received, stream, message))
+        kind = message.WhichOneof("kind")
+        if kind == "tail":
+            self.questions.answered(stream, message.tail.question, message)
+        elif kind == "page":
+            self.questions.answered(stream, message.page.question, message)
+        else:
+            self._post(partial(self._received, stream, message))
 
     def detached(self, stream: Stream) -> None:
+        self.questions.ended(stream)
         self._post(partial(self._detached, stream))
 
     # ---- the steps ---------------------------------------------------------------------------------------------

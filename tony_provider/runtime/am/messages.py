@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Optional, Union
 
 from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
@@ -75,6 +75,17 @@ def checkpoint_answer(request: int, granted: bool, reason: str) -> tony_pb2.ToEx
 
 def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:
     return tony_pb2.ToExecutor(checkpoint_now=tony_pb2.CheckpointNow(reason=reason))
+
+
+def tail_wanted(question: int, size: int) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size))
+
+
+def page_wanted(
+    question: int, *, method: str, target: str, headers: Mapping[str, str], body: bytes
+) -> tony_pb2.ToExecutor:
+    wanted = tony_pb2.PageWanted(question=question, method=method, target=target, headers=headers, body=body)
+    return tony_pb2.ToExecutor(page_wanted=wanted)
 
 
 def _progress(message: Union[tony_pb2.Heartbeat, tony_pb2.ProcessExited]) -> Optional[TaskProgress]:

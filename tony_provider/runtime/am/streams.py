@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Optional
 
 from tony_provider.runtime.am.service import Stream
 from tony_provider.runtime.protocol import tony_pb2
@@ -29,6 +30,10 @@ class Streams:
         stream = self._streams.pop(task, None)
         if stream:
             stream.close()
+
+    def find(self, task: str) -> Optional[Stream]:
+        """None: its executor is not there now."""
+        return self._streams.get(task)
 
     def send(self, task: str, message: tony_pb2.ToExecutor) -> None:
         """Without a stream it goes nowhere: what matters is said again to an executor that comes back."""

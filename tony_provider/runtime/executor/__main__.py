@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.executor import guard
+
+if container := os.environ.get(contract.ENV_CONTAINER_ID):  # without one the executor says so itself
+    guard.post(f"{contract.ENV_CONTAINER}={container}")  # before gRPC is there, beside which nothing may fork
+
 from tony_provider.runtime.executor.main import main
 
 main()

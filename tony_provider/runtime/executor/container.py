@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.container_inputs import ContainerError, variable
 from tony_provider.runtime.ranks import leading_type
-from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec
+from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
 from tony_provider.runtime.task_identity import TaskIdentity
 
 
@@ -76,6 +78,16 @@ class Container:
     def leads(self) -> bool:
         """Whether this task's model directory is the job's model."""
         return self.index == 0 and self.task_type == leading_type(self.job.roles)
+
+    @property
+    def shows_tensorboard(self) -> bool:
+        """Whether this is the side-car of the job's key ``tensorboard``."""
+        return self.job.tensorboard is not None and self.task_type == TENSORBOARD
+
+    @property
+    def tensorboard_path(self) -> str:
+        """Below which it answers: nobody else on the node can guess it, though everybody can reach its port."""
+        return "/" + hmac.new(self.token.encode(), b"tensorboard", hashlib.sha256).hexdigest()
 
     @property
     def user_secrets(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _OWN = frozenset(
     {
         contract.ENV_TOKEN_FILE,
-        contract.ENV_CONTAINER_ID,
+        contract.ENV_CONTAINER_ID,  # libraries such as Spark take it for a sign that all the rest is there too
         contract.ENV_NODE_HOST,
         contract.ENV_NODE_PORT,
         contract.ENV_LOCAL_DIRS,
@@ -86,12 +86,17 @@ def _places(workspace: Workspace) -> dict[str, str]:
 def _contract(container: Container, workspace: Workspace, resumed: Optional[Resumed]) -> dict[str, str]:
     env = {
         contract.ENV_APPLICATION_ID: container.identity.application_id,
+        contract.ENV_CONTAINER: container.identity.container_id,  # what the guard knows its processes by
         contract.ENV_ATTEMPT: str(container.identity.attempt),
         contract.ENV_METRICS_FILE: str(workspace.metrics_file),
         contract.ENV_MODEL_DIR: str(workspace.model),
+        contract.ENV_RESULT_FILE: str(workspace.result_file),
         contract.ENV_CHECKPOINT_DIR: str(workspace.checkpoints),
         contract.ENV_CHECKPOINT_REQUEST: str(workspace.checkpoint_request),
+        contract.ENV_TENSORBOARD_DIR: str(workspace.tensorboard),
     }
+    if container.shows_tensorboard:
+        env[contract.ENV_TENSORBOARD_PATH] = container.tensorboard_path
     description = container.description
     if description.lineage_dir:
         env[contract.ENV_CHECKPOINT_URI] = uris.join(description.lineage_dir, contract.USER_CHECKPOINTS_DIR)

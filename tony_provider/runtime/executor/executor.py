@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 import time
+from collections.abc import Coroutine
 from typing import Any, Optional
 
 from tony_provider.runtime import exit_codes
@@ -20,12 +21,17 @@ from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.pulse import Pulse
 from tony_provider.runtime.executor.run import Run
 from tony_provider.runtime.executor.surroundings import Surroundings
+from tony_provider.runtime.executor.tails import answer_tail
+from tony_provider.runtime.executor.tensorboard.part import event_files
+from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
 from tony_provider.runtime.executor.whereabouts import Whereabouts
+from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.protocol import timing, tony_pb2
 
 log = logging.getLogger(__name__)
 
 _GOODBYE_PATIENCE = 5.0  # seconds for the last messages to reach the application master
+_LAST_EVENT_FILES = 10.0  # seconds, while the log goes to the store
 _TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL when SIGTERM came to us: YARN itself leaves 0.25
 _TERM_PATIENCE = 1.0  # seconds for the kernel then
 
@@ -40,6 +46,8 @@ class Executor:
         self._where = Whereabouts(container, surroundings.storage)
         self._link = Link(container, self._where, self._greeting, self._handle)
         self._grants = Grants(self._link.send)
+        self._tunnel = Tunnel(self._link, surroundings.ports.numbers[MAIN_PORT], container.tensorboard_path)
+        self._event_files = event_files(surroundings)
         self._pulse = Pulse(surroundings)
         self._beat_seconds = timing.HEARTBEAT_INTERVAL
         self._newest: Optional[Run] = None  # that a rendezvous came for; it may be waiting for its turn
@@ -83,10 +91,11 @@ class Executor:
         beating = asyncio.ensure_future(self._beat())
         running = asyncio.ensure_future(self._run_one_after_the_other())
         shutdown = asyncio.ensure_future(self._shutdown.wait())
-        everything = (link, beating, running, shutdown)
+        copying = asyncio.ensure_future(self._event_files.run())
+        everything = (link, beating, running, shutdown, copying)
         try:
             await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
-            code = self._verdict(link, beating, running)
+            code = self._verdict(link, beating, running, copying)
             await self._wind_down(running, link)
         finally:
             await _cancel(*everything, *self._errands)
@@ -117,7 +126,7 @@ class Executor:
             await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
         self._activity = "keeping its log"
-        await keep_log(self._its)
+        await asyncio.gather(keep_log(self._its), self._event_files.finish(_LAST_EVENT_FILES))
         self._link.finish()
         await asyncio.wait({link}, timeout=_GOODBYE_PATIENCE)
 
@@ -152,6 +161,10 @@ class Executor:
             self._grants.answered(message.checkpoint)
         elif kind == "checkpoint_now":
             self._on_checkpoint_now(message.checkpoint_now)
+        elif kind == "page_wanted":
+            self._send_on_errand(self._tunnel.answer(message.page_wanted))
+        elif kind == "tail_wanted":
+            self._send_on_errand(answer_tail(self._its.output, message.tail_wanted, self._link.send))
         else:
             log.warning("a message of an unknown kind from the application master is ignored")
 
@@ -181,9 +194,12 @@ class Executor:
 
     def _on_checkpoint_now(self, wanted: tony_pb2.CheckpointNow) -> None:
         log.info("a checkpoint is wanted: %s", wanted.reason)
-        errand = asyncio.ensure_future(self._request_checkpoint(wanted.reason))
-        self._errands.add(errand)
-        errand.add_done_callback(self._errands.discard)
+        self._send_on_errand(self._request_checkpoint(wanted.reason))
+
+    def _send_on_errand(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _request_checkpoint(self, reason: str) -> None:
         try:

@@ -72,6 +72,11 @@ class Link:
         """Whether a message would go out at once."""
         return self._outgoing is not None and self._outgoing.empty()
 
+    async def sent(self) -> None:
+        """Until what was to go by now is on its way; for ever where its stream breaks."""
+        if self._outgoing is not None:
+            await self._outgoing.join()
+
     def finish(self) -> None:
         """Let ``run`` end when all has been sent and the master has closed its end."""
         self._finishing = True
@@ -139,6 +144,7 @@ class Link:
         try:
             while (message := await outgoing.get()) is not None:
                 await call.write(message)
+                outgoing.task_done()
                 if message.WhichOneof("kind") == "heartbeat":
                     self._contact = time.monotonic()  # seconds into the stream, and it still stands
             await call.done_writing()

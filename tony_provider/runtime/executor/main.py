@@ -62,6 +62,8 @@ def _surroundings(container: Container) -> Surroundings:
     become_subreaper()
     workspace = Workspace(container.directory)
     workspace.prepare()
+    if container.shows_tensorboard:
+        workspace.prepare_tensorboard()
     framework = get_framework(container.job.framework)
     storage = open_application_store(container.description, container.secrets)
     return Surroundings(

@@ -13,6 +13,8 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.text import LONGEST_LINE, end_of_log
+
 log = logging.getLogger(__name__)
 
 FILE_LIMIT = 16 << 20  # bytes of each of the two files, the current and the one before, that a stream may fill
@@ -20,7 +22,6 @@ KEPT_LIMIT = 10_000_000  # bytes of both streams together that are kept on the s
 TAIL_LINES = 40
 TAIL_LIMIT = 8 << 10  # bytes, in UTF-8
 _CHUNK = 256 << 10  # bytes read at a time
-_LONGEST_LINE = 64 << 10  # bytes that wait for their end of line before they are taken as they are
 
 
 class CappedFile:
@@ -76,11 +77,21 @@ class CappedFile:
         data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
         dropped = self.dropped
         if len(data) > limit:
-            cut = len(data) - limit
-            kept = data[data.find(b"\n", cut - 1, cut + _LONGEST_LINE) + 1 or cut :]
+            kept = end_of_log(data, limit)
             dropped += data.count(b"\n") - kept.count(b"\n")
             data = kept
         return _dropped_note(dropped) + data
+
+    def tail(self, limit: int) -> bytes:
+        """The same while others write, reading no more than it gives and not counting what is missing.
+
+        Blocks; raises OSError.
+        """
+        with self._lock:
+            data = _end(self.path, limit + 1)
+            if len(data) <= limit:
+                data = _end(self._previous, limit + 1 - len(data)) + data
+        return end_of_log(data, limit)
 
     @property
     def _previous(self) -> Path:
@@ -98,6 +109,15 @@ class CappedFile:
         if self._announce:
             _write_all(file, _dropped_note(self.dropped))
         return file
+
+
+def _end(path: Path, size: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, io.SEEK_END) - size))
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 def _write_all(file: io.FileIO, data: bytes) -> None:
@@ -139,7 +159,7 @@ class _Lines:
     def add(self, data: bytes) -> bytes:
         data = self._rest + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        if not end and len(data) > _LONGEST_LINE:
+        if not end and len(data) > LONGEST_LINE:
             end = len(data)
         self._rest = data[end:]
         return data[:end]

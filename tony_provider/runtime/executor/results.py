@@ -12,6 +12,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.returned import keep_returned, read_returned
 from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.storage import Storage, StorageError, StorageExists, upload, uris
@@ -26,20 +28,26 @@ class UploadCancelledError(Exception):
     """The upload was told to stop; nothing of it is left on the store."""
 
 
-async def keep_model(its: Surroundings, stopping: Stopping) -> str:
-    """Commit what the user process left as its model to the store; returns its URI there, empty when it left nothing.
+async def keep_results(its: Surroundings, order: Order, stopping: Stopping) -> str:
+    """Commit what the user process left as its model to the store, and what it returned.
 
-    Raises StorageError, OSError, and UploadCancelledError when it was told to stop.
+    The model's URI there, empty when it left none. Raises StorageError, OSError, ReturnedError, and
+    UploadCancelledError when it was told to stop.
     """
-    if await asyncio.to_thread(is_empty, its.workspace.model):
-        return ""
-    target = uris.join(its.container.description.application_dir, contract.MODEL_DIR)
-    uploading = asyncio.ensure_future(
-        asyncio.to_thread(commit_directory, its.storage, its.workspace.model, target, stopping.cancelled)
-    )
+    uploading = asyncio.ensure_future(asyncio.to_thread(_keep, its, order, stopping.cancelled))
     if not await stopping.bound(uploading, lambda: stopping.asked_at + _CANCEL_PATIENCE):
         raise UploadCancelledError("the upload did not end when it was told to")
     return uploading.result()
+
+
+def _keep(its: Surroundings, order: Order, cancelled: threading.Event) -> str:
+    directory, model = its.container.description.application_dir, its.workspace.model
+    returned = read_returned(its.workspace.result_file)  # before the model, which may take long and be for nothing
+    uri = ""
+    if not is_empty(model):
+        uri = commit_directory(its.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled)
+    keep_returned(its.storage, uris.join(directory, contract.RETURNED_FILE), returned, may_exist=order.start > 1)
+    return uri
 
 
 def is_empty(directory: Path) -> bool:

@@ -18,7 +18,8 @@ from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.preparation import PreparationError, prepare
 from tony_provider.runtime.executor.progress import ProgressReader
-from tony_provider.runtime.executor.results import UploadCancelledError, keep_model
+from tony_provider.runtime.executor.results import UploadCancelledError, keep_results
+from tony_provider.runtime.executor.returned import ReturnedError
 from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.executor.user_process import UserProcess
@@ -171,7 +172,7 @@ class Run:
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
             problem = await self._copy_last(ended_at)
-            await self._keep_model(exited)
+            await self._keep_results(exited)
             self._say(tony_pb2.FromExecutor(exited=exited))
         else:
             await self._look_at_disk(exited)
@@ -190,14 +191,16 @@ class Run:
         seconds = self._its.container.job.timeouts.checkpoint
         return await self._mirror.finish(self._stopping, lambda: self._stopping.copy_until(ended_at, seconds))
 
-    async def _keep_model(self, exited: tony_pb2.ProcessExited) -> None:
+    async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
         if not self._its.container.leads:
             return
         self._activity = "uploading"
         try:
-            exited.model_dir = await keep_model(self._its, self._stopping)
+            exited.model_dir = await keep_results(self._its, self.order, self._stopping)
         except UploadCancelledError:
             exited.stopped = True
+        except ReturnedError as error:
+            exited.error = replaced(str(error))
         except (StorageError, OSError) as error:
             exited.error = replaced(f"its results could not be uploaded: {error}")
 

@@ -19,6 +19,7 @@ from tony_provider.runtime.executor.ports import PortError
 from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.text import masked
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class UserProcess:
                 self._take_ports_back()
             if not await capture.drained(_DRAIN_PATIENCE):
                 log.warning("something still holds the output of process %d", process.pid)
-            exited.output_tail = capture.tail()
+            # It goes into messages, which more people read than the job's log.
+            exited.output_tail = masked(capture.tail(), self._its.container.user_secrets.values())
         if exited.signal == 0 and exited.exit_code:
             command = self._its.container.spec.command
             exited.error = command_problem(command, exited.exit_code, exited.output_tail) or exited.error

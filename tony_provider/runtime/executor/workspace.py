@@ -12,8 +12,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import contract
-
-WORK_DIR = "tony-work"  # launch.sh makes it, for HOME and TMPDIR
+from tony_provider.runtime.contract import WORK_DIR
 
 # A Unix socket's path may have 107 bytes, and multiprocessing makes its own below TMPDIR, in a directory of its own.
 _LONGEST_TMPDIR = 60
@@ -68,8 +67,20 @@ class Workspace:
         return self.root / "metrics.jsonl"
 
     @property
+    def result_file(self) -> Path:
+        """What the user process returns, if anything."""
+        return self.root / "result.json"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Event files: of this container's user processes, or for TensorBoard those of all."""
+        return self.root / "tensorboard"
+
+    @property
     def sdk(self) -> Path:
-        """Holds the one module that user code may import from us, and what prepares Python to show its stacks."""
+        """Holds the one module that user code may import from us, what prepares Python to show its stacks, and what
+        calls a decorated function.
+        """
         return self.root / "sdk"
 
     @property
@@ -86,18 +97,23 @@ class Workspace:
 
     def prepare(self) -> None:
         """Once for the container. Blocks; raises OSError."""
-        for directory in (self.root, self.home, self.root / "tmp", self.checkpoints, self.snapshots, self.sdk):
+        own = (self.home, self.root / "tmp", self.checkpoints, self.snapshots, self.sdk, self.tensorboard)
+        for directory in (self.root, *own):
             directory.mkdir(mode=0o700, exist_ok=True)
-        for name in ("tony_sdk.py", "sitecustomize.py"):
-            source = pkgutil.get_data("tony_provider.runtime.sdk", name)
-            assert source is not None  # noqa: S101 - it lies beside us in the archive
-            (self.sdk / name).write_bytes(source)
+        for name in ("tony_sdk.py", "tony_call.py", "sitecustomize.py"):
+            _unpack("tony_provider.runtime.sdk", name, self.sdk / name)
+
+    def prepare_tensorboard(self) -> None:
+        """Once for the container of the job's TensorBoard. Blocks; raises OSError."""
+        program = self.container / contract.TENSORBOARD_PROGRAM
+        _unpack("tony_provider.runtime.executor.tensorboard", program.name, program)
 
     def renew(self) -> None:
-        """Before each user process: what a former one was asked, reported and left as its model is not this one's."""
+        """Before each user process: what a former one was asked, reported, left and returned is not this one's."""
         shutil.rmtree(self.model, ignore_errors=True)
         self.model.mkdir(mode=0o700, exist_ok=True)
         self.metrics_file.unlink(missing_ok=True)
+        self.result_file.unlink(missing_ok=True)
         self.checkpoint_request.unlink(missing_ok=True)
 
     def request_checkpoint(self, reason: str) -> None:
@@ -129,3 +145,9 @@ class Workspace:
             shim.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
             shim.chmod(0o700)
         return directory
+
+
+def _unpack(package: str, name: str, path: Path) -> None:
+    source = pkgutil.get_data(package, name)
+    assert source is not None  # noqa: S101 - it lies beside us in the archive
+    path.write_bytes(source)

@@ -76,6 +76,11 @@ def resume_step() -> int:
     return _number("TONY_RESUME_STEP") or 0
 
 
+def tensorboard_dir() -> Optional[str]:
+    """A local directory for event files: what is written there is copied to the store. None outside a job."""
+    return os.environ.get("TONY_TENSORBOARD_DIR") or None
+
+
 def warm_start() -> Optional[str]:
     """A local directory with an earlier model's files, to take initial weights from at step 0. Mostly None."""
     return os.environ.get("TONY_WARM_START") or None

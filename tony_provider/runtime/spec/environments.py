@@ -9,5 +9,7 @@ from tony_provider.runtime.spec.problems import child
 
 
 def environments(job: JobSpec) -> dict[str, Mapping[str, str]]:
-    """By path: the job's ``env``, then each task type's."""
-    return {"env": job.env, **{child(child("tasks", name), "env"): task.env for name, task in job.tasks.items()}}
+    """By path: the job's ``env``, then each task type's, then that of our TensorBoard."""
+    own = {"tensorboard.env": job.tensorboard.env} if job.tensorboard else {}
+    tasks = {child(child("tasks", name), "env"): task.env for name, task in job.tasks.items()}
+    return {"env": job.env, **tasks, **own}

@@ -35,7 +35,8 @@ class Role(str, Enum):
         return self in (Role.CHIEF, Role.WORKER)
 
 
-_ROLE_BY_NAME = {**{role.value: role for role in Role}, "tensorboard": Role.SIDECAR}
+TENSORBOARD = "tensorboard"  # the task type of the key ``tensorboard``
+_ROLE_BY_NAME = {**{role.value: role for role in Role}, TENSORBOARD: Role.SIDECAR}
 
 
 class RestartScope(str, Enum):
@@ -178,6 +179,16 @@ class CheckpointSpec:
 
 
 @attrs.frozen
+class TensorBoardSpec:
+    """A side-car of ours: TensorBoard over what tasks write into TONY_TENSORBOARD_DIR. Written as ``true``, too."""
+
+    memory: Memory = Memory(1024)  # MiB, the container's limit
+    vcores: int = 1
+    node_label: Optional[str] = None  # default: the job's
+    env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
+
+
+@attrs.frozen
 class JobSpec:
     """One distributed training job."""
 
@@ -198,6 +209,7 @@ class JobSpec:
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
+    tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 
     def role(self, task_type: str) -> Role:

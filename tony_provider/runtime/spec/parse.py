@@ -13,6 +13,7 @@ from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError
 from tony_provider.runtime.spec.reader import Reader
 from tony_provider.runtime.spec.source import load_source
+from tony_provider.runtime.spec.tensorboard import with_its_task, without_its_task
 from tony_provider.runtime.spec.validate import validate
 
 Source = Union[str, bytes, Mapping[str, Any]]
@@ -25,7 +26,7 @@ def parse_job(source: Union[Source, JobSpec], *, overrides: Optional[Source] = N
     holds, and neither argument is changed. A null is the same as leaving the key out; an empty text, which is what a
     template gives for nothing, counts as null where the default is null.
     """
-    plain = to_plain(source) if isinstance(source, JobSpec) else load_source(source)
+    plain = to_plain(without_its_task(source)) if isinstance(source, JobSpec) else load_source(source)
     try:
         if overrides is not None:
             plain = merge(plain, load_source(overrides, "overrides"))
@@ -46,4 +47,4 @@ def _parse(plain: Mapping[str, Any]) -> JobSpec:
             problems.append(attrs.evolve(problem, value=written))
     if problems:
         raise SpecError(problems)
-    return job
+    return with_its_task(job)

@@ -21,6 +21,7 @@ from tony_provider.runtime.spec.model import (
     Resource,
     RestartPolicy,
     TaskSpec,
+    TensorBoardSpec,
     Timeouts,
 )
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
@@ -64,6 +65,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (Docker, "docker"),
     (RestartPolicy, "restart"),
     (CheckpointSpec, "checkpoint"),
+    (TensorBoardSpec, "tensorboard"),
 )
 
 
@@ -108,6 +110,8 @@ class Reader:
             return self._resource(value, path)
         if wanted is PortRange:
             return self._port_range(value, path)
+        if wanted is TensorBoardSpec:
+            return self._tensorboard(value, path)
         if issubclass(wanted, Enum):
             return self._enum(wanted, value, path)
         return self._object(wanted, value, path)
@@ -221,6 +225,14 @@ class Reader:
         if "::" in name or (separator and not name):
             return self._fail(path, value, "must be SRC or SRC::NAME; {source: …, name: …} takes a source with '::'")
         return Resource(source, name or None)
+
+    def _tensorboard(self, value: object, path: str) -> Any:
+        if isinstance(value, Mapping):
+            return self._object(TensorBoardSpec, value, path)
+        try:
+            return TensorBoardSpec() if parse_boolean(value) else None
+        except UnitError:
+            return self._fail(path, value, "must be true, false or a mapping such as {memory: 1GiB}")
 
     def _port_range(self, value: object, path: str) -> Any:
         if isinstance(value, Mapping):

@@ -7,10 +7,11 @@ above all, and numbers and truth values are read where the model wants them.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import yaml
 
@@ -54,6 +55,8 @@ def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
             return _json_value(plain, path, problems)
         except (ValueError, RecursionError):
             pass  # YAML's own way of writing a mapping in braces, or an error that YAML can place
+        if (mapping := _python_value(text.strip())) is not None:
+            return mapping
     try:
         node = yaml.compose(text, _Loader)
         return None if node is None else _Converter(problems).convert(node, path)
@@ -67,6 +70,15 @@ def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
     except (ValueError, OverflowError) as error:  # PyYAML lets an escape such as "\\UFFFFFFFF" fall through to chr()
         problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON: {error}"))
     return None
+
+
+def _python_value(text: str) -> Optional[dict[Any, Any]]:
+    """A mapping as Python, and so Jinja, writes it: to YAML it would be another one. None: it is not written so."""
+    try:
+        value = ast.literal_eval(text)
+        return value if isinstance(value, dict) and repr(value) == text else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 class _Pairs(list[Any]):

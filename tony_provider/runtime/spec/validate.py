@@ -10,9 +10,10 @@ from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import fits
 from tony_provider.runtime.spec.environments import environments
-from tony_provider.runtime.spec.model import JobSpec, Role, TaskSpec, role_of
+from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec, role_of
 from tony_provider.runtime.spec.problems import Problem, child, item
 from tony_provider.runtime.spec.reader import suggestion
+from tony_provider.runtime.spec.tensorboard import task_of
 
 MAX_NAME = 512  # characters; Airflow's longest dag.task has 501
 MAX_TASK_TYPE = 32
@@ -70,6 +71,7 @@ def validate(job: JobSpec) -> list[Problem]:
         *_timeouts(job),
         *_restart(job),
         *_checkpoint(job),
+        *_tensorboard(job),
         *_port_range(job),
     ]
 
@@ -279,6 +281,16 @@ def _checkpoint(job: JobSpec) -> Iterator[Problem]:
     yield from _at_least(1, "checkpoint.keep_last", job.checkpoint.keep_last)
     if job.checkpoint.keep_every is not None:
         yield from _at_least(1, "checkpoint.keep_every", job.checkpoint.keep_every)
+
+
+def _tensorboard(job: JobSpec) -> Iterator[Problem]:
+    if job.tensorboard is None:
+        return
+    yield from _at_least(1, "tensorboard.vcores", job.tensorboard.vcores)
+    yield from _node_label(job.tensorboard.node_label, "tensorboard.node_label")
+    own = child("tasks", TENSORBOARD)
+    if job.tasks.get(TENSORBOARD, task_of(job.tensorboard)) != task_of(job.tensorboard):
+        yield Problem("tensorboard", True, f"is a task of its own, and {own} is there, too; leave one of them out")
 
 
 def _port_range(job: JobSpec) -> Iterator[Problem]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import os
 import signal
 import sys
 import time
@@ -30,7 +32,7 @@ from tony_provider.runtime.protocol.final_report import FinalReport, read_report
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
-APPLICATION_ID = "application_1700000000000_0001"
+_numbers = itertools.count(1)
 DEADLINE = 120.0  # seconds for a job
 
 
@@ -53,7 +55,8 @@ class LocalJob:
 
     @property
     def root(self) -> Path:
-        return self.directory / "cluster" / APPLICATION_ID
+        assert self.description.local
+        return Path(self.description.local.root)
 
     @property
     def log(self) -> str:
@@ -121,9 +124,14 @@ class Staged:
 
     @property
     def environment(self) -> dict[str, str]:
-        container_id = APPLICATION_ID.replace("application", "container") + "_01_000001"
+        container_id = master_container(self.description.application_id, 1)
         variables = container_environment(container_id, self.own, self.directory)
         return {**variables, contract.ENV_PYTHON_CANDIDATES: sys.executable}
+
+
+def master_container(application_id: str, attempt: int) -> str:
+    """What its application master's container is called."""
+    return f"{application_id.replace('application', 'container')}_{attempt:02d}_000001"
 
 
 def stage(
@@ -134,12 +142,14 @@ def stage(
     access: Mapping[str, int] | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> Staged:
-    store, root = directory / "store", directory / "cluster" / APPLICATION_ID
+    # No two have the same, whichever test process they run in: processes are found by the ids of their containers.
+    application_id = f"application_{1700000000000 + os.getpid()}_{next(_numbers):04d}"
+    store, root = directory / "store", directory / "cluster" / application_id
     for each in (store / contract.STAGING_DIR, root):
         each.mkdir(parents=True)
     local = LocalAccess(str(root), **{"memory": 65536, "vcores": 64, **(access or {})})
     description = ApplicationDescription(
-        application_id=APPLICATION_ID,
+        application_id=application_id,
         user="tester",
         job=spec,
         application_dir=store.as_uri(),
@@ -156,7 +166,7 @@ def stage(
     cache = ArchiveCache(shared_cache(local), root / "unpacked", description.owns)
     own = root / "am"
     materialise(own, [description.runtime, resource(staged, contract.APPLICATION_FILE)], cache)
-    credentials = Credentials({}, application_secrets(APPLICATION_ID, secrets or {}))
+    credentials = Credentials({}, application_secrets(application_id, secrets or {}))
     write_tokens(own, credentials.to_bytes())
     return Staged(directory, description, credentials, own)
 

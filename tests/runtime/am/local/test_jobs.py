@@ -155,6 +155,7 @@ async def test_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 async def test_sixteen_executors_see_the_same_cluster(tmp_path: Path) -> None:
     """Each checks the whole cluster spec and its own place in it."""
     check = tmp_path / "check.py"

@@ -442,3 +442,5 @@ def test_a_job_that_had_succeeded_stays_so() -> None:
     world.master_dies()
     world.wait(timing.KEEP_LOGS + timing.RELEASE_WAIT + 120)
     assert world.verdict.status is FinalStatus.SUCCEEDED
+    states = [world.task(name).state for name in ("worker:0", "worker:1", "evaluator:0")]
+    assert states == [TaskState.SUCCEEDED, TaskState.SUCCEEDED, TaskState.STOPPED]

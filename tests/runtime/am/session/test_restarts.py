@@ -589,6 +589,34 @@ def test_more_memory_after_an_out_of_memory_kill_in_a_new_container() -> None:
     assert not world.outstanding  # the same again is all that is left
 
 
+def test_more_memory_though_the_executor_tells_of_the_signal_first() -> None:
+    """YARN's SIGTERM gives it 250 ms to do so; only then the end of the container says what it was for."""
+    world = workers(memory_step=Memory(1024)).run()
+    former = world.container("worker:1")
+    world.end("worker:1", signal=15)
+    world.disconnect("worker:1")
+    world.obey_all()
+    world.tick(1)
+    assert not world.outstanding
+    world.complete(former, -104)
+    (request,) = world.outstanding.values()
+    assert request.memory == 3072
+    world.restarted()
+    world.tick(5)
+    assert world.generation == 2
+
+
+def test_nothing_is_asked_for_once_the_job_is_ended() -> None:
+    """Found by the state machine: a container that was to be replaced, whose last copies took longer than the job."""
+    world = workers(memory_step=Memory(1024)).run()
+    world.end("worker:0", signal=9, out_of_memory=True, settles=False)
+    world.stop()
+    world.settle("worker:0")
+    assert not world.outstanding
+    world.complete_all()
+    assert world.finished
+
+
 def test_without_a_step_the_same_container_is_used_again() -> None:
     world = workers().run()
     world.end("worker:1", signal=9, out_of_memory=True)

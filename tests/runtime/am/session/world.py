@@ -522,6 +522,7 @@ class World:
             executor.connected = False
         self.outstanding.clear()
         self.unanswered.clear()
+        self.choices.clear()
         self.keys.clear()
         self.session = self._new_session()
         self.now += 5.0

@@ -10,14 +10,19 @@ from typing import Any
 
 import attrs
 
+from tony_provider.runtime.am.questions import Questions
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.streams import Streams
+from tony_provider.runtime.am.tails import Tails
+from tony_provider.runtime.am.web import site
 from tony_provider.runtime.am.web.connection import Answer
 from tony_provider.runtime.am.web.gate import Gate
 from tony_provider.runtime.am.web.messages import Head
-from tony_provider.runtime.am.web.router import Access
+from tony_provider.runtime.am.web.router import Access, Router
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.protocol.status import JobState, JobStatus
-from tony_provider.runtime.spec.model import PortRange
+from tony_provider.runtime.spec.model import PortRange, Timeouts
+from tony_provider.runtime.storage import LocalStorage
 
 HOST = "127.0.0.1"
 PORTS = PortRange(20000, 31999)
@@ -44,6 +49,16 @@ class Master:
 
     def ask_checkpoint(self, reason: str) -> None:
         self.asked.append(("checkpoint", reason))
+
+
+def router(master: Master, timeouts: Timeouts | None = None) -> Router:
+    """All that there is."""
+    return site.router(master, timeouts or Timeouts(), tails())
+
+
+def tails() -> Tails:
+    """Nobody has an executor or has kept a log."""
+    return Tails(Questions(Streams()), LocalStorage(), "file:///nowhere")
 
 
 class OpenGate(Gate):

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.runtime.am.web.site import DEADLINE, HOST, PORTS, Master, OpenGate, ask, parsed, send, serving
+from tests.runtime.am.web.site import DEADLINE, HOST, PORTS, Master, OpenGate, ask, parsed, router, send, serving
 from tests.waiting import until
 from tony_provider.runtime.am.web import connection as connection_module
 from tony_provider.runtime.am.web import server as server_module
 from tony_provider.runtime.am.web.connection import MOST_BODY, MOST_HEAD, Answer, ReadBody
 from tony_provider.runtime.am.web.messages import Head, Response
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.site import Site, router
-from tony_provider.runtime.spec.model import PortRange, Timeouts
+from tony_provider.runtime.am.web.site import Site
+from tony_provider.runtime.spec.model import PortRange
 
 
 def site() -> Answer:
-    return Site(OpenGate(), router(Master(), Timeouts())).answer
+    return Site(OpenGate(), router(Master())).answer
 
 
 async def echo(source: str, head: Head, read_body: ReadBody) -> Response:

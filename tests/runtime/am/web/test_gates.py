@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import grp
 import os
@@ -12,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runtime.am.web.site import Answered, Master, ask, serving
+from tests.runtime.am.web.site import Answered, Master, ask, router, serving
 from tony_provider.runtime.am.web.access_list import AccessList, groups_of
 from tony_provider.runtime.am.web.gate import Gate
 from tony_provider.runtime.am.web.local_gate import LocalGate
 from tony_provider.runtime.am.web.proxies import Proxies
-from tony_provider.runtime.am.web.site import Site, router
+from tony_provider.runtime.am.web.site import Site
 from tony_provider.runtime.am.web.yarn_gate import YarnGate
 from tony_provider.runtime.application import YarnAccess
-from tony_provider.runtime.spec.model import Timeouts
 
 PROXY = "127.0.0.2"
 ME = getpass.getuser()
@@ -42,14 +42,14 @@ async def look(gate: Gate, cookie: str | None, source: str = PROXY) -> Answered:
 
 
 async def _ask(gate: Gate, method: str, path: str, cookie: str | None, source: str, body: object) -> Answered:
-    async with serving(Site(gate, router(Master(), Timeouts())).answer) as server:
+    async with serving(Site(gate, router(Master())).answer) as server:
         headers = {} if cookie is None else {"Cookie": cookie}
         return await ask(server, method, path, body, headers, source)
 
 
 @pytest.mark.parametrize("path", ["/status", "/nowhere"])
 async def test_only_the_proxy_is_answered(path: str) -> None:
-    async with serving(Site(yarn_gate(), router(Master(), Timeouts())).answer) as server:
+    async with serving(Site(yarn_gate(), router(Master())).answer) as server:
         stranger = await ask(server, "GET", path, headers={"Cookie": "proxy-user=alice"})
         proxied = await ask(server, "GET", path, headers={"Cookie": "proxy-user=alice"}, source=PROXY)
     assert stranger.status == 403
@@ -95,17 +95,30 @@ async def test_a_name_that_was_encoded_for_the_cookie_is_the_same_name() -> None
     assert (await look(gate, "proxy-user=jo%2Be")).status == 200
 
 
+def basic(credentials: str) -> str:
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
 async def test_on_this_machine_the_folders_secret_opens() -> None:
     gate = LocalGate("s3cret", "alice")
-    async with serving(Site(gate, router(Master(), Timeouts())).answer) as server:
+    async with serving(Site(gate, router(Master())).answer) as server:
         for headers, status in (
             ({"Authorization": "Bearer s3cret"}, 200),
-            ({"Authorization": "Bearer wrong"}, 403),
-            ({"Authorization": "Bearer s\xe9cret"}, 403),
-            ({}, 403),
-            ({"Cookie": "proxy-user=alice"}, 403),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": "Bearer s\xe9cret"}, 401),
+            ({"Authorization": basic("anybody:s3cret")}, 200),
+            ({"Authorization": basic(":s3cret")}, 200),
+            ({"Authorization": basic("s3cret:")}, 401),
+            ({"Authorization": basic("s3cret")}, 401),
+            ({"Authorization": "Basic s3cret"}, 401),
+            ({"Authorization": "Basic"}, 401),
+            ({"Authorization": "s3cret"}, 401),
+            ({}, 401),
+            ({"Cookie": "proxy-user=alice"}, 401),
         ):
-            assert (await ask(server, "GET", "/status", headers=headers)).status == status
+            answered = await ask(server, "GET", "/status", headers=headers)
+            assert answered.status == status
+            assert answered.headers.get("www-authenticate", "").startswith("Basic ") is (status == 401)
 
 
 async def test_proxies_are_looked_up_by_name_and_in_every_spelling() -> None:

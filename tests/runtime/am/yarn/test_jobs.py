@@ -17,6 +17,8 @@ from tests.jobs.places import YarnPlace
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import FailureKind, JobState
 
+pytestmark = pytest.mark.long
+
 SETTINGS = Settings(
     # HDFS goes by the name of a pair, as on most clusters.
     namenodes=2,

@@ -14,6 +14,8 @@ from tests.hadoop.settings import Settings
 from tests.runtime.am.yarn.leading import MASTER_MB, Led
 from tests.waiting import until
 
+pytestmark = pytest.mark.long
+
 NODES, NODE_MB = 3, 1024
 SETTINGS = Settings(
     resourcemanagers=2,

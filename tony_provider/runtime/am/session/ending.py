@@ -53,7 +53,7 @@ class Ending:
     def look_at_success(self, now: float) -> None:
         """End the job once every task that decides has succeeded, and the evaluators have had their time."""
         course = self._course
-        if not all(task.state is TaskState.SUCCEEDED for task in course.tasks if task.decisive and not task.absent):
+        if not all(task.state is TaskState.SUCCEEDED for task in self._deciders()):
             return
         if self._evaluators_until is None:
             course.phase = JobState.FINISHING
@@ -69,7 +69,13 @@ class Ending:
 
     def take_over(self, verdict: Verdict, now: float) -> None:
         """A former application master was ending the job: its tasks were told to stop, and none starts again."""
+        if verdict.status is FinalStatus.SUCCEEDED:
+            for task in self._deciders():
+                task.state = TaskState.SUCCEEDED  # or there would be no such verdict
         self._conclude(verdict, now, verdict.message)
+
+    def _deciders(self) -> list[Task]:
+        return [task for task in self._course.tasks if task.decisive and not task.absent]
 
     def check(self) -> None:
         """Say the last word once nothing is left to wait for."""

@@ -90,7 +90,7 @@ class Losses:
                 task.state = TaskState.STOPPED
             return
         if self._units.of(task).judge.settled(task, better) and better:
-            self._course.note("failed", better.message, task)
+            self._restarts.know_failure(task, better)
         if self._course.phase is JobState.RECOVERING:
             task.failure, task.process = failure, None  # it is missing, as others may be
             return

@@ -40,6 +40,10 @@ class Restarts:
         unit = self._units.of(task)
         unit.judge.failed(task, failure, now, doubtful=doubtful)
         self._active[unit.name] = unit
+        self.know_failure(task, failure)
+
+    def know_failure(self, task: Task, failure: Failure) -> None:
+        """Why a task has failed is known, at once or, of a failure that was in doubt, at last."""
         self._course.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory

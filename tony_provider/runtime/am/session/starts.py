@@ -60,7 +60,9 @@ class Starts:
     # ---- getting everything together ---------------------------------------------------------------------------
 
     def renew(self, task: Task, now: float, reason: str) -> None:
-        """Ask for another container where that is due."""
+        """Ask for another container where that is due; not for a task that has its last one."""
+        if task.told_to_stop:
+            return
         if task.unfit and not task.busy:
             self._containers.dismiss(task, now, "its container is given back")
         if task.container_ended and not task.absent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from enum import Enum
 from http import HTTPStatus
-from typing import Callable
+from typing import Callable, Optional
 
 import attrs
 
@@ -27,17 +27,20 @@ class Route:
     path: str
     access: Access
     handle: Handler
+    below: bool = False  # everything whose path begins with ``path``, which ends with a slash
 
 
 class Router:
     def __init__(self, routes: Iterable[Route]) -> None:
         self._paths: dict[str, dict[str, Route]] = {}
+        self._prefixes: dict[str, dict[str, Route]] = {}
         for route in routes:
-            self._paths.setdefault(route.path, {})[route.method] = route
+            paths = self._prefixes if route.below else self._paths
+            paths.setdefault(route.path, {})[route.method] = route
 
     def find(self, head: Head) -> Route:
-        """Raises HttpError."""
-        methods = self._paths.get(head.path)
+        """A path of its own goes before a longer prefix, and that before a shorter one. Raises HttpError."""
+        methods = self._paths.get(head.path) or self._below(head.path)
         if methods is None:
             raise HttpError(HTTPStatus.NOT_FOUND, "there is no such page")
         route = methods.get("GET" if head.method == "HEAD" else head.method)
@@ -45,3 +48,7 @@ class Router:
             allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed}", {"Allow": allowed})
         return route
+
+    def _below(self, path: str) -> Optional[dict[str, Route]]:
+        prefixes = [prefix for prefix in self._prefixes if path.startswith(prefix)]
+        return self._prefixes[max(prefixes, key=len)] if prefixes else None

@@ -1,0 +1,278 @@
+"""The job's page, as a browser gets it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+
+import attrs
+import pytest
+from hypothesis import given, settings
+
+from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, tails
+from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
+from tony_provider.runtime.am.web import site
+from tony_provider.runtime.am.web.messages import Head, Request
+from tony_provider.runtime.am.web.page import wording
+from tony_provider.runtime.am.web.page.html import Html, element, join
+from tony_provider.runtime.am.web.page.page import Page
+from tony_provider.runtime.am.web.page.view import MOST_TASKS, JobView, Place
+from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus, TaskState
+from tony_provider.runtime.spec.model import Timeouts
+
+_VOID = {"meta", "link", "br", "hr"}
+_ADDRESSES = ("href", "src", "action", "content")
+
+
+class Seen(HTMLParser):
+    """What a parser makes of a page: which elements, and which texts in them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[tuple[str, str]] = []  # text and address
+        self.rows: list[list[str]] = []  # of the table
+        self.texts: list[str] = []
+        self.attributes: set[str] = set()
+        self._open: list[str] = []
+        self._href = ""
+        self.feed(page)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attributes}
+        if tag not in _VOID:
+            self._open.append(tag)
+        if tag == "a":
+            self._href = dict(attributes)["href"] or ""
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if "a" in self._open:
+            self.links.append((data, self._href))
+        if "td" in self._open or "th" in self._open:
+            self.rows[-1][-1] += data
+
+    def row(self, task: str) -> dict[str, str]:
+        [found] = [row for row in self.rows if row[0] == task]
+        return dict(zip(self.rows[0], found, strict=True))
+
+
+async def page_of(status: JobStatus, query: str = "", *places: Place) -> str:
+    page = Page(lambda: status, lambda: places)
+    return (await page.whole(Request(Head("GET", "/", query), "alice"))).body.decode()
+
+
+@attrs.define
+class Showing(Master):
+    shown: JobStatus = FULL
+
+    def status(self) -> JobStatus:
+        return self.shown
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebServer]:
+    async with serving(site.Site(OpenGate(), router(Showing())).answer) as running:
+        yield running
+
+
+async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
+    seen = Seen(await page_of(FULL, "", Place("TensorBoard", "tensorboard/")))
+    text = " ".join(seen.texts)
+    for part in ("digits", "RUNNING", "1 of 3 tasks running", "application_1_0001", "25 %", "step 250 of 1,000"):
+        assert part in text
+    for part in ("2.5 steps/s", "about 5 min left", "2 h 5 min", "number 2", "0.1235", "nan", "step 200", "step 100"):
+        assert part in text
+    assert "worker:1 ended with exit code 3\nlast words" in text
+    assert "a side-car failed" in text
+    assert seen.row("worker:0") == {
+        "Task": "worker:0",
+        "Output": "log #2 #1",
+        "State": "RUNNINGuploading",
+        "Step": "251 of 1,000",
+        "Steps/s": "2.25",
+        "Memory": "3 GiB",
+        "CPU": "151 %",
+        "Heartbeat": "2 s ago",
+        "Node": "node-1",
+        "Container": "3",
+        "Starts": "5",
+        "Exit": "",
+    }
+    assert (seen.row("worker:1")["Exit"], seen.row("worker:1")["Heartbeat"]) == ("code 3", "")
+    assert (seen.row("worker:2")["Exit"], seen.row("worker:2")["Heartbeat"]) == ("SIGKILL", "1 min 30 s ago")
+    assert seen.links == [
+        ("TensorBoard", "tensorboard/"),
+        ("Status as JSON", "status"),
+        ("log", "logs/worker-0"),
+        ("#2", "logs/worker-0?attempt=2"),
+        ("#1", "logs/worker-0?attempt=1"),
+        ("log", "logs/worker-1"),
+        ("log", "logs/worker-2"),
+    ]
+
+
+async def test_a_job_that_has_nothing_to_tell_yet_has_a_page() -> None:
+    seen = Seen(await page_of(JobStatus("application_1_0001", "digits", JobState.WAITING)))
+    assert "WAITING" in seen.texts
+    assert "progress" not in seen.tags
+
+
+def test_who_is_silent_too_long_is_marked() -> None:
+    late = {task.name: task.late for task in JobView.of(FULL).tasks}
+    assert late == {"worker:0": False, "worker:1": False, "worker:2": True}
+
+
+async def test_what_a_job_says_is_text_and_never_html() -> None:
+    evil = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'>"
+    task = attrs.evolve(FULL.tasks[0], type=evil, node=evil, activity=evil, container_id=evil)
+    status = attrs.evolve(
+        FULL,
+        application_id=evil,
+        name=evil,
+        message=evil,
+        metrics={evil: 1.0},
+        warnings=[evil],
+        checkpoint_dir=evil,
+        model_dir=evil,
+        tasks=[task],
+        failure=Failure(FailureKind.USER, evil),
+    )
+    page = await page_of(status, "", Place(evil, "tensorboard/"))
+    seen = Seen(page)
+    assert (seen.tags.count("script"), seen.tags.count("img")) == (1, 0)
+    assert not {name for name in seen.attributes if name.startswith("on")}
+    assert seen.texts.count(evil) >= 10
+    assert "<script>alert" not in page
+    assert f"{evil}:0" in [text for row in seen.rows for text in row]
+
+
+@settings(deadline=None)
+@given(any_status)
+async def test_any_status_makes_a_page_of_the_same_elements(status: JobStatus) -> None:
+    """None of its texts adds one, and none of its numbers is too odd to be written."""
+    seen = Seen(await page_of(status))
+    rows = len(status.tasks) + 1
+    assert seen.tags.count("tr") == rows
+    assert seen.tags.count("script") == 1
+    assert set(seen.tags) <= set(Seen(await page_of(FULL)).tags)
+    assert all(href.startswith(("status", "logs/")) for _, href in seen.links)
+
+
+async def test_the_policy_allows_exactly_the_pages_own_style_and_script(server: WebServer) -> None:
+    answered = await ask(server, "GET", "/", headers={"Accept": "text/html,*/*;q=0.8"})
+    page = answered.body.decode()
+    assert (answered.status, answered.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = answered.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ")
+    for name in ("style", "script"):
+        [content] = re.findall(f"<{name}>(.*?)</{name}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}';" in policy
+
+
+async def test_every_address_is_relative_and_nothing_is_loaded_from_elsewhere() -> None:
+    """YARN's proxy serves the page below /proxy/<application id>/, and a node may see no other network."""
+    page = await page_of(FULL)
+    for address in re.findall(rf'(?:{"|".join(_ADDRESSES)})="([^"]*)"', page):
+        assert not address.startswith(("/", "http:", "https:"))
+    assert "//" not in re.findall(r"<style>(.*?)</style>", page, re.DOTALL)[0]
+
+
+async def test_the_parts_are_those_of_the_page_and_say_when_to_ask_again(server: WebServer) -> None:
+    page = (await ask(server, "GET", "/")).body.decode()
+    parts = (await ask(server, "GET", "/sections")).json()
+    for name, html in parts["sections"].items():
+        assert f'<section id="{name}">{html}</section>' in page
+    assert parts["every"] == 3
+    assert f"<title>{parts['title']}</title>" in page
+    assert 'data-every="3"' in page
+    assert "<noscript><meta http-equiv" in page
+
+
+async def test_a_job_that_has_ended_is_not_asked_again() -> None:
+    page = await page_of(attrs.evolve(FULL, state=JobState.SUCCEEDED, finished_ms=NOW))
+    assert 'data-every="0"' in page
+    assert "<noscript>" not in page
+
+
+async def test_of_a_large_gang_those_are_shown_who_are_not_as_most_are() -> None:
+    status = gang(1000, worker_700=TaskState.LOST, worker_900=TaskState.REQUESTED)
+    seen = Seen(await page_of(status))
+    assert [row[0] for row in seen.rows[1:4]] == ["worker:700", "worker:900", "worker:0"]
+    assert len(seen.rows) == MOST_TASKS + 1
+    assert "998 RUNNING, 1 LOST, 1 REQUESTED" in seen.texts
+    assert ("show all", "?tasks=all") in seen.links
+    every = Seen(await page_of(status, "tasks=all"))
+    assert [row[0] for row in every.rows[1:]] == [f"worker:{index}" for index in range(1000)]
+    assert "show all" not in every.texts
+
+
+async def test_places_are_looked_for_each_time() -> None:
+    places: list[Place] = []
+    showing = site.router(Showing(), Timeouts(), tails(), places=lambda: places)
+    async with serving(site.Site(OpenGate(), showing).answer) as server:
+        assert b"TensorBoard" not in (await ask(server, "GET", "/")).body
+        places.append(Place("TensorBoard", "tensorboard/"))
+        assert b'<a href="tensorboard/">TensorBoard</a>' in (await ask(server, "GET", "/")).body
+
+
+async def test_a_browser_is_refused_in_words_and_a_program_in_json(server: WebServer) -> None:
+    for headers, content_type in (({"Accept": "text/html"}, "text/html; charset=utf-8"), ({}, "application/json")):
+        answered = await ask(server, "GET", "/<b>nowhere", headers=headers)
+        assert (answered.status, answered.headers["content-type"]) == (404, content_type)
+        assert b"there is no such page" in answered.body
+    assert (await ask(server, "POST", "/status", headers={"Accept": "text/html"})).headers["allow"] == "GET, HEAD"
+
+
+def test_only_html_is_not_escaped() -> None:
+    assert element("a", "<", Html("<i>"), 5, None, href='"', hidden=True, title=None) == (
+        '<a href="&quot;" hidden>&lt;<i>5</a>'
+    )
+    assert join(element("br"), "&") == "<br>&amp;"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-3, "0 s"),
+        (0.4, "0 s"),
+        (59.6, "1 min"),
+        (61, "1 min 1 s"),
+        (7500, "2 h 5 min"),
+        (3600, "1 h"),
+        (90061, "1 d 1 h"),
+    ],
+)
+def test_spans_of_time(seconds: float, words: str) -> None:
+    assert wording.span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (2048, "2 KiB"),
+        (5 << 20, "5 MiB"),
+        (3 << 29, "1.5 GiB"),
+        (300 << 20, "300 MiB"),
+        (2**63, "8192 PiB"),
+    ],
+)
+def test_sizes(count: int, words: str) -> None:
+    assert wording.size(count) == words

@@ -1,0 +1,1 @@
+"""What people see of a job in their browser."""

@@ -1,0 +1,43 @@
+"""HTML from Python values: whatever is not Html yet is escaped, so that nothing of a job's can be mistaken for it."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Union
+
+_VOID = frozenset({"meta", "link", "br", "hr"})
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child = Union[str, int, None]
+Attribute = Union[str, int, bool, None]
+
+
+def join(*children: Child) -> Html:
+    """One after the other; None is nothing."""
+    return Html("".join(_escaped(child) for child in children if child is not None))
+
+
+def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
+    """``element("td", 5, class_="number")``; an attribute that is None or False is left out, True has no value.
+
+    Underscores of an attribute's name become hyphens, and one at its end, for Python's keywords, nothing.
+    """
+    start = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    return Html(start) if name in _VOID else Html(f"{start}{join(*children)}</{name}>")
+
+
+def _escaped(child: Child) -> str:
+    return child if isinstance(child, Html) else escape(str(child))
+
+
+def _attribute(key: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'

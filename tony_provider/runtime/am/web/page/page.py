@@ -1,0 +1,84 @@
+"""``GET /``: the job in a browser; ``GET sections``: the page's parts once more, for its own script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Callable
+from urllib.parse import parse_qs
+
+import attrs
+
+from tony_provider.runtime.am.web.messages import JSON, Request, Response
+from tony_provider.runtime.am.web.page.document import Document
+from tony_provider.runtime.am.web.page.html import Html, element
+from tony_provider.runtime.am.web.page.sections import EVERY_TASK, SECTIONS
+from tony_provider.runtime.am.web.page.view import JobView, Place
+from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.status import JobStatus
+
+Places = Callable[[], Sequence[Place]]
+"""Where else the page leads now, such as to a job's TensorBoard."""
+
+_WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page
+
+
+@attrs.frozen
+class Parts:
+    """What changes of the page while a job runs."""
+
+    title: str
+    sections: dict[str, Html]
+    note: str
+    every: float  # seconds between two looks; 0: nothing will change any more
+
+    @classmethod
+    def of(cls, view: JobView) -> Parts:
+        percent = f"{view.progress.percent} " if view.progress.percent else ""
+        return cls(
+            title=f"{percent}{view.state} {view.name}",
+            sections={name: section(view) for name, section in SECTIONS.items()},
+            note=f"As of {view.updated}",
+            every=0 if view.final else timing.heartbeat_interval(len(view.tasks) + view.hidden),
+        )
+
+
+class Page:
+    """Handlers. Every address in the page is relative: YARN's proxy serves it below a path of its own."""
+
+    def __init__(self, status: Callable[[], JobStatus], places: Places) -> None:
+        self._status = status
+        self._places = places
+        self._document = Document(script="page.js")
+
+    async def whole(self, request: Request) -> Response:
+        parts = await self._parts(request)
+        return self._document.response(
+            HTTPStatus.OK,
+            parts.title,
+            element("main", *(element("section", html, id=name) for name, html in parts.sections.items())),
+            element("footer", element("span", parts.note, id="note", role="status")),
+            head=_load_again() if parts.every else None,
+            data_every=f"{parts.every:g}",
+        )
+
+    async def sections(self, request: Request) -> Response:
+        return Response(HTTPStatus.OK, JSON, json.dumps(attrs.asdict(await self._parts(request))).encode())
+
+    async def _parts(self, request: Request) -> Parts:
+        status, places = self._status(), self._places()
+        if not _wants_every_task(request.head.query):
+            return Parts.of(JobView.of(status, places))
+        # Thousands of rows take their time, and executors must be heard meanwhile.
+        return await asyncio.to_thread(lambda: Parts.of(JobView.of(status, places, every_task=True)))
+
+
+def _load_again() -> Html:
+    return element("noscript", element("meta", http_equiv="refresh", content=_WITHOUT_SCRIPT))
+
+
+def _wants_every_task(query: str) -> bool:
+    name, _, value = EVERY_TASK.partition("=")
+    return parse_qs(query).get(name) == [value]

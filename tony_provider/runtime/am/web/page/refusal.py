@@ -1,0 +1,19 @@
+"""What a browser shows where there is no page: programs get the same as JSON."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from tony_provider.runtime.am.web.messages import Head, HttpError, Response
+from tony_provider.runtime.am.web.page.document import Document
+from tony_provider.runtime.am.web.page.html import element
+
+
+def wants_page(head: Head) -> bool:
+    return any("text/html" in value for value in head.values("accept"))
+
+
+def refusal(error: HttpError) -> Response:
+    title = HTTPStatus(error.status).phrase
+    body = element("main", element("section", element("h1", title), element("p", error.message), id="failure"))
+    return Document().response(error.status, title, body, headers=error.headers)

@@ -1,0 +1,148 @@
+"""The parts of the page, one function each. A part that has nothing to say is empty, and does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Callable, Optional
+
+from tony_provider.runtime.am.web.page.html import Html, element, join
+from tony_provider.runtime.am.web.page.view import JobView, TaskView, Tone
+
+Section = Callable[[JobView], Html]
+
+EVERY_TASK = "tasks=all"  # of the query: all rows, however many
+
+
+def head(view: JobView) -> Html:
+    places = [element("a", place.title, href=place.path) for place in view.places]
+    return join(
+        element("nav", *places, element("a", "Status as JSON", href="status")),
+        element("h1", view.name),
+        element("p", _badge(view.state, view.tone), " ", element("span", view.message), class_="state"),
+        element("p", element("small", view.application_id)),
+    )
+
+
+def progress(view: JobView) -> Html:
+    found = view.progress
+    parts = [part for part in (found.percent, found.step and f"step {found.step}", found.speed, found.left) if part]
+    if not parts:
+        return Html()
+    bar = None
+    if found.fraction is not None:
+        bar = element("progress", found.percent, value=f"{found.fraction:.4f}", max=1, class_=view.tone.value)
+    return join(bar, element("p", *(element("span", part) for part in parts)))
+
+
+def failure(view: JobView) -> Html:
+    found = view.failure
+    if found is None:
+        return Html()
+    return join(
+        element("h2", f"Failure: {found.kind.value}"),
+        element("pre", found.message),
+    )
+
+
+def warnings(view: JobView) -> Html:
+    if not view.warnings:
+        return Html()
+    return join(element("h2", "Warnings"), element("ul", *(element("li", warning) for warning in view.warnings)))
+
+
+def course(view: JobView) -> Html:
+    return join(element("h2", "Course"), _list(view.course))
+
+
+def metrics(view: JobView) -> Html:
+    return join(element("h2", "Metrics"), _list(view.metrics)) if view.metrics else Html()
+
+
+def checkpoint(view: JobView) -> Html:
+    return join(element("h2", "Checkpoints"), _list(view.checkpoint)) if view.checkpoint else Html()
+
+
+def tasks(view: JobView) -> Html:
+    head = element("tr", *(element("th", title, scope="col", class_=kind) for title, kind, _ in _COLUMNS))
+    rows = map(_row, view.tasks)
+    more = None
+    if view.hidden:
+        link = element("a", "show all", href=f"?{EVERY_TASK}")
+        more = element("p", f"{view.hidden:,} tasks more: ", link, class_="more")
+    return join(
+        element("h2", "Tasks ", element("small", view.counts)),
+        element("div", element("table", element("thead", head), element("tbody", *rows)), class_="wide"),
+        more,
+    )
+
+
+SECTIONS: dict[str, Section] = {
+    "head": head,
+    "progress": progress,
+    "failure": failure,
+    "warnings": warnings,
+    "tasks": tasks,
+    "metrics": metrics,
+    "checkpoint": checkpoint,
+    "course": course,
+}
+"""In the page's order, by the id that each has in it."""
+
+
+# ---- the table's cells -----------------------------------------------------------------------------------------------
+
+
+def _row(task: TaskView) -> Html:
+    return element("tr", *(element("td", cell(task), class_=kind) for _, kind, cell in _COLUMNS))
+
+
+def _state(task: TaskView) -> Html:
+    doing = element("small", task.activity) if task.activity else None
+    return join(_badge(task.state, task.tone), doing)
+
+
+def _heartbeat(task: TaskView) -> Html:
+    return element("span", task.heartbeat, class_=Tone.BAD.value if task.late else None)
+
+
+def _node(task: TaskView) -> Html:
+    return element("span", task.node.partition(":")[0], title=task.node or None)
+
+
+def _container(task: TaskView) -> Html:
+    return element("span", task.container, title=task.container_id or None)
+
+
+def _logs(task: TaskView) -> Html:
+    former = (join(" ", element("a", f"#{number}", href=path)) for number, path in task.former_logs)
+    return join(element("a", "log", href=task.log), *former)
+
+
+def _text(name: str) -> Callable[[TaskView], str]:
+    return lambda task: str(getattr(task, name))
+
+
+_NUMBER = "number"
+_COLUMNS: Sequence[tuple[str, Optional[str], Callable[[TaskView], str]]] = (
+    ("Task", None, _text("name")),
+    ("Output", None, _logs),
+    ("State", None, _state),
+    ("Step", _NUMBER, _text("step")),
+    ("Steps/s", _NUMBER, _text("speed")),
+    ("Memory", _NUMBER, _text("memory")),
+    ("CPU", _NUMBER, _text("cpu")),
+    ("Heartbeat", _NUMBER, _heartbeat),
+    ("Node", None, _node),
+    ("Container", _NUMBER, _container),
+    ("Starts", _NUMBER, _text("starts")),
+    ("Exit", None, _text("exit")),
+)
+
+
+def _badge(text: str, tone: Tone) -> Html:
+    return element("b", text, class_=f"badge {tone.value}")
+
+
+def _list(pairs: Sequence[tuple[str, str]]) -> Html:
+    items = (element("div", element("dt", name), element("dd", value)) for name, value in pairs)
+    return element("dl", *items)

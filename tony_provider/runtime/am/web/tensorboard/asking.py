@@ -1,0 +1,88 @@
+"""One page of TensorBoard: asked of the side-car's executor, and put together from the pieces of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+
+import attrs
+
+from tony_provider.runtime.am import messages
+from tony_provider.runtime.am.questions import NoAnswerError, Question, Questions
+from tony_provider.runtime.am.web.messages import HttpError
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.spec.tensorboard import TASK
+
+_AT_ONCE = 4  # so much memory of the master, and no more
+_MOST_BYTES = 16 << 20  # of one page
+_SECONDS = 25.0  # for all of one page; its executor takes less before it gives up itself
+
+
+class NotUpError(Exception):
+    """TensorBoard does not answer yet, or not any more."""
+
+
+@attrs.frozen
+class Asked:
+    method: str
+    target: str  # path and query as HTTP writes them, from TensorBoard's root on
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@attrs.frozen
+class Found:
+    status: int
+    headers: Mapping[str, str]  # by their names in lower case
+    body: bytes
+
+
+class Asking:
+    """Within a running event loop."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(self, asked: Asked) -> Found:
+        """Raises NotUpError, HttpError."""
+        make = partial(
+            messages.page_wanted,
+            method=asked.method,
+            target=asked.target,
+            headers=asked.headers,
+            body=asked.body,
+        )
+        try:
+            async with self._turns:
+                with self._questions.asking(TASK, make) as question:
+                    return await asyncio.wait_for(_whole(question), _SECONDS)
+        except NoAnswerError as error:
+            raise NotUpError(str(error)) from error
+        except asyncio.TimeoutError as error:
+            raise HttpError(HTTPStatus.GATEWAY_TIMEOUT, f"TensorBoard took longer than {_SECONDS:g} s") from error
+
+
+async def _whole(question: Question) -> Found:
+    """Raises NoAnswerError, NotUpError, HttpError."""
+    part = await _part(question)
+    if part.problem:
+        if part.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise NotUpError(part.problem)
+        raise HttpError(part.status, part.problem)
+    status, headers = part.status, dict(part.headers)
+    body = bytearray(part.data)
+    while not part.last:
+        part = await _part(question)
+        if part.problem:
+            raise HttpError(part.status, part.problem)
+        body += part.data
+        if len(body) > _MOST_BYTES:
+            raise HttpError(HTTPStatus.BAD_GATEWAY, f"TensorBoard's answer has more than {_MOST_BYTES} bytes")
+    return Found(status, headers, bytes(body))
+
+
+async def _part(question: Question) -> tony_pb2.Page:
+    return (await question.answer(_SECONDS)).page

@@ -1,0 +1,39 @@
+"""Runs TensorBoard; copied into the side-car's container, and run by the job's own Python, whichever that is.
+
+Standard library and tensorboard only. The arguments are set in here and not given, since everybody on the node can read
+a process's arguments, and the path is a secret.
+"""
+
+import os
+import sys
+import types
+from pathlib import Path
+
+CANNOT_RUN = 126  # as shells say it: trying again would mend nothing
+
+# Beside this file there are only directories, one of which is called tensorboard.
+sys.path = [place for place in sys.path if Path(place) != Path(__file__).absolute().parent]
+
+# TensorFlow would cost half a gigabyte more, and many seconds, for what a directory of event files seldom holds.
+sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+
+try:
+    from tensorboard.main import run_main
+except ImportError as error:
+    sys.stderr.write(
+        f"cannot execute TensorBoard with {sys.executable}: {error}. Install tensorboard in the job's python_env, or "
+        "leave out the job's key tensorboard\n"
+    )
+    sys.exit(CANNOT_RUN)
+
+sys.argv[1:] = [
+    "--logdir=" + os.environ["TONY_TENSORBOARD_DIR"],
+    "--host=127.0.0.1",
+    "--port=" + os.environ["TONY_PORT"],
+    "--path_prefix=" + os.environ["TONY_TENSORBOARD_PATH"],
+    "--load_fast=false",  # else a second server listens, which knows no secret
+    "--reload_interval=5",
+    "--reload_multifile=true",  # a task that starts again goes on in a new file, and the old one may still be coming
+    "--window_title=" + os.environ["TONY_JOB_NAME"],
+]
+run_main()
