@@ -52,3 +52,11 @@ class TonyKilledExternally(TonyJobFailed):
 
 class TonyTaskKilled(AirflowException):
     """This try of the task was asked to end, by a user's action or because its worker goes down."""
+
+
+class TonyJobMissed(AirflowFailException):
+    """What a sensor waits for can never come any more: the job ended otherwise, or there will be none."""
+
+
+class TonyJobStale(AirflowFailException):
+    """A job runs on, and its tasks are not heard of, or too slow; the message names each."""

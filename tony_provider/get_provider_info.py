@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tony_provider.configuration import provider_config
 from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
 
 _INTEGRATION = "TonY"
+# By name: Airflow asks for all this before its own classes can be imported.
+_LINKS = ("YarnApplicationLink", "JobPageLink", "TensorBoardLink", "FilesLink")
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -22,8 +25,16 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [{"integration-name": _INTEGRATION, "python-modules": ["tony_provider.operators.tony"]}],
+        "sensors": [{"integration-name": _INTEGRATION, "python-modules": ["tony_provider.sensors.tony"]}],
         "hooks": [{"integration-name": _INTEGRATION, "python-modules": ["tony_provider.hooks.tony"]}],
-        "triggers": [{"integration-name": _INTEGRATION, "python-modules": ["tony_provider.triggers.tony"]}],
+        "triggers": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": ["tony_provider.triggers.tony", "tony_provider.triggers.sensor"],
+            }
+        ],
+        "extra-links": [f"tony_provider.links.tony.{name}" for name in _LINKS],
+        "task-decorators": [{"name": "tony", "class-name": "tony_provider.decorators.tony.tony_task"}],
         "connection-types": [
             {
                 "connection-type": "tony",
@@ -33,5 +44,6 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": FIELD_BEHAVIOUR,
             }
         ],
+        "config": provider_config(),
         "cli": ["tony_provider.cli.definition.get_tony_cli_commands"],
     }

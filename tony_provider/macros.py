@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from jinja2 import pass_context
 
+from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
@@ -17,8 +18,6 @@ from tony_provider.runtime.storage.helpers import read_bytes
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
-
-VERSION_FILE = "version.json"
 
 
 @attrs.frozen
@@ -42,7 +41,7 @@ def newest_model(
 
     :param models: where models are published: a URI of the job's store, or a path below its staging directory. Each
         version is a directory ``versions/<anything>`` with a ``version.json`` that holds at least ``model_dir`` and
-        ``period_end`` (ISO 8601), as the example DAG ``digits_train`` writes it.
+        ``period_end`` (ISO 8601), as the example DAGs write it.
     :param before: models of periods that ended earlier than this; default: the end of this run's data interval, else
         its ``run_after``.
 
@@ -65,7 +64,7 @@ def _period_end(context: Context) -> Any:
 
 def _versions(storage: Storage, models: str) -> Iterator[Version]:
     try:
-        directories = storage.list(uris.join(models, "versions"))
+        directories = storage.list(uris.join(models, VERSIONS_DIR))
     except StorageNotFound:
         return
     for directory in directories:

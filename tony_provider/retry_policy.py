@@ -34,9 +34,9 @@ class TonyRetryPolicy(RetryPolicy):
     often than its own restarts mend, keeps the task's ``retry_delay``. ``retries`` bounds it all; Airflow does not ask
     a policy about errors that no retry can mend, such as a wrong job.
 
-    :param queue_delay: after a queue timeout.
-    :param outage_delay: after an outage.
-    :param killed_delay: after somebody ended the application; None: then the task has failed.
+    :param queue_delay: how long to wait after a queue timeout.
+    :param outage_delay: how long to wait after an outage.
+    :param killed_delay: how long to wait after somebody ended the application; default: it is not tried again.
     """
 
     queue_delay: timedelta = timedelta(minutes=10)

@@ -22,10 +22,10 @@ from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, Sub
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators import killing
-from tony_provider.operators.verdict import killed_by_airflow
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.watching import killing
+from tony_provider.watching.killing import killed_by_airflow
 
 # Says when it is told to end, and takes a moment for it.
 POLITE = (
@@ -33,7 +33,7 @@ POLITE = (
 )
 
 
-@pytest.fixture(params=["local", "yarn"])
+@pytest.fixture(params=[pytest.param("local", marks=pytest.mark.long), "yarn"])
 def hook(request: pytest.FixtureRequest) -> TonyHook:
     found: TonyHook = request.getfixturevalue(request.param)
     return found
@@ -67,12 +67,13 @@ def master_of(application_id: str) -> int:
     return found
 
 
+@pytest.mark.long
 def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: TonyHook, marker: Path) -> None:
     """Airflow kills a task's process some seconds after its signal, long before a grace may be over."""
     which, application_id = polite(hook, marker)
     switch = killing.KillSwitch()
     switch.remember(application_id)
-    switch.pull(hook, "enough of it, naïve")
+    switch.pull(hook, killing.Kill("enough of it, naïve"))
     application = ended(hook, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
     assert application.diagnostics == "Killed by Airflow: enough of it, naïve"
@@ -92,7 +93,7 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
 
     def killed(application_id: str) -> None:
         switch.remember(application_id)
-        switch.pull(hook, "enough")
+        switch.pull(hook, killing.Kill("enough"))
         seen.append(application_id)
 
     with contextlib.suppress(SubmissionRefused):  # the local cluster's, when it is killed before its master runs
@@ -107,10 +108,11 @@ def test_a_kill_of_what_is_never_submitted_gives_up(hook: TonyHook, monkeypatch:
     monkeypatch.setattr(killing, "SIGNAL_PATIENCE", 0.5)
     switch = killing.KillSwitch()
     switch.remember(hook.get_conn().new_application())
-    switch.pull(hook, "enough")
+    switch.pull(hook, killing.Kill("enough"))
     assert not settled(lambda: [thread for thread in threading.enumerate() if thread.name == "tony-kill"])
 
 
+@pytest.mark.long
 def test_a_shorter_grace_is_heeded(hook: TonyHook, marker: Path) -> None:
     _, application_id = start(hook, "trap '' TERM; while :; do sleep 1; done", timeouts={"grace": "10m"})
     first = hook.control(application_id, "stop", {"reason": "slowly"})["ends_within"]
@@ -132,6 +134,7 @@ def test_a_checkpoint_is_asked_of_the_user_process(hook: TonyHook, marker: Path)
     ended(hook, application_id)
 
 
+@pytest.mark.long
 def test_what_has_no_master_cannot_be_asked(hook: TonyHook) -> None:
     with pytest.raises(MasterOutOfReach):
         hook.control(hook.get_conn().new_application(), "stop", {"reason": "r"})
@@ -145,7 +148,7 @@ def test_what_has_no_master_cannot_be_asked(hook: TonyHook) -> None:
 
 def test_the_end_of_a_task_is_a_stop_with_grace(hook: TonyHook, marker: Path) -> None:
     which, application_id = polite(hook, marker)
-    killing.end_application(hook, which, application_id, "a test")
+    killing.end_application(hook, which, application_id, killing.Kill("a test"))
     application = hook.application(application_id)
     assert application is not None
     assert application.is_final
@@ -161,7 +164,7 @@ def test_a_master_that_does_not_react_is_killed(hook: TonyHook, monkeypatch: pyt
     monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 1.0)
     monkeypatch.setattr(killing, "CONTROL_SECONDS", 1.0)
     os.kill(master_of(application_id), signal.SIGSTOP)
-    killing.end_application(hook, which, application_id, "a test")
+    killing.end_application(hook, which, application_id, killing.Kill("a test"))
     application = ended(hook, application_id)
     assert application.state is ApplicationState.KILLED
     assert killed_by_airflow(application)
@@ -169,6 +172,7 @@ def test_a_master_that_does_not_react_is_killed(hook: TonyHook, monkeypatch: pyt
     assert not hook.storage().exists(Layout(hook.layout.root).staging_dir(which, application_id))
 
 
+@pytest.mark.long
 def test_who_ends_in_no_time_of_its_own_is_killed_by_the_cluster(hook: TonyHook) -> None:
     _, application_id = start(hook, "sleep 600")
     hook.limit(application_id, 3600.0, "much later")
@@ -216,7 +220,7 @@ def test_the_proxy_alone_is_answered_and_only_the_owner_obeyed(
     application = yarn.application(application_id)
     assert application is not None
     assert application.tracking_url
-    page = requests.get(application.tracking_url, timeout=20)
+    page = requests.get(f"{application.tracking_url}status", timeout=20)
     assert page.headers["Content-Type"].startswith("application/json")
     assert load_json(page.content, JobStatus).application_id == application_id
     assert through_proxy(hadoop, application_id, "bob").ok  # this cluster heeds no access lists

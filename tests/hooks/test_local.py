@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.jobs import ended, identity, job, processes_with, running
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.base import ApplicationState, Which
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.hooks.tony import TonyHook
@@ -77,6 +77,21 @@ def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook)
     local.kill("application_1_1", "never there")
 
 
+def test_every_live_application_is_listed_whatever_its_training(local: TonyHook) -> None:
+    cluster = local.get_conn()
+    assert cluster.live() == []
+    first = local.submit(job("sleep 600"), identity=identity(local))
+    second = local.submit(job("sleep 600"), identity=identity(local, "another"))
+    assert [application.id for application in cluster.live()] == [second, first]
+    local.kill(second, "enough")
+    assert [application.id for application in cluster.live()] == [first]
+    assert [application.id for application in cluster.applications(Which(live=False))] == [second]
+    assert [application.id for application in cluster.applications(Which())] == [second, first]
+    assert cluster.applications(Which(user="somebody else")) == []
+    local.kill(first, "enough")
+    assert cluster.live() == []
+
+
 def test_an_application_master_that_is_killed_leaves_nothing_running(local: TonyHook) -> None:
     which = identity(local)
     # The inner process leaves its process group, and must be found all the same.
@@ -94,6 +109,7 @@ def test_an_application_master_that_is_killed_leaves_nothing_running(local: Tony
     assert not (folder(local, application_id).path / "containers").exists()
 
 
+@pytest.mark.long
 def test_a_master_that_does_not_react_is_killed_after_the_grace_period(
     local: TonyHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +280,9 @@ def test_an_interpreter_that_does_not_suit_says_so_in_the_diagnostics(
 
 def test_the_connection_can_be_tested(local: TonyHook) -> None:
     user = local.get_conn().user
-    assert local.test_connection() == (True, f"local cluster as {user}, staging in {local.layout.root}")
+    succeeded, message = local.test_connection()
+    assert succeeded
+    assert f"as {user}:\n- Staging directory {local.layout.root}: a file was written" in message
     assert not staged(local).exists()
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import airflow
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 from airflow.providers_manager import ProvidersManager
 
 from tony_provider.get_provider_info import get_provider_info
+from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.links.tony import LINKS
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +29,46 @@ def test_it_is_what_airflow_takes(info: dict[str, Any]) -> None:
     assert info["package-name"] == metadata.metadata("tony-provider")["Name"]
 
 
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
 def test_everything_that_it_names_is_there(info: dict[str, Any]) -> None:
-    for kind in ("operators", "hooks", "triggers"):
+    for kind in ("operators", "sensors", "hooks", "triggers"):
         for integration in info[kind]:
             for module in integration["python-modules"]:
                 importlib.import_module(module)
-    for path in info["cli"]:
-        module, _, function = path.rpartition(".")
-        assert callable(getattr(importlib.import_module(module), function))
+    assert [_imported(path) for path in info["extra-links"]] == [type(link) for link in LINKS]
+    decorators = [decorator["class-name"] for decorator in info["task-decorators"]]
+    assert all(callable(_imported(path)) for path in [*info["cli"], *decorators])
+
+
+def test_every_field_of_the_form_says_what_it_is_for() -> None:
+    for name, field in CONNECTION_FIELDS.items():
+        assert field["label"], name
+        assert field["description"].endswith("."), name
+        types = field["schema"]["type"]
+        assert types[-1] == "null", name  # all may be left empty
+        assert types[0] in ("string", "integer", "boolean"), name
+    shown = {*CONNECTION_FIELDS, "host", "port", "schema", "login"}
+    assert set(FIELD_BEHAVIOUR["placeholders"]) <= shown
+    assert set(FIELD_BEHAVIOUR["relabeling"]) <= shown
+
+
+def test_airflows_pages_get_the_form() -> None:
+    [form] = [each for each in HookMetaService.hook_meta_data() if each.connection_type == "tony"]
+    assert form.standard_fields is not None
+    assert form.standard_fields.host is not None
+    assert form.standard_fields.host.title == "ResourceManagers"
+    assert form.standard_fields.host.placeholder == "http://rm1:8088,http://rm2:8088"
+    assert form.standard_fields.password is not None
+    assert form.standard_fields.password.hidden
+    assert form.extra_fields is not None
+    assert list(form.extra_fields) == list(CONNECTION_FIELDS)
+    backend = form.extra_fields["backend"]
+    assert backend["schema"]["enum"] == ["yarn", "local"]
+    assert (backend["schema"]["title"], backend["value"]) == ("Backend", "yarn")
 
 
 def test_airflow_knows_the_connection_type_and_its_form() -> None:

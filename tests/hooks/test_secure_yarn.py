@@ -48,6 +48,7 @@ def test_a_job_runs_as_who_the_ticket_is(
         assert application_id in description
 
 
+@pytest.mark.long
 def test_a_proxy_user_owns_the_job_and_its_kill(
     add_connection: AddConnection, secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

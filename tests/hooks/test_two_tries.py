@@ -21,7 +21,7 @@ from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.spec.model import JobSpec
 
 
-@pytest.fixture(params=["local", "yarn"])
+@pytest.fixture(params=[pytest.param("local", marks=pytest.mark.long), "yarn"])
 def hook(request: pytest.FixtureRequest) -> TonyHook:
     found: TonyHook = request.getfixturevalue(request.param)
     return found
@@ -84,7 +84,7 @@ def overtaken(folder: Path, held_back: Hold, method: str, resume: Resume = Resum
     return late, second
 
 
-@pytest.mark.parametrize("resume", [Resume.AUTO, Resume.NEVER])
+@pytest.mark.parametrize("resume", [Resume.AUTO, pytest.param(Resume.NEVER, marks=pytest.mark.long)])
 def test_a_try_that_was_overtaken_just_before_its_submission_does_no_work(
     hook: TonyHook,
     tmp_path: Path,

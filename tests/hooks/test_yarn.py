@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
@@ -17,7 +20,7 @@ from tests.hadoop.settings import WEB_LOOPBACK, Settings
 from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import SECONDS, below, ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.base import ApplicationState, Which
 from tony_provider.cluster.errors import (
     ClusterUnreachable,
     JobRejected,
@@ -88,6 +91,49 @@ def test_a_live_application_is_killed_with_its_reason(yarn: TonyHook) -> None:
     yarn.kill(application_id, "again")
     yarn.cleanup(which, application_id)
     assert not yarn.storage().exists(uris.join(yarn.application_dir(which, application_id), "staging"))
+
+
+def test_our_live_applications_are_listed_by_one_request(
+    yarn: TonyHook, add_connection: AddConnection, hadoop: HadoopCluster
+) -> None:
+    first = yarn.submit(job("sleep 600"), identity=identity(yarn))
+    second = yarn.submit(job("sleep 600", queue="ml"), identity=identity(yarn, "another"))
+    add_yarn(add_connection, hadoop, login="bob", staging_dir=f"/user/bob/{first}")
+    with TonyHook() as bobs:
+        third = bobs.submit(job("sleep 600"), identity=identity(bobs, "bobs"))
+        # The cluster is shared: there may be others.
+        mine = {first, second, third}
+        assert [each.id for each in bobs.get_conn().live() if each.id in mine] == [third]
+        with requests_sent() as sent:
+            found = yarn.get_conn().live()
+        assert len(sent) == 1
+        assert [each.id for each in found if each.id in mine] == [second, first]
+        assert all(each.user == "alice" and not each.is_final for each in found)
+        everybodys = yarn.get_conn().applications(Which(live=True))
+        assert mine <= {each.id for each in everybodys}
+        bobs.kill(third, "enough")
+        bobs.storage().remove(bobs.layout.root, recursive=True)
+    for application_id in (first, second):
+        yarn.kill(application_id, "enough")
+        ended(yarn, application_id)
+    assert not mine & {each.id for each in yarn.get_conn().live()}
+    past = yarn.get_conn().applications(Which(live=False, user="alice"))
+    assert [each.id for each in past if each.id in mine] == [second, first]
+
+
+@contextlib.contextmanager
+def requests_sent() -> Iterator[list[str]]:
+    """The addresses that this process asks meanwhile."""
+    sent: list[str] = []
+    original = requests.Session.send
+
+    def send(session: requests.Session, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        sent.append(str(request.url))
+        return original(session, request, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests.Session, "send", send)
+        yield sent
 
 
 def test_an_application_that_the_cluster_does_not_know(yarn: TonyHook) -> None:
@@ -229,7 +275,7 @@ def test_no_resource_manager_that_answers(add_connection: AddConnection, hadoop:
             hook.submit(job(), identity=identity(hook))
         succeeded, message = hook.test_connection()
         assert not succeeded
-        assert "refused" in message
+        assert f"nothing listens on port {port}" in message
 
 
 def test_an_address_that_is_no_resource_managers(add_connection: AddConnection, hadoop: HadoopCluster) -> None:
@@ -251,7 +297,7 @@ def test_the_connections_queue_is_tested(add_connection: AddConnection, hadoop: 
     with TonyHook() as hook:
         succeeded, message = hook.test_connection()
     assert not succeeded
-    assert "the tony connection's `queue` cannot be used: there is no queue 'nowhere'; this cluster has " in message
+    assert "Queue nowhere: there is no queue 'nowhere'; this cluster has " in message
 
 
 def test_a_proxy_of_the_environment_is_not_used(yarn: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +317,7 @@ def test_a_proxy_user_owns_the_job(add_connection: AddConnection, hadoop: Hadoop
         assert hook.storage().status(hook.layout.root).owner == "bob"
 
 
+@pytest.mark.long
 def test_a_cluster_that_takes_no_applications_over_rest(
     start_hadoop: StartHadoop, add_connection: AddConnection
 ) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import attrs
 
-from tony_provider.cluster.base import Submission
 from tony_provider.cluster.credentials import application_secrets
+from tony_provider.cluster.description import Resources, Where, describe, submission_of
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.lineage import FormerOwners, Lineages
 from tony_provider.cluster.lineage_plan import Plan
 from tony_provider.cluster.open import OpenCluster
-from tony_provider.cluster.sources import is_archived, stored_resource
+from tony_provider.cluster.sources import stored_resource
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.lineage import Lineage
@@ -32,12 +32,6 @@ log = logging.getLogger(__name__)
 _OPENING_TRIES = 5  # of a lineage, while other tries of the training open theirs
 _END_SECONDS = 60.0  # that an application may take to end after its kill
 _END_POLL = 0.5  # seconds
-
-
-@attrs.frozen
-class Resources:
-    runtime: LocalizedResource
-    of_tasks: list[LocalizedResource]
 
 
 @attrs.define
@@ -65,19 +59,14 @@ class Attempt:
         credentials = Credentials(secrets=application_secrets(self.application_id, secrets))
         try:
             about = self._take_lineage(plan)
-            description = self._description(job, resources, labels, about)
+            where = Where(self.opened, self.layout, self.identity, self.application_id, self._lineage_uri)
+            description = describe(job, where, resources, labels, about)
             if self.opened.tokens is not None:
                 self._token = self.opened.tokens.fetch(credentials)
             description_file = self._write(description)
         except StorageError as error:
             raise StagingFailed(f"the job could not be staged: {error}") from error
-        submission = Submission(
-            description=description,
-            description_file=description_file,
-            am_resources=[resources.runtime, description_file, *_am_environment(description)],
-            credentials=credentials,
-            tags=list(dict.fromkeys([self.identity.tag, *(tag.lower() for tag in job.tags)])),
-        )
+        submission = submission_of(where, description, description_file, credentials)
         self._end_others()
         if before_submit is not None:
             # At last, since all of the above takes its time: whoever wants it no more may say so until here.
@@ -147,32 +136,6 @@ class Attempt:
 
     # -- the application ---------------------------------------------------------------------------------------------
 
-    def _description(
-        self,
-        job: JobSpec,
-        resources: Resources,
-        labels: Mapping[str, str],
-        about: Lineage,
-    ) -> ApplicationDescription:
-        access = self.opened.cluster.access(self.application_id)
-        return ApplicationDescription(
-            application_id=self.application_id,
-            user=self.opened.cluster.user,
-            job=job,
-            application_dir=self.layout.application_dir(self.identity, self.application_id),
-            webhdfs=self.opened.nodes_webhdfs,
-            resources=resources.of_tasks,
-            runtime=resources.runtime,
-            python=_interpreters(job, self.opened.settings.python),
-            yarn=access if isinstance(access, YarnAccess) else None,
-            local=access if isinstance(access, LocalAccess) else None,
-            master_lost_after=self.opened.cluster.master_lost_after(),
-            lineage_dir=self._lineage_uri,
-            continues=about.continues,
-            warm_start=about.warm_start,
-            labels=dict(labels),
-        )
-
     def _write(self, description: ApplicationDescription) -> LocalizedResource:
         directory = self.layout.staging_dir(self.identity, self.application_id)
         uri = uris.join(directory, contract.APPLICATION_FILE)
@@ -205,20 +168,3 @@ class Attempt:
             pass  # another application of this training has left something there
         except (StorageError, ClusterError) as error:
             log.warning("What was made for %s could not be removed: %s", self.application_id, error)
-
-
-def _interpreters(job: JobSpec, configured: Sequence[str]) -> list[str]:
-    """The Pythons that the launcher tries first: the job's environment, then the connection's."""
-    if job.python_env is None:
-        return list(configured)
-    environment = contract.PYTHON_ENV_DIR if is_archived(job.python_env) else job.python_env.removeprefix("file://")
-    return [f"{environment}/bin/python", *configured]
-
-
-def _am_environment(description: ApplicationDescription) -> list[LocalizedResource]:
-    """The job's environment for the application master too, unless the connection names a Python on the nodes.
-
-    It can be large; but where the nodes have no Python of their own, nothing else could run the master.
-    """
-    found = [resource for resource in description.resources if resource.name == contract.PYTHON_ENV_DIR]
-    return found if len(description.python) == 1 else []

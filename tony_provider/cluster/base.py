@@ -56,6 +56,31 @@ class Application:
 
 
 @attrs.frozen
+class Which:
+    """Which of our applications are asked for. None: all the same."""
+
+    live: bool | None = None  # have not ended
+    user: str | None = None  # whom they run as
+    tag: str | None = None
+
+    def holds(self, application: Application) -> bool:
+        return (
+            self.live in (None, not application.is_final)
+            and self.user in (None, application.user)
+            and (self.tag is None or self.tag in application.tags)
+        )
+
+
+@attrs.frozen
+class Pages:
+    """Where people look at an application in a browser. None: there is no such page."""
+
+    application: str | None = None  # the cluster's
+    job: str | None = None  # its master's own, while it runs; ends with a slash
+    files: str | None = None  # its directory on the store
+
+
+@attrs.frozen
 class Submission:
     """Everything a cluster needs to start one application."""
 
@@ -99,8 +124,20 @@ class Cluster(ABC):
         """
 
     @abstractmethod
+    def request(self, submission: Submission) -> dict[str, Any]:
+        """What ``submit`` would ask for, for people to read: nothing is sent, and secrets are masked."""
+
+    @abstractmethod
+    def applications(self, which: Which) -> list[Application]:
+        """Those of our kind that the cluster remembers, newest first. One request, filtered by the cluster."""
+
+    def live(self) -> list[Application]:
+        """Those of our user that have not ended, newest first. One request, whatever their number."""
+        return self.applications(Which(live=True, user=self.user))
+
     def find(self, tag: str) -> list[Application]:
-        """The applications with this tag that have not ended, newest first."""
+        """Those with this tag that have not ended, whoever's they are, newest first."""
+        return self.applications(Which(live=True, tag=tag))
 
     @abstractmethod
     def application(self, application_id: str) -> Application | None:
@@ -124,11 +161,24 @@ class Cluster(ABC):
         """
 
     @abstractmethod
-    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
+        """The end of what a task (such as worker:0) of a running application has printed, as its master has it.
+
+        Begins at the start of a line. Raises MasterOutOfReach when no master answers within ``seconds``, or when it has
+        nothing to show; ClusterAuthError when this user may not.
+        """
+
+    @abstractmethod
+    def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Have it killed should it still be there after so long, also when nobody on this side is any more.
 
-        Never prolongs what was said before. One that has ended or is unknown is left as it is.
+        What was said before is shortened, and prolonged only where ``prolong`` says so. One that has ended or is
+        unknown is left as it is.
         """
+
+    def pages(self, application_id: str) -> Pages:
+        """Also of one that has just been submitted, and has no page yet."""
+        return Pages()
 
     @abstractmethod
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:

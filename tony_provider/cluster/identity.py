@@ -13,6 +13,7 @@ from tony_provider.runtime import contract
 
 _SLUG_LENGTH = 60
 _HASH_LENGTH = 20  # hexadecimal digits: 80 bits, plenty against chance collisions
+_NAME = re.compile(rf"(.+)-([0-9a-f]{{{_HASH_LENGTH}}})")
 
 
 @attrs.frozen
@@ -25,6 +26,12 @@ class Identity:
 
     slug: str  # for people
     digest: str  # for machines: over everything that tells trainings apart
+
+    @classmethod
+    def parse(cls, name: str) -> Identity | None:
+        """Of ``name``; None when it is no training's."""
+        match = _NAME.fullmatch(name)
+        return None if match is None else cls(match[1], match[2])
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage import uris
 
+APPLICATIONS = "applications"  # in a training's directory: those of its applications
 _LINEAGE = re.compile(r"L([0-9]{4,})")
 
 
@@ -20,19 +21,31 @@ class Layout:
 
     root: str  # URI of the staging directory
 
+    @property
+    def cache_dir(self) -> str:
+        return uris.join(self.root, "cache")
+
     def cached(self, sha256: str, name: str, copy: int = 1) -> str:
         """The URI of a file of this content. Its name matters for its ending only: YARN unpacks by it.
 
         Copies are for a job that has the content under several names: YARN gives a file in a container one name only.
         """
         legal = re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:]
-        return uris.join(self.root, "cache", sha256, legal if copy == 1 else f"{copy}-{legal}")
+        return uris.join(self.cache_dir, sha256, legal if copy == 1 else f"{copy}-{legal}")
+
+    @property
+    def jobs_dir(self) -> str:
+        """What all trainings' directories are in."""
+        return uris.join(self.root, "jobs")
 
     def job_dir(self, identity: Identity) -> str:
-        return uris.join(self.root, "jobs", identity.name)
+        return uris.join(self.jobs_dir, identity.name)
+
+    def applications_dir(self, identity: Identity) -> str:
+        return uris.join(self.job_dir(identity), APPLICATIONS)
 
     def application_dir(self, identity: Identity, application_id: str) -> str:
-        return uris.join(self.job_dir(identity), "applications", application_id)
+        return uris.join(self.applications_dir(identity), application_id)
 
     def staging_dir(self, identity: Identity, application_id: str) -> str:
         """What the application needs only while it lives."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import attrs
 
-from tony_provider.cluster.base import Cluster
+from tony_provider.cluster.base import Cluster, Pages
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
@@ -30,17 +32,14 @@ class OpenCluster:
     nodes_webhdfs: WebHdfsConfig | None  # how the nodes reach the store, where that is WebHDFS
     tokens: StoreTokens | None = None  # on clusters with Kerberos
 
-    def test(self) -> str:
-        """One line for people, once cluster, queue and store have answered. Changes nothing on them.
-
-        Raises ConnectionProblem for a queue that takes no applications, ClusterError, StorageError.
-        """
-        self.cluster.new_application()  # unused, it costs nothing
-        queue = self.settings.queue
-        if queue is not None and (problem := self.cluster.queue_problem(queue)):
-            raise ConnectionProblem(f"the tony connection's `queue` cannot be used: {problem}")
-        self.storage.exists(self.staging_dir)
-        return f"{self.settings.backend} cluster as {self.cluster.user}, staging in {self.staging_dir}"
+    def pages(self, application_id: str, application_dir: str) -> Pages:
+        """Raises ClusterError."""
+        pages = self.cluster.pages(application_id)
+        if self.nodes_webhdfs is None:
+            return pages
+        # The NameNode's own browser, which needs to be told a path, and shows its logs once they are kept.
+        path = uris.parse(application_dir).path
+        return attrs.evolve(pages, files=f"{self.nodes_webhdfs.addresses[0]}/explorer.html#{quote(path)}")
 
     def close(self) -> None:
         self.cluster.close()
@@ -68,17 +67,7 @@ def _open_local(settings: Settings) -> OpenCluster:
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     user = settings.proxy_user or settings.user or ticket_user()
-    rest = YarnRest(
-        RestConfig(
-            addresses=yarn.resource_managers,
-            user=user,
-            proxy_user=settings.proxy_user,
-            auth=spnego_auth() if yarn.kerberos else None,
-            verify=yarn.verify,
-            trust_env=yarn.trust_env,
-            timeout=yarn.timeout,
-        )
-    )
+    rest = yarn_rest(yarn, user, settings.proxy_user)
     webhdfs = attrs.evolve(
         yarn.webhdfs,
         user=None if yarn.kerberos else user,
@@ -95,6 +84,21 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
             tokens = StoreTokens(storage, rest, uris.parse(staging_dir).authority, yarn.rm_principal)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler)
     return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs, tokens)
+
+
+def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest:
+    """Opens nothing yet. Raises ConnectionProblem where Kerberos is asked for, and not installed."""
+    return YarnRest(
+        RestConfig(
+            addresses=yarn.resource_managers,
+            user=user,
+            proxy_user=proxy_user,
+            auth=spnego_auth() if yarn.kerberos else None,
+            verify=yarn.verify,
+            trust_env=yarn.trust_env,
+            timeout=yarn.timeout,
+        )
+    )
 
 
 def _staging_uri(directory: str, rest: YarnRest) -> str:

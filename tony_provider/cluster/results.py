@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 import attrs
 
@@ -13,7 +15,10 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+
+_FIRST_EVENT = 64 << 10  # bytes, that hold it
 
 
 @attrs.frozen
@@ -34,22 +39,54 @@ class Delivered:
         return not (max_tries == self.max_tries and try_number > self.try_number)
 
 
-def job_status(storage: Storage, application_dir: str) -> JobStatus | None:
+def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool = True) -> JobStatus | None:
     """The job's result if it has ended, else its status; None when its master has not written any yet.
+
+    A result is not looked for where the application cannot have ended.
 
     Raises StorageError, and RecordUnreadable when what is there is not a status.
     """
     without = "what the cluster says of the application counts"
-    for name in (contract.RESULT_FILE, contract.STATUS_FILE):
+    for name in (contract.RESULT_FILE, contract.STATUS_FILE)[not may_have_ended :]:
         found = read_record(storage, uris.join(application_dir, name), JobStatus, without=without)
         if found is not None:
             return found
     return None
 
 
+def labels(storage: Storage, application_dir: str) -> dict[str, str]:
+    """Where the application came from, as it was submitted: of what its master is told, which is there as long as it
+    lives, else of its first event. Empty where neither can be read. Raises StorageError.
+    """
+    told = uris.join(application_dir, contract.STAGING_DIR, contract.APPLICATION_FILE)
+    for uri, length in ((told, None), (uris.join(application_dir, contract.EVENTS_FILE), _FIRST_EVENT)):
+        try:
+            data = read_bytes(storage, uri, length=length)
+            found = json.loads(data if length is None else data.partition(b"\n")[0])["labels"]
+        except (StorageNotFound, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(found, dict):
+            return {str(key): str(value) for key, value in found.items()}
+    return {}
+
+
 def is_of_result(error: RecordUnreadable) -> bool:
     """Whether the job has left a result, and not only what it said of itself on the way, which decides nothing."""
     return uris.name(error.uri) == contract.RESULT_FILE
+
+
+def returned(storage: Storage, application_dir: str) -> Any:
+    """What a job that has succeeded left in TONY_RESULT_FILE; None when it left nothing.
+
+    Raises StorageError, RecordUnreadable.
+    """
+    uri = uris.join(application_dir, contract.RETURNED_FILE)
+    try:
+        return json.loads(read_bytes(storage, uri))
+    except StorageNotFound:
+        return None
+    except ValueError as error:
+        raise RecordUnreadable(uri, f"not JSON: {error}", "the job counts as one that returned nothing") from error
 
 
 def delivered(storage: Storage, application_dir: str) -> Delivered | None:

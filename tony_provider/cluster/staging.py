@@ -45,6 +45,15 @@ class Counts:
         )
 
 
+def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[LocalSource, str]]:
+    """Each with a URI of its own, such as the many empty ``__init__.py`` of a package."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for source in sources:
+        content = source.sha256, source.path.name
+        seen[content] += 1
+        yield source, layout.cached(*content, copy=seen[content])
+
+
 class Stager:
     def __init__(self, storage: Storage, layout: Layout) -> None:
         self._storage = storage
@@ -54,7 +63,7 @@ class Stager:
     def stage(self, sources: Iterable[LocalSource]) -> list[LocalizedResource]:
         """All of them, in their order. Raises StagingFailed; what was complete by then stays for the next job."""
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="tony-staging") as pool:
-            futures = [pool.submit(self._stage_one, source, uri) for source, uri in self._places(sources)]
+            futures = [pool.submit(self._stage_one, source, uri) for source, uri in places(self._layout, sources)]
             try:
                 staged = [future.result() for future in futures]
             except (StorageError, OSError) as error:
@@ -69,14 +78,6 @@ class Stager:
                 self.counts.uploaded += 1
                 self.counts.uploaded_bytes += size
         return [resource for resource, _, _ in staged]
-
-    def _places(self, sources: Iterable[LocalSource]) -> Iterator[tuple[LocalSource, str]]:
-        """Each with a URI of its own, such as the many empty ``__init__.py`` of a package."""
-        seen: Counter[tuple[str, str]] = Counter()
-        for source in sources:
-            content = source.sha256, source.path.name
-            seen[content] += 1
-            yield source, self._layout.cached(*content, copy=seen[content])
 
     def _stage_one(self, source: LocalSource, uri: str) -> tuple[LocalizedResource, bool, int]:
         status = self._usable(uri, source)

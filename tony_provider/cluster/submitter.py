@@ -8,7 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.cluster.attempt import Attempt, Resources
+from tony_provider.cluster.attempt import Attempt
+from tony_provider.cluster.description import Resources
 from tony_provider.cluster.errors import JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.identity import Identity
@@ -51,11 +52,8 @@ class Submitter:
         before_submit: Callable[[str], None] | None = None,
     ) -> str:
         """See ``TonyHook.submit``."""
-        job = with_defaults(job, self.opened.settings.queue)
-        if found := _secret_problems(job, secrets):
-            raise JobRejected(found)
-        self.opened.cluster.check(job)
-        sources = SourceFinder(self.opened.storage, self.opened.staging_dir, search_path).find(job)
+        job = self.checked(job, secrets)
+        sources = self.sources(job, search_path)
         planner = Planner(self.opened.cluster, self.opened.storage, self._layout, identity)
         trained = fingerprint(job, sources)
 
@@ -66,7 +64,7 @@ class Submitter:
                 raise StagingFailed(f"the job could not be staged: {error}") from error
 
         plan()  # an origin that is not there is told before anything is done
-        runtime = self._runtime()
+        runtime = self.runtime()
         application_id = self.opened.cluster.new_application()
         attempt = Attempt(self.opened, self._layout, identity, application_id)
         try:
@@ -78,7 +76,19 @@ class Submitter:
             raise
         return application_id
 
-    def _runtime(self) -> LocalSource | LocalizedResource:
+    def checked(self, job: JobSpec, secrets: Mapping[str, str]) -> JobSpec:
+        """With the connection's defaults. Raises JobRejected."""
+        job = with_defaults(job, self.opened.settings.queue)
+        if found := _secret_problems(job, secrets):
+            raise JobRejected(found)
+        self.opened.cluster.check(job)
+        return job
+
+    def sources(self, job: JobSpec, search_path: Sequence[Path]) -> Sources:
+        """Raises SourceMissing."""
+        return SourceFinder(self.opened.storage, self.opened.staging_dir, search_path).find(job)
+
+    def runtime(self) -> LocalSource | LocalizedResource:
         archive = self.opened.settings.runtime_archive
         if archive is not None and in_store(archive, self.opened.staging_dir):
             try:
@@ -94,12 +104,23 @@ class Submitter:
 
     def _stage(self, runtime: LocalSource | LocalizedResource, sources: Sources) -> Resources:
         stager = Stager(self.opened.storage, self._layout)
-        local = [runtime, *sources.local] if isinstance(runtime, LocalSource) else sources.local
-        staged = stager.stage(local)
+        staged = stager.stage(with_runtime(runtime, sources))
         log.info("Staged the job's files: %s", stager.counts)
-        if isinstance(runtime, LocalSource):
-            runtime, staged = staged[0], staged[1:]
-        return Resources(runtime, [*staged, *sources.stored])
+        return resources_of(runtime, sources, staged)
+
+
+def with_runtime(runtime: LocalSource | LocalizedResource, sources: Sources) -> list[LocalSource]:
+    """All that is to be staged."""
+    return [runtime, *sources.local] if isinstance(runtime, LocalSource) else sources.local
+
+
+def resources_of(
+    runtime: LocalSource | LocalizedResource, sources: Sources, staged: list[LocalizedResource]
+) -> Resources:
+    """:param staged: what ``with_runtime`` gave, in its order."""
+    if isinstance(runtime, LocalSource):
+        runtime, staged = staged[0], staged[1:]
+    return Resources(runtime, [*staged, *sources.stored])
 
 
 def with_defaults(job: JobSpec, queue: str | None) -> JobSpec:

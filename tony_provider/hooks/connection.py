@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import attrs
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, conf
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster import defaults
-from tony_provider.cluster.errors import ConnectionProblem
+from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.runtime.spec.reader import suggestion
@@ -28,11 +29,13 @@ CONN_TYPE = "tony"
 
 
 def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
-    """Raises ConnectionProblem, which says what to type."""
+    """Raises ConnectionProblem, which says what to type, and ClusterUnreachable when Airflow itself does not answer."""
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise ConnectionProblem(missing_connection(conn_id)) from error
+    except AirflowRuntimeError as error:
+        raise ClusterUnreachable(f"Airflow does not tell the connection {conn_id!r}: {error}") from error
     return settings_of(connection, proxy_user, get_connection=BaseHook.get_connection)
 
 

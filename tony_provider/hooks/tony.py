@@ -10,23 +10,30 @@ from typing import Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.cluster import results
-from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster
+from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
+from tony_provider.cluster.diagnosis.diagnose import diagnose
+from tony_provider.cluster.diagnosis.diagnose import host as diagnosis_host
+from tony_provider.cluster.diagnosis.finding import Report
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.garbage import Garbage
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.lineage import Lineages, LineageState
 from tony_provider.cluster.lineage_choice import Resume
 from tony_provider.cluster.lineage_origin import Origin
 from tony_provider.cluster.open import OpenCluster, open_cluster
-from tony_provider.cluster.predecessor import Predecessor, predecessor
+from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
+from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.settings import Settings
+from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submitter import Submitter, with_defaults
+from tony_provider.cluster.whereabouts import Finder, Whereabouts
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageError
 
 
 class TonyHook(BaseHook):
@@ -92,6 +99,10 @@ class TonyHook(BaseHook):
         """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
         self.get_conn().check(with_defaults(job, self.default_queue))
 
+    def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
+        """Raises SourceMissing with every file, archive or environment of the job that is not there."""
+        SourceFinder(self.storage(), self.layout.root, search_path).find(job)
+
     def submit(
         self,
         job: JobSpec,
@@ -129,6 +140,25 @@ class TonyHook(BaseHook):
             before_submit=before_submit,
         )
 
+    def preview(
+        self,
+        job: JobSpec,
+        *,
+        identity: Identity,
+        secrets: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        search_path: Sequence[Path] = (),
+    ) -> Preview:
+        """What ``submit`` would do and ask for, to the letter; arguments and errors are its own. Changes nothing."""
+        return preview(
+            self._open,
+            job,
+            identity=identity,
+            secrets=secrets or {},
+            labels=labels or {},
+            search_path=search_path,
+        )
+
     def predecessor(self, identity: Identity, *, remembered: str | None = None) -> Predecessor | None:
         """The application that the training has started last, and what became of it; None when there is none.
 
@@ -140,9 +170,28 @@ class TonyHook(BaseHook):
         """The one whose checkpoints this application may commit; None when it has been taken over."""
         return Lineages(self.storage(), self.layout, identity).owned_by(application_id)
 
+    def newest_application(self, identity: Identity) -> str | None:
+        """The id of the one that the training was given last, as the store knows; it may not be submitted yet."""
+        return owner_of(Lineages(self.storage(), self.layout, identity).newest())
+
     def find(self, identity: Identity) -> list[Application]:
         """The training's applications that have not ended, newest first."""
         return self.get_conn().find(identity.tag)
+
+    def live(self) -> list[Application]:
+        """Every application of ours and of this hook's user that has not ended, newest first; in one request."""
+        return self.get_conn().live()
+
+    def whereabouts(self, *, application_id: str = "", tag: str = "") -> Whereabouts | None:
+        """Of an application, or of the newest one with a training's tag; None when nobody knows it (any more)."""
+        finder = Finder(self.get_conn(), self.storage(), self.layout)
+        return finder.of_application(application_id) if application_id else finder.of_tag(tag)
+
+    def garbage(self, models: Sequence[str] = ()) -> Garbage:
+        """What old trainings have left; ``models``: where models are published beside the staging directory."""
+        local = self.settings.local
+        without = [str(uris.parse(str(local.root)))] if local is not None else []
+        return Garbage(self.get_conn(), self.storage(), self.layout, models, without)
 
     def application(self, application_id: str) -> Application | None:
         """None when the cluster does not know it (any more)."""
@@ -152,16 +201,34 @@ class TonyHook(BaseHook):
         """The URI of the directory that the application's status, logs and model are in."""
         return self.layout.application_dir(identity, application_id)
 
-    def job_status(self, identity: Identity, application_id: str) -> JobStatus | None:
+    def job_status(self, identity: Identity, application_id: str, *, may_have_ended: bool = True) -> JobStatus | None:
         """The job's result if it has ended, else its status; None when its master has not written any yet.
+
+        :param may_have_ended: False: the cluster says that it runs, so that there is no result to be looked for.
 
         Raises RecordUnreadable, a ClusterError, when what is there is not a status.
         """
-        return results.job_status(self.storage(), self.application_dir(identity, application_id))
+        directory = self.application_dir(identity, application_id)
+        return results.job_status(self.storage(), directory, may_have_ended=may_have_ended)
+
+    def labels(self, identity: Identity, application_id: str) -> dict[str, str]:
+        """Where the application came from, as its submission said; empty when that cannot be told any more."""
+        return results.labels(self.storage(), self.application_dir(identity, application_id))
+
+    def returned(self, identity: Identity, application_id: str) -> Any:
+        """What a job that has succeeded left in ``TONY_RESULT_FILE``; None when it left nothing.
+
+        Raises RecordUnreadable, a ClusterError, when what is there is no JSON.
+        """
+        return results.returned(self.storage(), self.application_dir(identity, application_id))
 
     def mark_delivered(self, identity: Identity, application_id: str, mark: Delivered) -> None:
         """Airflow has the result: a task that is cleared from now on trains anew."""
         results.mark_delivered(self.storage(), self.application_dir(identity, application_id), mark)
+
+    def pages(self, identity: Identity, application_id: str) -> Pages:
+        """Where people look at the application in a browser, from its submission on."""
+        return self._open.pages(application_id, self.application_dir(identity, application_id))
 
     def kill(self, application_id: str, diagnostics: str) -> None:
         """Idempotent; see ``Cluster.kill``."""
@@ -175,9 +242,13 @@ class TonyHook(BaseHook):
         """
         return self.get_conn().control(application_id, action, body, seconds=seconds)
 
-    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
+        """The end of what a running task has printed so far; see ``Cluster.task_log``."""
+        return self.get_conn().task_log(application_id, task, max_bytes, seconds=seconds)
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Have the cluster end it should it still be there after so long; see ``Cluster.limit``."""
-        self.get_conn().limit(application_id, seconds, diagnostics)
+        self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)
 
     def cleanup(self, identity: Identity, application_id: str) -> None:
         """Remove what an application that has ended no longer needs, should its master not have lived to do so.
@@ -192,11 +263,19 @@ class TonyHook(BaseHook):
         return self.get_conn().am_log(application_id, max_bytes)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For Airflow's "Test" button: cluster and store answer, and the connection's queue takes applications."""
+        """For Airflow's "Test" button: what ``diagnose`` finds, in a few lines; within 10 seconds."""
         try:
-            return True, self._open.test()
-        except (ClusterError, StorageError) as error:
-            return False, str(error)
+            report = self.diagnose()
+        except ClusterError as error:
+            return False, f"Looked from host {diagnosis_host()}: {error}"
+        return report.is_good, str(report)
+
+    def diagnose(self) -> Report:
+        """Look at all that a job needs of the cluster; within 10 seconds, whatever is silent. Nothing is started.
+
+        Raises ConnectionProblem for a connection that is not there, or not even worth a look.
+        """
+        return diagnose(self.settings)
 
     def close(self) -> None:
         """Drop connections. Idempotent; the hook opens them again when it is used."""

@@ -13,7 +13,9 @@ import pytest
 import requests
 
 from tests.hadoop.ports import free_ports
+from tony_provider.cluster.base import Which
 from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, ConfigurationHidden, UnexpectedAnswer
+from tony_provider.cluster.yarn.cluster import YarnCluster
 from tony_provider.cluster.yarn.rest import RestConfig, RestError, YarnRest
 
 ACTIVE = {"clusterInfo": {"haState": "ACTIVE"}}
@@ -123,6 +125,7 @@ def test_a_path_before_the_calls_is_kept(stand_in: Callable[[], StandIn]) -> Non
         ((404, {"RemoteException": {"exception": "NotFoundException", "message": "gone"}}), RestError, "404: gone"),
         ((500, ""), RestError, "500: Internal Server Error"),
         ((200, "<html>hello"), UnexpectedAnswer, "does not answer with JSON"),
+        ((200, "[" * 200_000), UnexpectedAnswer, "does not answer with JSON"),
     ],
 )
 def test_answers_become_typed_errors(
@@ -152,3 +155,17 @@ def test_with_kerberos_the_proxy_user_is_asked_for(stand_in: Callable[[], StandI
     auth = requests.auth.HTTPBasicAuth("a", "b")  # in the place of SPNEGO
     rest(server.url, user="airflow", proxy_user="bob", auth=auth).request("/x")
     assert all(query == {"doAs": ["bob"]} for _, query in server.asked)
+
+
+@pytest.mark.parametrize(
+    "app", [{}, {"id": 5, "state": "DANCING"}, [], "app", {"state": "RUNNING", "startedTime": "x"}]
+)
+def test_an_application_told_in_other_words_is_no_answer(stand_in: Callable[[], StandIn], app: Any) -> None:
+    server = stand_in()
+    server.answers["/ws/v1/cluster/apps/application_1_0001"] = (200, {"app": app})
+    server.answers["/ws/v1/cluster/apps"] = (200, {"apps": {"app": [app]}})
+    cluster = YarnCluster(rest(server.url), user="alice", scheduler=[])
+    with pytest.raises(UnexpectedAnswer, match="in words that are not its own"):
+        cluster.application("application_1_0001")
+    with pytest.raises(UnexpectedAnswer, match="in words that are not its own"):
+        cluster.applications(Which())

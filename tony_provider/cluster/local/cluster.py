@@ -16,14 +16,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission
+from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission, Which
 from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused
 from tony_provider.cluster.local.application_folder import ApplicationFolder, Killed, Limit, Record
 from tony_provider.cluster.local.ending import ended, settle
 from tony_provider.cluster.local.limits import problems
-from tony_provider.cluster.local.master import ask_master
+from tony_provider.cluster.local.master import ask_master, read_master
 from tony_provider.cluster.local.start import start_master
 from tony_provider.cluster.settings import LocalSettings
+from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
@@ -76,16 +77,26 @@ class LocalCluster(Cluster):
             remove_tree(folder.path)
             raise SubmissionRefused(f"the application master could not be started: {error}") from error
 
-    def find(self, tag: str) -> list[Application]:
-        live = [
+    def request(self, submission: Submission) -> dict[str, Any]:
+        """There is none: its master is started as a process, with these."""
+        return {
+            "application-id": submission.description.application_id,
+            "application-name": submission.description.job.name,
+            "application-tags": submission.tags,
+            "resources": {each.name: each.uri for each in submission.am_resources},
+            "credentials": sorted(submission.credentials.secrets),
+        }
+
+    def applications(self, which: Which) -> list[Application]:
+        found = [
             application
             for folder in self._folders()
             if (record := folder.record()) is not None
-            and tag in record.tags
-            and folder.ended() is None
-            and not (application := self._application(folder, record)).is_final
+            and which.tag in (None, *record.tags)
+            and not (which.live and folder.ended() is not None)
+            and which.holds(application := self._application(folder, record))
         ]
-        return sorted(live, key=lambda application: application.started_ms, reverse=True)
+        return sorted(found, key=lambda application: application.started_ms, reverse=True)
 
     def application(self, application_id: str) -> Application | None:
         if not _is_id(application_id):
@@ -118,7 +129,13 @@ class LocalCluster(Cluster):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         return ask_master(self._folder(application_id).path, f"control/{action}", body, seconds)
 
-    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
+        if not _is_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
+        return read_master(self._folder(application_id).path, path, seconds)
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Whoever looks at the application next, after that time, kills it."""
         application = self.application(application_id)
         if application is None or application.is_final:
@@ -126,7 +143,7 @@ class LocalCluster(Cluster):
         folder = self._folder(application_id)
         until = time.time() + seconds
         former = folder.limit()
-        if former is None or until < former.until:
+        if prolong or former is None or until < former.until:
             folder.write_limit(Limit(until, diagnostics))
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:

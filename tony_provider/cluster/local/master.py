@@ -14,21 +14,41 @@ from tony_provider.runtime.protocol import tracking
 
 def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Its answer to a PUT. Raises MasterOutOfReach, UnexpectedAnswer."""
+    response = _send("PUT", folder, path, seconds, json=dict(body))
+    answer = _json(response)
+    if response.ok and answer is not None:
+        return answer
+    said = answer.get("error") if answer is not None else response.status_code
+    raise UnexpectedAnswer(f"the application's master does not take this: {said}")
+
+
+def read_master(folder: Path, path: str, seconds: float) -> bytes:
+    """Its answer to a GET. Raises MasterOutOfReach, also for what it has not."""
+    response = _send("GET", folder, path, seconds)
+    if not response.ok:
+        said = (_json(response) or {}).get("error", response.status_code)
+        raise MasterOutOfReach(f"the master of {folder.name} has no such thing: {said}")
+    return response.content
+
+
+def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> requests.Response:
     url, secret = tracking.read_url(folder), tracking.read_secret(folder)
     if not url or not secret:
         raise MasterOutOfReach(f"the master of {folder.name} has not started")
+    headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
     with requests.Session() as session:
         session.trust_env = False  # no proxy is between this machine and itself
         try:
-            response = session.put(
-                url + path, json=dict(body), headers={"Authorization": f"Bearer {secret}"}, timeout=seconds
-            )
-            answer = response.json()
-        except (requests.RequestException, ValueError) as error:
+            return session.request(method, url + path, headers=headers, timeout=seconds, **more)
+        except requests.RequestException as error:
             raise MasterOutOfReach(
                 f"the master of {folder.name} does not answer ({type(error).__name__}); it may have ended"
             ) from error
-    if response.ok and isinstance(answer, dict):
-        return answer
-    said = answer.get("error") if isinstance(answer, dict) else response.status_code
-    raise UnexpectedAnswer(f"the application's master does not take this: {said}")
+
+
+def _json(response: requests.Response) -> dict[str, Any] | None:
+    try:
+        found = response.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -54,7 +54,8 @@ def _demands(job: JobSpec) -> Iterator[Demand]:
         yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label)
 
 
-def _find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
+def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
+    """By its path, with or without ``root``, or by its own name where only one has it."""
     by_path = {queue.path: queue for queue in queues}
     if (queue := by_path.get(name) or by_path.get(f"root.{name}")) is not None:
         return queue
@@ -64,10 +65,10 @@ def _find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
 
 def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
     """Why this queue takes no applications, with what does; None when it takes them."""
-    queue = _find_queue(name, queues)
+    queue = find_queue(name, queues)
     leaves = ", ".join(sorted(queue.name for queue in queues if queue.is_leaf))
     if queue is None:
-        parent = _find_queue(name.rpartition(".")[0] or "root", queues)
+        parent = find_queue(name.rpartition(".")[0] or "root", queues)
         if parent is None or not parent.makes_children:
             return f"there is no queue {name!r}; this cluster has {leaves}"
     elif not queue.is_leaf and not queue.makes_children:
@@ -83,7 +84,7 @@ def _label_problems(label: str, queue_name: str | None, view: ClusterView) -> It
         known = f"this cluster has {', '.join(sorted(view.labels))}" if view.labels else "this cluster has none"
         yield f"node_label: there is no node label {label!r}; {known}"
         return
-    queue = _find_queue(queue_name, view.queues) if queue_name and view.queues else None
+    queue = find_queue(queue_name, view.queues) if queue_name and view.queues else None
     if queue is not None and queue.labels is not None and label not in queue.labels:
         yield f"node_label: queue {queue_name!r} may not use {label!r}, only {', '.join(sorted(queue.labels))}"
 

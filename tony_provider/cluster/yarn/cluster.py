@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 import requests
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission
+from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Pages, Submission, Which
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterError,
@@ -28,8 +29,9 @@ from tony_provider.cluster.yarn import patience, web_access
 from tony_provider.cluster.yarn.check import ClusterView, problems, queue_problem
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
-from tony_provider.cluster.yarn.submission import submission_context
-from tony_provider.cluster.yarn.view import Queue, node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.submission import APPLICATION_TYPE, masked, submission_context
+from tony_provider.cluster.yarn.view import Queue, as_list, node_labels, nodes, queues, resources
+from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -37,7 +39,10 @@ from tony_provider.runtime.spec.model import JobSpec
 
 log = logging.getLogger(__name__)
 
-_LIVE = [state.value for state in ApplicationState if not state.is_final]
+_STATES = {
+    live: [state.value for state in ApplicationState if live in (None, not state.is_final)]
+    for live in (None, True, False)
+}
 _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
 _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
 _STORED_POLL = 0.1  # seconds
@@ -66,7 +71,7 @@ class YarnCluster(Cluster):
         with self._spare_id_lock:
             self._spare_id = str(offer["application-id"])
         view = ClusterView(
-            queues=self._queues(),
+            queues=self.queues(),
             labels=frozenset(node_labels(self.rest.request("/ws/v1/cluster/get-node-labels"))),
             nodes=nodes(self.rest.call(lambda rm: rm.cluster_nodes(states=["RUNNING"]))),
             largest=resources(offer.get("maximum-resource-capability") or {}),
@@ -75,10 +80,11 @@ class YarnCluster(Cluster):
             raise JobRejected(found)
 
     def queue_problem(self, queue: str) -> str | None:
-        known = self._queues()
+        known = self.queues()
         return None if known is None else queue_problem(queue, known)
 
-    def _queues(self) -> list[Queue] | None:
+    def queues(self) -> list[Queue] | None:
+        """None where the scheduler makes them as it likes."""
         return queues(self.rest.call(lambda rm: rm.cluster_scheduler()))
 
     def new_application(self) -> str:
@@ -112,6 +118,9 @@ class YarnCluster(Cluster):
         if left is not None and not application.is_final:
             self._limit_lifetime(application_id, max(left, _SHORTEST_LIFETIME))
 
+    def request(self, submission: Submission) -> dict[str, Any]:
+        return masked(submission_context(submission))
+
     def _post(self, context: dict[str, Any]) -> None:
         try:
             # Sent again after a lost answer, it is not started twice: the ResourceManager knows the id.
@@ -130,12 +139,20 @@ class YarnCluster(Cluster):
                 return  # it was faster
             raise
 
-    def find(self, tag: str) -> list[Application]:
-        answer = self.rest.call(lambda rm: rm.cluster_applications(states=_LIVE, application_tags=[tag]))
-        found = ((answer.get("apps") or {}).get("app")) or []
-        applications = [_application(info) for info in (found if isinstance(found, list) else [found])]
+    def applications(self, which: Which) -> list[Application]:
+        asked = {
+            "applicationTypes": APPLICATION_TYPE,
+            "states": ",".join(_STATES[which.live]),
+            "user": which.user,
+            "applicationTags": which.tag,
+            "deSelects": "resourceRequests",  # a long list of no use here
+        }
+        params = {name: value for name, value in asked.items() if value}
+        answer = self.rest.request("/ws/v1/cluster/apps", params=params)
+        with _understanding():
+            found = [_application(info) for info in as_list((answer.get("apps") or {}).get("app"))]
         # Tags are compared without regard to case, and by some versions as any of several.
-        mine = [application for application in applications if tag in application.tags and not application.is_final]
+        mine = [application for application in found if which.holds(application)]
         return sorted(mine, key=lambda application: application.started_ms, reverse=True)
 
     def application(self, application_id: str) -> Application | None:
@@ -145,7 +162,8 @@ class YarnCluster(Cluster):
             if error.status == requests.codes.not_found:
                 return None
             raise
-        return _application(answer["app"])
+        with _understanding():
+            return _application(answer["app"])
 
     def _tracking_url(self, application_id: str) -> str | None:
         application = self.application(application_id)
@@ -164,16 +182,26 @@ class YarnCluster(Cluster):
     ) -> dict[str, Any]:
         return self._masters.put(application_id, f"control/{action}", body, seconds)
 
-    def limit(self, application_id: str, seconds: float, diagnostics: str) -> None:
+    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
+        path = f"logs/{contract.path_of_task(task)}"
+        return self._masters.read(application_id, path, {"bytes": str(max_bytes)}, seconds)
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """By YARN's application lifetime: the reason that it gives is that, and not ``diagnostics``."""
         try:
             answer = self.rest.request(f"/ws/v1/cluster/apps/{application_id}/timeouts/LIFETIME")
             left = int((answer.get("timeout") or {}).get("remainingTimeInSeconds", -1))  # negative: unlimited
-            if not 0 <= left <= seconds:
+            if prolong or not 0 <= left <= seconds:
                 self._limit_lifetime(application_id, max(seconds, _SHORTEST_LIFETIME))
         except RestError as error:
             if error.status != requests.codes.not_found:
                 raise
+
+    def pages(self, application_id: str) -> Pages:
+        return Pages(
+            application=f"{self.rest.addresses[0]}/cluster/app/{application_id}",
+            job=f"{web_access.proxy_address(self.rest)}/proxy/{application_id}/",
+        )
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         try:
@@ -182,8 +210,7 @@ class YarnCluster(Cluster):
             if error.status == requests.codes.not_found:
                 return ""
             raise
-        attempts = (answer.get("appAttempts") or {}).get("appAttempt") or []
-        attempts = attempts if isinstance(attempts, list) else [attempts]
+        attempts = as_list((answer.get("appAttempts") or {}).get("appAttempt"))
         started = [attempt for attempt in attempts if attempt.get("containerId") and attempt.get("nodeHttpAddress")]
         if not started:
             return ""
@@ -216,11 +243,17 @@ class YarnCluster(Cluster):
         """Nothing of an application is kept on this side."""
 
     def access(self, application_id: str) -> YarnAccess:
-        schedulers = self._scheduler or self._configured_schedulers()
-        return YarnAccess(schedulers, web_access.proxies(self.rest), web_access.administrators(self.rest))
+        return YarnAccess(self.schedulers(), web_access.proxies(self.rest), web_access.administrators(self.rest))
 
     def master_lost_after(self) -> float:
         return patience.master_lost_after(self.rest)
+
+    def schedulers(self) -> list[str]:
+        """host:port of each ResourceManager's scheduler, as application masters are told them.
+
+        Raises ConnectionProblem where the connection has to say it.
+        """
+        return self._scheduler or self._configured_schedulers()
 
     def _configured_schedulers(self) -> list[str]:
         try:
@@ -257,6 +290,18 @@ def _log_contents(page: str) -> str:
     """Without the lines that a NodeManager puts around a log."""
     _, _, after = page.partition("\nLogContents:\n")
     return (after or page).rpartition("\nEnd of LogType:")[0] or after or page
+
+
+@contextmanager
+def _understanding() -> Iterator[None]:
+    """What another server, or a gateway before this one, makes of JSON is no answer."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UnexpectedAnswer(
+            f"the ResourceManager tells of an application in words that are not its own ({type(error).__name__}: "
+            f"{error}); check that the address is a ResourceManager's"
+        ) from error
 
 
 def _application(info: dict[str, Any]) -> Application:

@@ -6,24 +6,36 @@ Needs the extra ``kerberos``.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+
+import attrs
+from requests import PreparedRequest
+from requests.auth import AuthBase
 
 from tony_provider.cluster.errors import ClusterAuthError, ConnectionProblem
-
-if TYPE_CHECKING:
-    from requests.auth import AuthBase
 
 _NOT_INSTALLED = "Kerberos needs the extra: pip install 'tony-provider[kerberos]'"
 
 
 def spnego_auth() -> AuthBase:
-    """For requests. Raises ConnectionProblem when the libraries are not installed."""
+    """For requests, in any threads. Raises ConnectionProblem when the libraries are not installed."""
     try:
         import requests_gssapi
     except ImportError as error:
         raise ConnectionProblem(_NOT_INSTALLED) from error
-    auth: AuthBase = requests_gssapi.HTTPSPNEGOAuth(mutual_authentication=requests_gssapi.OPTIONAL)
-    return auth
+    return _Spnego(lambda: requests_gssapi.HTTPSPNEGOAuth(mutual_authentication=requests_gssapi.OPTIONAL))
+
+
+class _Spnego(AuthBase):
+    """requests-gssapi's keeps the state of each host's last exchange: two threads that share it mix theirs up, and the
+    C library below it then ends the process. So each request has one of its own.
+    """
+
+    def __init__(self, make: Callable[[], AuthBase]) -> None:
+        self._make = make
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        return self._make()(request)
 
 
 def negotiate(host: str) -> str:
@@ -41,18 +53,36 @@ def negotiate(host: str) -> str:
     return f"Negotiate {base64.b64encode(token or b'').decode()}"
 
 
-def ticket_user() -> str:
-    """The short name of the ticket's owner, by Hadoop's default rule: what stands before ``/`` or ``@``.
+@attrs.frozen
+class Ticket:
+    principal: str
+    seconds: int | None  # that it is still valid; None: without end, or renewed by itself from a keytab
 
-    Raises ClusterAuthError when there is no ticket.
-    """
+    @property
+    def user(self) -> str:
+        """Its owner's short name, by Hadoop's default rule: what stands before ``/`` or ``@``."""
+        return self.principal.split("@")[0].split("/")[0]
+
+
+def ticket() -> Ticket:
+    """The worker's own. Raises ClusterAuthError when there is none."""
     try:
         import gssapi
         from gssapi.raw.misc import GSSError
     except ImportError as error:
         raise ConnectionProblem(_NOT_INSTALLED) from error
     try:
-        principal = str(gssapi.Credentials(usage="initiate").name)
+        credentials = gssapi.Credentials(usage="initiate")
+        principal = str(credentials.name)
     except GSSError as error:
         raise ClusterAuthError(f"there is no Kerberos ticket (run kinit or `airflow kerberos`): {error}") from error
-    return principal.split("@")[0].split("/")[0]
+    try:
+        seconds = credentials.lifetime
+    except gssapi.exceptions.ExpiredCredentialsError:
+        seconds = 0
+    return Ticket(principal, seconds)
+
+
+def ticket_user() -> str:
+    """Its owner's short name. Raises ClusterAuthError when there is no ticket."""
+    return ticket().user

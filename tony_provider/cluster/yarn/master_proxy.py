@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.yarn.rest import YarnRest
+
+T = TypeVar("T")
 
 _PAUSE = 0.5  # seconds between two rounds while no ResourceManager answers
 _LEAST = 0.1  # seconds for one request
@@ -33,15 +35,30 @@ class MasterProxy:
 
     def put(self, application_id: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The master's answer. Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer."""
+
+        def send(url: str, left: float) -> dict[str, Any]:
+            return _answer(self._send("PUT", url, left, json=dict(body)))  # in ASCII: the proxy knows no other letters
+
+        return self._ask(application_id, path, seconds, send)
+
+    def read(self, application_id: str, path: str, params: Mapping[str, str], seconds: float) -> bytes:
+        """The same of a GET of plain text. Raises MasterOutOfReach also for what the master has not."""
+
+        def send(url: str, left: float) -> bytes:
+            return _text(self._send("GET", url, left, params=params))
+
+        return self._ask(application_id, path, seconds, send)
+
+    def _ask(self, application_id: str, path: str, seconds: float, send: Callable[[str, float], T]) -> T:
         deadline = time.monotonic() + seconds
         # The ResourceManagers' own proxies, at the addresses that are known to be reachable from here.
         known = [f"{address}/proxy/{application_id}" for address in self._rest.addresses]
         while True:
             problems: list[Exception] = []
-            answer = self._ask(known, path, body, deadline, problems)
+            answer = _first(known, path, send, deadline, problems)
             somebody = any(isinstance(problem, _NotHere) for problem in problems)
             if answer is None and somebody:
-                answer = self._ask(self._further(application_id, known), path, body, deadline, problems)
+                answer = _first(self._further(application_id, known), path, send, deadline, problems)
             if answer is not None:
                 return answer
             if somebody or time.monotonic() + _PAUSE >= deadline:
@@ -54,35 +71,48 @@ class MasterProxy:
         url = (self._tracking_url(application_id) or "").rstrip("/")
         return [url] if url not in known and urlsplit(url).path.startswith("/proxy/") else []
 
-    def _ask(
-        self, ways: Sequence[str], path: str, body: Mapping[str, Any], deadline: float, problems: list[Exception]
-    ) -> dict[str, Any] | None:
-        """The first answer, or None and why."""
-        for way in ways:
-            try:
-                return self._put(f"{way}/{path}", body, max(_LEAST, deadline - time.monotonic()))
-            except (_NoAnswer, _NotHere) as problem:
-                problems.append(problem)
-        return None
-
-    def _put(self, url: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def _send(
+        self, method: str, url: str, seconds: float, *, params: Mapping[str, str] | None = None, **more: Any
+    ) -> requests.Response:
         config = self._rest.config
         # Who is not the owner is asked by the proxy of a secure cluster whether to go on.
-        params = {"proxyapproved": "true", **config.identity}
+        every = {"proxyapproved": "true", **config.identity, **(params or {})}
         with requests.Session() as session:
             session.trust_env, session.auth, session.verify = config.trust_env, config.auth, config.verify
             try:
-                response = session.put(
+                return session.request(
+                    method,
                     url,
-                    params=params,
-                    json=dict(body),  # in ASCII: the proxy knows no other letters
+                    params=every,
                     headers={"Accept": "application/json"},
                     timeout=min(seconds, config.response_timeout),
                     allow_redirects=False,
+                    **more,
                 )
             except requests.RequestException as error:
                 raise _NoAnswer(f"{url} does not answer ({type(error).__name__})") from error
-        return _answer(response)
+
+
+def _first(
+    ways: Sequence[str], path: str, send: Callable[[str, float], T], deadline: float, problems: list[Exception]
+) -> T | None:
+    """The first answer, or None and why."""
+    for way in ways:
+        try:
+            return send(f"{way}/{path}", max(_LEAST, deadline - time.monotonic()))
+        except (_NoAnswer, _NotHere) as problem:
+            problems.append(problem)
+    return None
+
+
+def _text(response: requests.Response) -> bytes:
+    """Masters answer with plain text; the proxy itself, and the ResourceManager behind it, with pages."""
+    if response.ok and response.headers.get("Content-Type", "").partition(";")[0].strip() == "text/plain":
+        return response.content
+    if response.status_code == requests.codes.not_found and (found := _json(response)) is not None:
+        raise _NotHere(f"{response.url.partition('?')[0]}: {found.get('error', 'there is no such thing')}")
+    _answer(response)
+    raise _NotHere(f"{response.url.partition('?')[0]} answers with no text")
 
 
 def _answer(response: requests.Response) -> dict[str, Any]:

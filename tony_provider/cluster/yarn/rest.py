@@ -132,7 +132,7 @@ class _Answer(YarnResponse):  # type: ignore[misc]
     def __init__(self, response: requests.Response) -> None:
         try:
             super().__init__(response)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnexpectedAnswer(
                 f"{response.url} does not answer with JSON; check that it is a ResourceManager's web address"
             ) from error

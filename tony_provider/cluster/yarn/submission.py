@@ -12,6 +12,7 @@ from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.command import YARN_LOG_DIR, command, environment, on_yarn
 from tony_provider.runtime.storage import uris
 
+MASK = "***"
 APPLICATION_TYPE = "TONY"
 
 
@@ -46,6 +47,19 @@ def submission_context(submission: Submission) -> dict[str, Any]:
     if (am_label := job.am.node_label or job.node_label) is not None:
         context["am-container-node-label-expression"] = am_label
     return context
+
+
+def masked(context: dict[str, Any]) -> dict[str, Any]:
+    """The same with nothing in its credentials but their names, and Java's maps as plain ones."""
+    container = {key: _plain(value) for key, value in context["am-container-spec"].items()}
+    credentials = context["am-container-spec"]["credentials"].items()
+    container["credentials"] = {kind: dict.fromkeys(_plain(values), MASK) for kind, values in credentials}
+    return {**context, "am-container-spec": container}
+
+
+def _plain(value: dict[str, Any]) -> Any:
+    entries = value.get("entry")
+    return {each["key"]: each["value"] for each in entries} if isinstance(entries, list) else value
 
 
 def _local(resource: LocalizedResource, own: bool) -> dict[str, Any]:

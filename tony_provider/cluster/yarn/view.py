@@ -20,6 +20,7 @@ class Queue:
     is_leaf: bool
     makes_children: bool  # the scheduler makes queues below it on demand
     labels: frozenset[str] | None  # node labels that it may use; None: the scheduler does not say, or all
+    submitters: tuple[str, ...] | None = None  # access lists of those who may submit; None: the scheduler shows none
 
     @property
     def name(self) -> str:
@@ -42,14 +43,15 @@ def queues(scheduler: dict[str, Any]) -> list[Queue] | None:
 
 
 def _below(queue: dict[str, Any], path: str) -> Iterator[Queue]:
-    children = _list((queue.get("queues") or {}).get("queue"))
-    labels = frozenset(str(label) for label in _list(queue.get("nodeLabels")))
+    children = as_list((queue.get("queues") or {}).get("queue"))
+    labels = frozenset(str(label) for label in as_list(queue.get("nodeLabels")))
     yield Queue(
         path=path,
         state=str(queue.get("state", "")),
         is_leaf=not children and "leaf" in str(queue.get("type", "leaf")).lower(),
         makes_children=_makes_children(queue),
         labels=None if not labels or "*" in labels else labels,
+        submitters=_submitters(queue),
     )
     for child in children:
         yield from _below(child, f"{path}.{child.get('queueName', '')}")
@@ -61,16 +63,22 @@ def _makes_children(queue: dict[str, Any]) -> bool:
     return eligibility != "off" or bool(queue.get("autoCreateChildQueueEnabled", False))
 
 
+def _submitters(queue: dict[str, Any]) -> tuple[str, ...] | None:
+    lists = as_list((queue.get("queueAcls") or {}).get("queueAcl"))
+    found = [each for each in lists if each.get("accessType") in ("SUBMIT_APP", "ADMINISTER_QUEUE")]
+    return tuple(str(each.get("accessControlList", "")) for each in found) or None
+
+
 def node_labels(answer: dict[str, Any]) -> set[str]:
     """The labels of ``GET /ws/v1/cluster/get-node-labels``, in the form of any version."""
-    found = _list(answer.get("nodeLabelInfo") or answer.get("nodeLabels"))
+    found = as_list(answer.get("nodeLabelInfo") or answer.get("nodeLabels"))
     names = (label.get("name") if isinstance(label, dict) else label for label in found)
     return {str(name) for name in names if name}
 
 
 def nodes(answer: dict[str, Any]) -> list[Node]:
     """The nodes of ``GET /ws/v1/cluster/nodes``."""
-    return [_node(node) for node in _list((answer.get("nodes") or {}).get("node"))]
+    return [_node(node) for node in as_list((answer.get("nodes") or {}).get("node"))]
 
 
 def _node(node: dict[str, Any]) -> Node:
@@ -83,7 +91,7 @@ def _node(node: dict[str, Any]) -> Node:
         total[VCORES] = int(node.get("usedVirtualCores", 0)) + int(node.get("availableVirtualCores", 0))
     return Node(
         host=str(node.get("nodeHostName", "")),
-        labels=frozenset(str(label) for label in _list(node.get("nodeLabels"))),
+        labels=frozenset(str(label) for label in as_list(node.get("nodeLabels"))),
         resources=total,
     )
 
@@ -91,13 +99,14 @@ def _node(node: dict[str, Any]) -> Node:
 def resources(info: dict[str, Any]) -> dict[str, int]:
     """Amounts by YARN's names, of a ``ResourceInfo``."""
     found = {MEMORY: int(info.get("memory", 0)), VCORES: int(info.get("vCores", 0))}
-    for entry in _list((info.get("resourceInformations") or {}).get("resourceInformation")):
+    for entry in as_list((info.get("resourceInformations") or {}).get("resourceInformation")):
         if entry.get("name") not in found:
             found[str(entry.get("name"))] = int(entry.get("value", 0))
     return found
 
 
-def _list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """Of a list that may have come as its only element, or as nothing."""
     if value is None or value == "":
         return []
     return value if isinstance(value, list) else [value]

@@ -1,4 +1,6 @@
-"""Whom an application master may answer over HTTP on this cluster, from the ResourceManager's own settings."""
+"""Whom an application master may answer over HTTP on this cluster, from the ResourceManager's own settings; and where
+people reach it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,16 @@ def proxies(rest: YarnRest) -> list[str]:
         return list(dict.fromkeys(_host(address, rest) for address in _resource_managers(rest)))
     except ConfigurationHidden:
         return list(dict.fromkeys(urlsplit(address).hostname or "" for address in rest.config.addresses))
+
+
+def proxy_address(rest: YarnRest) -> str:
+    """``http(s)://host:port`` of YARN's web proxy: the stand-alone one, else the ResourceManager's own."""
+    own = rest.addresses[0]
+    try:
+        address = rest.setting("yarn.web-proxy.address")
+    except ConfigurationHidden:
+        return own
+    return f"{urlsplit(own).scheme}://{address}" if address else own
 
 
 def administrators(rest: YarnRest) -> str | None:

@@ -1,0 +1,37 @@
+"""What arguments of operators and sensors can be."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+
+def positive_seconds(name: str, value: timedelta | float) -> float:
+    """Raises ValueError."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not _is_positive(seconds):
+        raise ValueError(f"{name} is {value!r}: a timedelta or a number of seconds, more than 0")
+    return float(seconds)
+
+
+def positive_number(name: str, value: float) -> float:
+    """Raises ValueError."""
+    if not _is_positive(value):
+        raise ValueError(f"{name} is {value!r}: a number, more than 0")
+    return float(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def yes_or_no(name: str, value: bool) -> bool:
+    """Raises ValueError: texts are all true, "no" too."""
+    if value is not True and value is not False:
+        raise ValueError(f"{name} is {value!r}: True or False")
+    return value
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether a rendered template gives no value: Jinja writes None, such as a parameter left empty, as text."""
+    return value is None or (isinstance(value, str) and value.strip() in ("", "None"))

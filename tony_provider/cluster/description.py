@@ -1,0 +1,94 @@
+"""What an application is told of its job, and what a cluster is told of the application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from tony_provider.cluster.base import Submission
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.sources import is_archived
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.lineage import Lineage
+from tony_provider.runtime.spec.model import JobSpec
+
+
+@attrs.frozen
+class Resources:
+    """What containers get from the store."""
+
+    runtime: LocalizedResource
+    of_tasks: list[LocalizedResource]
+
+
+@attrs.frozen
+class Where:
+    """Which application, of which training, on which cluster."""
+
+    opened: OpenCluster
+    layout: Layout
+    identity: Identity
+    application_id: str
+    lineage_uri: str
+
+
+def describe(
+    job: JobSpec, where: Where, resources: Resources, labels: Mapping[str, str], about: Lineage
+) -> ApplicationDescription:
+    """Raises ClusterError."""
+    cluster = where.opened.cluster
+    access = cluster.access(where.application_id)
+    return ApplicationDescription(
+        application_id=where.application_id,
+        user=cluster.user,
+        job=job,
+        application_dir=where.layout.application_dir(where.identity, where.application_id),
+        webhdfs=where.opened.nodes_webhdfs,
+        resources=resources.of_tasks,
+        runtime=resources.runtime,
+        python=_interpreters(job, where.opened.settings.python),
+        yarn=access if isinstance(access, YarnAccess) else None,
+        local=access if isinstance(access, LocalAccess) else None,
+        master_lost_after=cluster.master_lost_after(),
+        lineage_dir=where.lineage_uri,
+        continues=about.continues,
+        warm_start=about.warm_start,
+        labels=dict(labels),
+    )
+
+
+def submission_of(
+    where: Where,
+    description: ApplicationDescription,
+    description_file: LocalizedResource,
+    credentials: Credentials,
+) -> Submission:
+    return Submission(
+        description=description,
+        description_file=description_file,
+        am_resources=[description.runtime, description_file, *_am_environment(description)],
+        credentials=credentials,
+        tags=list(dict.fromkeys([where.identity.tag, *(tag.lower() for tag in description.job.tags)])),
+    )
+
+
+def _interpreters(job: JobSpec, configured: Sequence[str]) -> list[str]:
+    """The Pythons that the launcher tries first: the job's environment, then the connection's."""
+    if job.python_env is None:
+        return list(configured)
+    environment = contract.PYTHON_ENV_DIR if is_archived(job.python_env) else job.python_env.removeprefix("file://")
+    return [f"{environment}/bin/python", *configured]
+
+
+def _am_environment(description: ApplicationDescription) -> list[LocalizedResource]:
+    """The job's environment for the application master too, unless the connection names a Python on the nodes.
+
+    It can be large; but where the nodes have no Python of their own, nothing else could run the master.
+    """
+    found = [resource for resource in description.resources if resource.name == contract.PYTHON_ENV_DIR]
+    return found if len(description.python) == 1 else []

@@ -1,0 +1,193 @@
+"""All checks of a connection, in two rounds: who answers at all, then what those who do say."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+
+import attrs
+
+from tony_provider.cluster.diagnosis.finding import Finding, Report, ok, problem, skipped, softened
+from tony_provider.cluster.diagnosis.http import ANSWER_SECONDS, CONNECT_SECONDS, Way
+from tony_provider.cluster.diagnosis.kerberos import WHAT as TICKET
+from tony_provider.cluster.diagnosis.kerberos import check_ticket
+from tony_provider.cluster.diagnosis.namenodes import NameNodes
+from tony_provider.cluster.diagnosis.parallel import Check, in_time
+from tony_provider.cluster.diagnosis.resource_managers import ResourceManagers
+from tony_provider.cluster.diagnosis.runtime import WHAT as RUNTIME
+from tony_provider.cluster.diagnosis.runtime import check_runtime, check_stored_runtime, is_stored
+from tony_provider.cluster.diagnosis.scheduler import QUEUE, SCHEDULER, SUBMISSION, Scheduler
+from tony_provider.cluster.diagnosis.staging import STAGING, check_staging, datanode_finder
+from tony_provider.cluster.errors import ConnectionProblem
+from tony_provider.cluster.open import OpenCluster, open_cluster, yarn_rest
+from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.cluster.yarn.cluster import YarnCluster
+from tony_provider.cluster.yarn.kerberos import Ticket, spnego_auth
+
+FIRST_SECONDS = 4.5  # at most, of the round that finds out who answers
+ALL_SECONDS = 9.5  # of both
+
+
+def diagnose(settings: Settings) -> Report:
+    """Look at everything that a job needs of the cluster; within 10 seconds, whatever is silent.
+
+    Nothing is started. A small file is written to the staging directory, and removed. Raises ConnectionProblem for
+    settings that are not even worth a look.
+    """
+    if settings.yarn is None:
+        return _local(settings)
+    return _Yarn(settings, settings.yarn).report()
+
+
+def host() -> str:
+    """This one's name, as people would look for it."""
+    return socket.gethostname()
+
+
+def _local(settings: Settings) -> Report:
+    opened = open_cluster(settings)
+    checks = [
+        Check(STAGING, lambda: check_staging(opened.storage, opened.staging_dir, None)),
+        Check("Limits", lambda: _limits(settings)),
+        Check(RUNTIME, lambda: check_runtime(settings)),
+    ]
+    return Report(host(), opened.cluster.user, str(settings.backend), in_time(checks, ALL_SECONDS))
+
+
+def _limits(settings: Settings) -> Iterator[Finding]:
+    limits = settings.local
+    if limits is not None:
+        detail = f"one job may have {limits.memory} MiB, {limits.vcores} vcores and {limits.gpus} GPUs of this host"
+        yield ok("Limits", detail)
+
+
+class _Yarn:
+    def __init__(self, settings: Settings, yarn: YarnSettings) -> None:
+        self._settings = settings
+        self._yarn = yarn
+        self._tickets: list[Ticket] = []
+        auth = spnego_auth() if yarn.kerberos else None
+        identity = {"user.name": self._asked_user} if not yarn.kerberos else {}
+        proxied = {"doAs": settings.proxy_user} if yarn.kerberos and settings.proxy_user else {}
+        webhdfs = yarn.webhdfs
+        self._managers = ResourceManagers(Way(yarn.verify, yarn.trust_env, auth, {**identity, **proxied}))
+        proxied = {"doas": proxied["doAs"]} if proxied else {}
+        verify = webhdfs.ca_file or webhdfs.verify
+        self._namenodes = NameNodes(Way(verify, False, auth, {**identity, **proxied}))
+
+    @property
+    def _asked_user(self) -> str:
+        return self._settings.proxy_user or self._settings.user or ""
+
+    @property
+    def _user(self) -> str:
+        if self._yarn.kerberos and not self._settings.proxy_user:
+            return self._tickets[0].user if self._tickets else self._asked_user
+        return self._asked_user
+
+    def report(self) -> Report:
+        begun = time.monotonic()
+        findings = list(self._first())
+        findings += self._second(ALL_SECONDS - (time.monotonic() - begun))
+        return Report(host(), self._user, str(self._settings.backend), findings)
+
+    def _first(self) -> Iterator[Finding]:
+        managers, namenodes = self._yarn.resource_managers, self._yarn.webhdfs.addresses
+        checks = [
+            *self._ticket_checks(),
+            *[_check("ResourceManager", address, self._managers) for address in managers],
+            *[_check("NameNode", address, self._namenodes) for address in namenodes],
+        ]
+        tickets = len(checks) - len(managers) - len(namenodes)
+        found = in_time(checks, FIRST_SECONDS)
+        yield from found[:tickets]
+        of_managers, of_namenodes = found[tickets : tickets + len(managers)], found[tickets + len(managers) :]
+        # While one is active, those that are not there matter only once it fails.
+        yield from map(softened, of_managers) if self._managers.active else of_managers
+        yield from self._managers.together()
+        yield from map(softened, of_namenodes) if self._namenodes.active else of_namenodes
+        yield from self._namenodes.together()
+
+    def _ticket_checks(self) -> list[Check]:
+        if not self._yarn.kerberos:
+            return []
+        login = None if self._settings.proxy_user else self._settings.user
+        return [Check(TICKET, lambda: check_ticket(login, self._tickets))]
+
+    def _second(self, seconds: float) -> list[Finding]:
+        """Only of those who have answered, and with less patience than jobs have."""
+        checks = [
+            *self._scheduler_checks(),
+            *self._store_checks(),
+            Check(RUNTIME, lambda: check_runtime(self._settings)),
+        ]
+        return in_time(checks, seconds)
+
+    def _scheduler_checks(self) -> list[Check]:
+        if not self._managers.active:
+            why = "no ResourceManager is active"
+            return [_skip(what, why) for what in (SUBMISSION, QUEUE, SCHEDULER)]
+        rest = yarn_rest(self._narrowed(), self._user, self._settings.proxy_user)
+        cluster = YarnCluster(rest, user=self._user, scheduler=self._yarn.scheduler)
+        scheduler = Scheduler(cluster, self._settings.queue)
+        return [
+            Check(SUBMISSION, scheduler.submission),
+            Check(QUEUE, scheduler.its_queue),
+            Check(SCHEDULER, scheduler.addresses),
+        ]
+
+    def _store_checks(self) -> list[Check]:
+        archive = self._settings.runtime_archive
+        stored = is_stored(archive)
+        if not self._namenodes.active:
+            why = "no NameNode is active"
+            return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
+        if not self._managers.active and "://" not in (self._settings.staging_dir or ""):
+            why = "its file system is the ResourceManager's default one, and none is active"
+            return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
+        return [Check(STAGING, self._staging), *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
+
+    def _staging(self) -> Iterator[Finding]:
+        opened = self._opened()
+        if isinstance(opened, Finding):
+            yield opened
+            return
+        finder = datanode_finder(self._namenodes.active[0], self._namenodes.way)
+        with contextlib.closing(opened):
+            yield from check_staging(opened.storage, opened.staging_dir, finder)
+
+    def _stored_runtime(self) -> Iterator[Finding]:
+        opened = self._opened()
+        if isinstance(opened, Finding):
+            return  # the staging directory's check tells it
+        with contextlib.closing(opened):
+            yield from check_stored_runtime(opened.storage, opened.staging_dir, self._settings.runtime_archive or "")
+
+    def _opened(self) -> OpenCluster | Finding:
+        try:
+            return open_cluster(attrs.evolve(self._settings, yarn=self._narrowed()))
+        except ConnectionProblem as error:
+            return problem(STAGING, str(error), "")
+
+    def _narrowed(self) -> YarnSettings:
+        """The same connection to those who have answered."""
+        webhdfs = attrs.evolve(
+            self._yarn.webhdfs,
+            addresses=self._namenodes.active or self._yarn.webhdfs.addresses,
+            connect_timeout=CONNECT_SECONDS,
+            response_timeout=ANSWER_SECONDS,
+            stream_timeout=ANSWER_SECONDS,
+            timeout=ANSWER_SECONDS,
+        )
+        managers = self._managers.active or self._yarn.resource_managers
+        return attrs.evolve(self._yarn, resource_managers=managers, webhdfs=webhdfs, timeout=ANSWER_SECONDS)
+
+
+def _check(kind: str, address: str, checker: ResourceManagers | NameNodes) -> Check:
+    return Check(f"{kind} {address}", lambda: checker.check(address))
+
+
+def _skip(what: str, why: str) -> Check:
+    return Check(what, lambda: [skipped(what, why)])

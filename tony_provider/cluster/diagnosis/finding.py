@@ -1,0 +1,76 @@
+"""What a diagnosis found: one line for each thing that was looked at."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    WARNING = "warning"  # jobs run all the same; somebody should know of it
+    PROBLEM = "problem"  # jobs do not run
+    SKIPPED = "skipped"  # it could not be looked at, because of something else that was found
+
+
+@attrs.frozen
+class Finding:
+    what: str  # was looked at, such as "NameNode http://nn1:9870"
+    outcome: Outcome
+    detail: str
+    advice: str = ""  # what to do about it
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.detail}" + (f"; {self.advice}" if self.advice else "")
+
+
+def ok(what: str, detail: str) -> Finding:
+    return Finding(what, Outcome.OK, detail)
+
+
+def warning(what: str, detail: str, advice: str) -> Finding:
+    return Finding(what, Outcome.WARNING, detail, advice)
+
+
+def problem(what: str, detail: str, advice: str) -> Finding:
+    return Finding(what, Outcome.PROBLEM, detail, advice)
+
+
+def skipped(what: str, detail: str) -> Finding:
+    return Finding(what, Outcome.SKIPPED, detail)
+
+
+def softened(finding: Finding) -> Finding:
+    """A problem that does not keep jobs from running."""
+    return attrs.evolve(finding, outcome=Outcome.WARNING) if finding.outcome is Outcome.PROBLEM else finding
+
+
+@attrs.frozen
+class Report:
+    host: str  # that it was looked from
+    user: str  # whom jobs would run as; empty when that cannot be known
+    cluster: str  # what kind of one
+    findings: list[Finding]
+
+    @property
+    def problems(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.outcome is Outcome.PROBLEM]
+
+    @property
+    def is_good(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        """A few lines for people: what is wrong, else what is there."""
+        shown = self.problems or [each for each in self.findings if each.outcome is not Outcome.SKIPPED]
+        head = f"Looked at the {self.cluster} cluster from host {self.host}"
+        if self.user:
+            head += f" as {self.user}"
+        if self.problems:
+            head += ", and found " + ("a problem" if len(self.problems) == 1 else f"{len(self.problems)} problems")
+        return "\n".join([f"{head}:", *map(_line, shown)])
+
+
+def _line(finding: Finding) -> str:
+    return f"- {'warning: ' if finding.outcome is Outcome.WARNING else ''}{finding}."

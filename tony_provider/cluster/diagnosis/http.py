@@ -1,0 +1,132 @@
+"""One request to one address, and in plain words what is there instead of what was looked for."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+import requests
+from requests.auth import AuthBase
+
+CONNECT_SECONDS = 2.0  # for a connection to open
+ANSWER_SECONDS = 3.0  # for a server to answer
+_IPC = "Hadoop IPC port"  # as every RPC port of Hadoop says to those who speak HTTP to it
+
+# What Hadoop's servers answer at, what is in that answer, and who they are.
+_NATURES = (
+    ("/ws/v1/cluster/info", "clusterInfo", "a ResourceManager's web address"),
+    ("/webhdfs/v1/?op=GETHOMEDIRECTORY&user.name=nobody", "Path", "a NameNode's web address"),
+    ("/ws/v1/node/info", "nodeInfo", "a NodeManager's web address"),
+    ("/ws/v1/history/info", "historyInfo", "a JobHistory server's web address"),
+)
+
+
+@attrs.frozen
+class Unanswered(Exception):  # noqa: N818
+    """Nobody of use is there."""
+
+    detail: str
+    advice: str
+
+
+@attrs.frozen
+class Way:
+    """How requests are sent."""
+
+    verify: bool | str = True
+    trust_env: bool = False
+    auth: AuthBase | None = None
+    identity: dict[str, str] = attrs.field(factory=dict)  # the parameters that say for whom a request is
+
+    def send(self, method: str, url: str, *, authenticated: bool = True) -> requests.Response:
+        """Redirects are not followed. Raises Unanswered."""
+        with requests.Session() as session:
+            session.trust_env = self.trust_env
+            try:
+                return session.request(
+                    method,
+                    url,
+                    params=self.identity,
+                    auth=self.auth if authenticated else None,
+                    verify=self.verify,
+                    timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
+                    allow_redirects=False,
+                    headers={"Accept": "application/json"},
+                )
+            except requests.RequestException as error:
+                raise _unanswered(error, urlsplit(url)) from error
+
+
+def json_of(response: requests.Response) -> dict[str, Any]:
+    """Empty for what is no JSON object."""
+    try:
+        found = response.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def remote_exception(response: requests.Response) -> str:
+    """The name and message of Hadoop's own error; empty when it is none."""
+    remote = json_of(response).get("RemoteException")
+    if not isinstance(remote, dict):
+        return ""
+    message = str(remote.get("message", "")).strip().split("\n", 1)[0]
+    return f"{remote.get('exception', '')}: {message}"
+
+
+def asks_for_kerberos(response: requests.Response) -> bool:
+    return bool(response.status_code == requests.codes.unauthorized)
+
+
+def nature(base: str, way: Way, response: requests.Response) -> str:
+    """What seems to be at an address that answered as it should not have."""
+    if _IPC in response.text:
+        return "a Hadoop RPC port, not a web address"
+    for path, key, name in _NATURES:
+        try:
+            answer = json_of(way.send("GET", f"{base}{path}"))
+        except Unanswered:
+            break
+        if key in answer:
+            return name
+    return f"some other web server (it answered {response.status_code})"
+
+
+def _unanswered(error: requests.RequestException, address: Any) -> Unanswered:
+    host, port = address.hostname, address.port
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Unanswered(
+                f"its certificate is not trusted here ({cause.verify_message})",
+                "set `verify` to the PEM file of its authority",
+            )
+        if isinstance(cause, ssl.SSLError):
+            return Unanswered("it does not speak TLS", "write http:// in place of https://, or name its https port")
+        if isinstance(cause, socket.gaierror):
+            return Unanswered(f"the name {host!r} has no address here", "check the name, and this host's name server")
+        if isinstance(cause, ConnectionRefusedError):
+            return Unanswered(f"nothing listens on port {port} of {host}", "check the port, and that the server runs")
+        if isinstance(cause, ConnectionResetError):
+            return Unanswered("it closes the connection without an answer", "check the port, and http:// or https://")
+    if isinstance(error, requests.ConnectTimeout):
+        return Unanswered(f"no connection within {CONNECT_SECONDS:g} s", "check the address, and firewalls on the way")
+    if isinstance(error, requests.Timeout):
+        return Unanswered(
+            f"it takes connections, but did not answer within {ANSWER_SECONDS:g} s",
+            "check the port; or the server hangs, or is overloaded",
+        )
+    return Unanswered(f"it cannot be asked ({list(_causes(error))[-1]})", "check the address, and http:// or https://")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """From what requests says down to what happened."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        inner = getattr(found, "reason", None)  # of urllib3's errors
+        found = inner if isinstance(inner, BaseException) else found.__cause__ or found.__context__

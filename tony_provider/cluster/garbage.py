@@ -1,0 +1,342 @@
+"""What old trainings have left in the staging directory, and what of it may go.
+
+A lineage (its checkpoints) or an application's directory (its model, logs, events) may go when nothing in it was
+touched for a given time, no application of its training lives, no model in it is published, and no lineage names it as
+what it continues or has its first weights from, not even one that may go itself: that one goes first, and what it named
+the next time. An application stays as long as a lineage that it owns: without its result the training would go on in
+that lineage, whose end has been reached. Whatever cannot be judged stays. Files that jobs share (``cache/``) are left
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import attrs
+
+from tony_provider.cluster.base import Cluster, Which
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import APPLICATIONS, Layout, lineage_number
+from tony_provider.cluster.lineage import read_lineage, read_owner
+from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
+from tony_provider.cluster.whereabouts import tag_of
+from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus, Storage
+from tony_provider.runtime.storage.errors import StorageError, StorageInvalidPath, StorageNotEmpty, StorageNotFound
+from tony_provider.runtime.storage.helpers import read_bytes, walk
+
+T = TypeVar("T")
+
+_FRESH_SECONDS = 20.0  # after which all is looked at once more before anything else is removed; at least
+_FRESH_TIMES = 5.0  # as long as that look took
+_CHEAP_SECONDS = 0.5  # that a look at what is new may take for each single item
+
+
+_CHANGED = "it has changed meanwhile"
+
+
+class Kind(StrEnum):
+    LINEAGE = "lineage"
+    APPLICATION = "application"
+
+
+@attrs.frozen
+class Item:
+    """A directory that is kept or removed as a whole."""
+
+    uri: str
+    kind: Kind
+    identity: Identity
+    size: int  # bytes
+    newest_ms: int  # epoch, when something in it was changed last
+    spared: str = ""  # why it stays though it is old; empty: it may go
+
+
+class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the others
+    """Something is not readable that might say what is still needed: nothing is removed."""
+
+    permanent = True
+
+
+@attrs.frozen
+class Removed:
+    item: Item
+    problem: str = ""  # why it is still there; empty: it is gone
+
+
+@attrs.frozen
+class Garbage:
+    """:param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
+    :param without: URIs of directories that hold no published models, and are not looked through.
+
+    All raise ClusterError, StorageError, CannotJudge.
+    """
+
+    cluster: Cluster
+    storage: Storage
+    layout: Layout
+    models: Sequence[str] = ()
+    without: Sequence[str] = ()
+
+    def look(self, before_ms: int) -> list[Item]:
+        """Everything that nobody has touched since then (epoch), what stays all the same included. Changes nothing."""
+        return list(self._look(before_ms).old.values())
+
+    def remove(self, wanted: Sequence[Item], before_ms: int) -> Iterator[Removed]:
+        """Those of ``wanted`` that may still go, one after the other; each is looked at again right before.
+
+        A submission writes what it takes up before its application lives: so do we look, at the store and then at the
+        cluster. Everything is looked at anew now and then only, as it takes its time.
+        """
+        everything = _Repeated(lambda: self._look(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
+        news = _Repeated(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
+        seen = frozenset[str]()
+        for item in wanted:
+            look = everything.current()
+            live = _Live.of(self.cluster)
+            needed = news.current(anew=not live.ids <= seen)
+            seen = live.ids
+            why = _changed(item, look.old.get(item.uri)) or self._taken_up(item, needed)
+            yield Removed(item, why or _Live.of(self.cluster).reason(item) or self._remove(item))
+
+    def _look(self, before_ms: int) -> _Look:
+        live = _Live.of(self.cluster)
+        versions: list[str] = []
+        items = {item.uri: item for item in self._items(versions)}
+        lineages = {uri: item for uri, item in items.items() if item.kind is Kind.LINEAGE}
+        needed = [*self._referenced(lineages), *self._published([*versions, *self._other_versions()])]
+        old = {uri: item for uri, item in items.items() if item.newest_ms < before_ms}
+        judged = {uri: self._judged(item, live, needed) for uri, item in old.items() if uri in lineages}
+        staying = [item for uri, item in lineages.items() if uri not in judged or judged[uri].spared]
+        needed += self._owners(staying)
+        judged |= {uri: self._judged(item, live, needed) for uri, item in old.items() if uri not in lineages}
+        return _Look(items, {uri: judged[uri] for uri in old})
+
+    def _news(self, look: _Look) -> list[_Needed]:
+        """What lineages need that were written since, and what is published by now elsewhere than below ``jobs``."""
+        written = []
+        for job_dir in self._directories(self.layout.jobs_dir):
+            for status in self._directories(job_dir.path):
+                if lineage_number(status.name) is not None and look.precedes(status):
+                    written.append(status.path)
+        return [*self._referenced(written), *self._published(self._other_versions())]
+
+    def _taken_up(self, item: Item, needed: Sequence[_Needed]) -> str:
+        """Why it stays, as it and what names it are at this moment; empty: it may go."""
+        if why := next((each.why for each in needed if each.concerns(item)), ""):
+            return why
+        if item.kind is Kind.APPLICATION:  # those of its lineages that may go went before it
+            owners = self._owners(self._lineages_of(item.identity))
+            if why := next((each.why for each in owners if each.concerns(item)), ""):
+                return why
+        try:
+            [alone] = self._item(self.storage.status(item.uri), item.kind, item.identity, [])
+        except StorageNotFound:
+            return "it has gone meanwhile"
+        return "" if alone == item else _CHANGED
+
+    def _remove(self, item: Item) -> str:
+        """Why it is still there; empty when it is gone."""
+        try:
+            self.storage.remove(item.uri, recursive=True)
+            # The training's own directories, once nothing is in them.
+            self.storage.remove(self.layout.applications_dir(item.identity))
+            self.storage.remove(self.layout.job_dir(item.identity))
+        except StorageNotEmpty:
+            return ""
+        except StorageError as error:
+            return str(error)
+        return ""
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def _items(self, versions: list[str]) -> Iterator[Item]:
+        """What is called otherwise is none of ours, and is not touched.
+
+        :param versions: the version files that are met on the way are added to it.
+        """
+        for job_dir in self._directories(self.layout.jobs_dir):
+            identity = Identity.parse(job_dir.name)
+            for status in self._directories(job_dir.path):
+                if status.name == APPLICATIONS:
+                    for application in self._directories(status.path):
+                        kind = Kind.APPLICATION if _is_application(application.name) else None
+                        yield from self._item(application, kind, identity, versions)
+                else:
+                    kind = Kind.LINEAGE if lineage_number(status.name) is not None else None
+                    yield from self._item(status, kind, identity, versions)
+
+    def _item(
+        self, status: FileStatus, kind: Kind | None, identity: Identity | None, versions: list[str]
+    ) -> Iterator[Item]:
+        size, newest = 0, status.modified_ms
+        for each in self._below(status.path):
+            size += each.size
+            newest = max(newest, each.modified_ms)
+            if _is_version(each.path):
+                versions.append(each.path)
+        if kind is not None and identity is not None:
+            yield Item(status.path, kind, identity, size, newest)
+
+    def _lineages_of(self, identity: Identity) -> Iterator[Item]:
+        for status in self._directories(self.layout.job_dir(identity)):
+            if lineage_number(status.name) is not None:
+                yield Item(status.path, Kind.LINEAGE, identity, 0, status.modified_ms)
+
+    def _directories(self, uri: str) -> list[FileStatus]:
+        try:
+            return [status for status in self.storage.list(uri) if status.is_directory]
+        except StorageNotFound:
+            return []
+
+    def _below(self, uri: str) -> Iterator[FileStatus]:
+        try:
+            yield from walk(self.storage, uri)
+        except StorageNotFound:
+            return
+
+    def _other_versions(self) -> Iterator[str]:
+        """Elsewhere than in trainings' directories."""
+        for models in self.models:
+            if not self.storage.exists(models):
+                raise CannotJudge(f"nothing can be removed: there is no {models}, where models should be published")
+        ours = {self.layout.jobs_dir, self.layout.cache_dir, *self.without}
+        places = [each.path for each in self._directories(self.layout.root) if each.path not in ours]
+        for place in [*places, *self.models]:
+            yield from (each.path for each in self._below(place) if _is_version(each.path))
+
+    # -- what is needed -----------------------------------------------------------------------------------------------
+
+    def _judged(self, item: Item, live: _Live, needed: Sequence[_Needed]) -> Item:
+        why = live.reason(item) or next((each.why for each in needed if each.concerns(item)), "")
+        if not why and item.kind is Kind.LINEAGE and read_lineage(self.storage, item.uri) is None:
+            why = "it has no lineage.json: what it is cannot be told"
+        return attrs.evolve(item, spared=why)
+
+    def _referenced(self, lineages: Iterable[str]) -> Iterator[_Needed]:
+        """By lineages, old and new."""
+        for uri in lineages:
+            try:
+                about = read_lineage(self.storage, uri)
+            except RecordUnreadable as error:
+                raise CannotJudge(f"nothing can be removed: {error}") from error
+            if about is not None and about.continues:
+                yield _Needed(about.continues, uri, f"{uri} continues it")
+            if about is not None and about.warm_start:
+                yield _Needed(about.warm_start, uri, f"{uri} was warm-started from it")
+
+    def _owners(self, lineages: Iterable[Item]) -> Iterator[_Needed]:
+        """The applications that say how these have ended."""
+        for item in lineages:
+            try:
+                owner = read_owner(self.storage, item.uri)
+            except RecordUnreadable as error:
+                raise CannotJudge(f"nothing can be removed: {error}") from error
+            if owner is not None:
+                directory = self.layout.application_dir(item.identity, owner.application_id)
+                yield _Needed(directory, item.uri, f"it owns {item.uri}, which stays")
+
+    def _published(self, version_files: Iterable[str]) -> Iterator[_Needed]:
+        for file in version_files:
+            try:
+                model = json.loads(read_bytes(self.storage, file))["model_dir"]
+                uris.parse(model)
+            except StorageNotFound:
+                continue  # unpublished meanwhile
+            except (ValueError, KeyError, TypeError, AttributeError, StorageInvalidPath) as error:
+                raise CannotJudge(
+                    f"nothing can be removed: {file} should say which model it publishes, as `model_dir` ({error!r}); "
+                    "mend or remove it"
+                ) from error
+            yield _Needed(model, "", f"published as {uris.parent(file)}")
+
+
+@attrs.frozen
+class _Look:
+    """At everything."""
+
+    items: Mapping[str, Item]  # by their URIs
+    old: Mapping[str, Item]  # judged
+
+    def precedes(self, lineage: FileStatus) -> bool:
+        """Whether something was written there since; also where the store does not tell."""
+        known = self.items.get(lineage.path)
+        return known is None or not 0 < lineage.modified_ms <= known.newest_ms
+
+
+class _Repeated(Generic[T]):
+    """What takes its time, and is done anew when what it gave is too old.
+
+    :param good_for: from the seconds that it took to those that it is good for from its end.
+    """
+
+    def __init__(self, act: Callable[[], T], good_for: Callable[[float], float]) -> None:
+        self._act = act
+        self._good_for = good_for
+        self._until = float("-inf")
+
+    def current(self, *, anew: bool = False) -> T:
+        begun = time.monotonic()
+        if anew or begun > self._until:
+            self.last = self._act()
+            ended = time.monotonic()
+            self._until = ended + self._good_for(ended - begun)
+        return self.last
+
+
+@attrs.frozen
+class _Needed:
+    uri: str
+    by: str  # URI of the lineage that names it; empty: somebody else does
+    why: str
+
+    def concerns(self, item: Item) -> bool:
+        """Whether it is the item, in it, or holds it. By paths alone: one file system may go by several names."""
+        if self.by == item.uri:
+            return False
+        mine, theirs = uris.parse(self.uri).path, uris.parse(item.uri).path
+        return f"{mine}/".startswith(f"{theirs}/") or f"{theirs}/".startswith(f"{mine}/")
+
+
+@attrs.frozen
+class _Live:
+    """Every application of ours that has not ended, whoever's it is."""
+
+    by_tag: dict[str, str]
+    ids: frozenset[str]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> _Live:
+        found = cluster.applications(Which(live=True))
+        tags = {tag: application.id for application in found if (tag := tag_of(application)) is not None}
+        return cls(tags, frozenset(application.id for application in found))
+
+    def reason(self, item: Item) -> str:
+        living = self.by_tag.get(item.identity.tag)
+        if living is None and uris.name(item.uri) in self.ids:
+            living = uris.name(item.uri)
+        return f"{living} of its training lives" if living else ""
+
+
+def _changed(item: Item, now: Item | None) -> str:
+    if item.spared or (now is not None and now.spared):
+        return item.spared or (now.spared if now else "")
+    return "" if item == now else _CHANGED
+
+
+def _is_version(uri: str) -> bool:
+    return uri.endswith(f"/{VERSION_FILE}") and uris.name(uris.parent(uris.parent(uri))) == VERSIONS_DIR
+
+
+def _is_application(name: str) -> bool:
+    try:
+        ApplicationId.parse(name)
+    except ValueError:
+        return False
+    return True

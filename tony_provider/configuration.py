@@ -1,0 +1,93 @@
+"""The section ``[tony]`` of Airflow's configuration: what an installation sets once, read when it is needed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+
+SECTION = "tony"
+
+
+class ConfigurationProblem(ValueError):  # noqa: N818 - named for what is wrong
+    """An option of the section holds something that it cannot be."""
+
+
+@attrs.frozen
+class Option:
+    """A positive number."""
+
+    name: str
+    default: float
+    description: str
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """As Airflow is told of it; the form of it: ``airflow/provider_info.schema.json``."""
+        return {
+            "description": self.description,
+            "version_added": "0.1.0",
+            "type": "float",
+            "example": None,
+            "default": f"{self.default:g}",
+        }
+
+    def read(self) -> float:
+        """Raises ConfigurationProblem."""
+        from airflow.providers.common.compat.sdk import conf  # here: Airflow asks for ``info`` while it starts
+
+        text = str(conf.get(SECTION, self.name, fallback=self.default))
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise ConfigurationProblem(
+                f"[{SECTION}] {self.name} of Airflow's configuration is {text!r} and should be a number above 0; "
+                f"the default is {self.default:g}"
+            )
+        return value
+
+
+_POLL_INTERVAL = Option(
+    "poll_interval", 5.0, "Seconds between two looks at a training by a task that waits for it in a worker's slot."
+)
+_LIST_INTERVAL = Option(
+    "list_interval",
+    5.0,
+    "Seconds between two lists of applications that a triggerer asks each cluster for; one list serves all the "
+    "deferred trainings of a connection.",
+)
+_DETAILS_PER_SECOND = Option(
+    "details_per_second",
+    10.0,
+    "How many trainings a second a triggerer asks for their steps and metrics, for each connection. With more of them "
+    "than that each is asked less often; ends are noticed by the list all the same.",
+)
+OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
+
+
+def poll_interval() -> float:
+    """Seconds. Raises ConfigurationProblem."""
+    return _POLL_INTERVAL.read()
+
+
+def list_interval() -> float:
+    """Seconds. Raises ConfigurationProblem."""
+    return _LIST_INTERVAL.read()
+
+
+def details_per_second() -> float:
+    """Look-ups a second. Raises ConfigurationProblem."""
+    return _DETAILS_PER_SECOND.read()
+
+
+def provider_config() -> dict[str, Any]:
+    """The provider data's ``config``."""
+    return {
+        SECTION: {
+            "description": "Distributed training on YARN.",
+            "options": {option.name: option.info for option in OPTIONS},
+        }
+    }
