@@ -69,13 +69,16 @@ def test_the_archive_runs_on_the_oldest_python(built: Path, tmp_path: Path) -> N
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("version", ["2.7", "3", "3.8", "three"])
+@pytest.mark.parametrize(
+    "version", ["3.8", *(pytest.param(each, marks=pytest.mark.long) for each in ("2.7", "3", "three"))]
+)
 def test_a_version_that_cannot_be(version: str) -> None:
     done = airflow("tony", "runtime", "build", "--python", version)
     assert done.returncode != 0
     assert "is not a version of Python; write 3.9 or newer" in done.stderr
 
 
+@pytest.mark.long
 def test_a_python_that_no_packages_are_made_for(tmp_path: Path) -> None:
     output = tmp_path / "runtime.zip"
     done = airflow(

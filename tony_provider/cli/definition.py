@@ -2,39 +2,170 @@
 
 from __future__ import annotations
 
-from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+from typing import Any
 
-_ARG_PYTHON = Arg(  # type: ignore[no-untyped-call]
-    ("--python",),
-    help="Versions of the nodes' Python, with commas between, such as 3.9,3.12",
-    required=True,
-)
-_ARG_PLATFORM = Arg(  # type: ignore[no-untyped-call]
-    ("--platform",),
-    help="Wheel platforms of the nodes, with commas between (default: Linux on x86_64)",
-)
-_ARG_OUTPUT = Arg(  # type: ignore[no-untyped-call]
-    ("--output",),
-    help="The archive to write (default: %(default)s)",
-    default="tony-runtime.zip",
-)
+from airflow.cli.cli_config import ARG_OUTPUT, ARG_VERBOSE, ActionCommand, Arg, CLICommand, GroupCommand
+from airflow.cli.cli_config import lazy_load_command as lazily
 
-_RUNTIME_COMMANDS = (
-    ActionCommand(
-        name="build",
-        help="Make a runtime archive for nodes whose Python is not the worker's",
-        description=(
-            "Download the runtime's dependencies for the given versions of Python, and pack them with the runtime "
-            "into one archive. Name it as `runtime_archive` in the tony connection: a path on the workers, or the URI "
-            "of a copy on HDFS."
+
+def _arg(*flags: str, **options: Any) -> Arg:
+    return Arg(flags, **options)  # type: ignore[no-untyped-call]
+
+
+_CONNECTION = (
+    _arg("--conn-id", help="The tony connection (default: %(default)s)", default="tony_default"),
+    _arg("--proxy-user", help="Act for this user"),
+    ARG_VERBOSE,
+)
+_APPLICATION = _arg("application_id", nargs="?", help="Such as application_1700000000000_0001")
+_TAG = _arg("--tag", help="In place of an id: the newest application of the training with this tag (tony-…)")
+_JOB = _arg("job", metavar="JOB.tony.yaml", help="The job specification, in YAML or JSON")
+_SET = _arg(
+    "--set",
+    action="append",
+    metavar="KEY=VALUE",
+    help="Lay a value over the job's, such as tasks.worker.instances=4; may be given several times",
+)
+_QUEUE = _arg("--queue", help="YARN queue, over the job's and the connection's")
+
+_SUBMIT = ActionCommand(
+    name="submit",
+    help="Run a job without a DAG",
+    description=(
+        "Start a job. Files that it names are looked for beside it. Submitted again with the same name and --run-id, "
+        "it is the same training, and goes on from its newest checkpoint."
+    ),
+    func=lazily("tony_provider.cli.submit.submit"),
+    args=(
+        _JOB,
+        *_CONNECTION,
+        _SET,
+        _QUEUE,
+        _arg("--name", help="Over the job's own"),
+        _arg("--run-id", help="Which training this is, among your own of the job's name (default: the time)"),
+        _arg(
+            "--secret",
+            action="append",
+            metavar="NAME",
+            help="A secret of the job, whose value is that of this environment variable; may be given several times",
         ),
-        func=lazy_load_command("tony_provider.cli.runtime.build"),
-        args=(_ARG_PYTHON, _ARG_PLATFORM, _ARG_OUTPUT),
+        _arg("--wait", "--follow", action="store_true", help="Follow the job until it ends; exit with 1 when it fails"),
+        _arg("-q", "--quiet", action="store_true", help="Print the application's id only"),
+    ),
+)
+_STATUS = ActionCommand(
+    name="status",
+    help="Show how a job is getting on",
+    description="The job and its tasks. --output plain has a line for each task, json and yaml have all there is.",
+    func=lazily("tony_provider.cli.status.status"),
+    args=(
+        _APPLICATION,
+        _TAG,
+        *_CONNECTION,
+        ARG_OUTPUT,
+        _arg("-w", "--watch", action="store_true", help="Until the job ends; exit with 1 when it fails"),
+    ),
+)
+_LOGS = ActionCommand(
+    name="logs",
+    help="Show what the tasks of a job have printed",
+    description="The kept logs of a job that has ended; of a running one the end of what its tasks have printed.",
+    func=lazily("tony_provider.cli.logs.logs"),
+    args=(
+        _APPLICATION,
+        _TAG,
+        *_CONNECTION,
+        _arg("-t", "--task", help="Such as worker:0, or `am` for the application master (default: all tasks)"),
+        _arg("-f", "--follow", action="store_true", help="Go on until the job ends"),
+    ),
+)
+_KILL = ActionCommand(
+    name="kill",
+    help="End a job, with grace",
+    description="Its tasks are asked to end, and its last checkpoints and logs are copied; then it is killed.",
+    func=lazily("tony_provider.cli.kill.kill"),
+    args=(
+        _APPLICATION,
+        _TAG,
+        *_CONNECTION,
+        _arg("--reason", help="For its diagnostics, and for the log of a task that watches it"),
+        _arg("--grace", help="That its tasks get between SIGTERM and SIGKILL, such as 30s (default: as the job says)"),
+    ),
+)
+_LIST = ActionCommand(
+    name="list",
+    help="List the jobs that a cluster runs",
+    func=lazily("tony_provider.cli.listing.list_applications"),
+    args=(
+        *_CONNECTION,
+        ARG_OUTPUT,
+        _arg("--queue", help="Of this queue only"),
+        _arg("--user", help="Of this user only"),
+        _arg("--all", action="store_true", help="Ended ones too, as far as the cluster remembers them"),
+        _arg("--ended", action="store_true", help="Ended ones only"),
+    ),
+)
+_CHECK = ActionCommand(
+    name="check",
+    help="Check a job specification against a cluster",
+    description="Whether the job could run: its form, its files, and the queue, labels and sizes of the live cluster.",
+    func=lazily("tony_provider.cli.check.check"),
+    args=(_JOB, *_CONNECTION, _SET, _QUEUE),
+)
+_DOCTOR = ActionCommand(
+    name="doctor",
+    help="Find what is wrong with a connection",
+    description=(
+        "Look at everything that jobs need, from this host and within 10 seconds: ResourceManagers, NameNodes, "
+        "Kerberos, the queue, the staging directory. Exits with 1 when something is wrong."
+    ),
+    func=lazily("tony_provider.cli.doctor.doctor"),
+    args=(*_CONNECTION, ARG_OUTPUT),
+)
+_GC = ActionCommand(
+    name="gc",
+    help="Remove what old trainings have left in the staging directory",
+    description=(
+        "List old lineages (checkpoints) and application directories (models, logs), and with --yes remove them. Those "
+        "of trainings that run stay, and those that a published model or another lineage names."
+    ),
+    func=lazily("tony_provider.cli.gc.gc"),
+    args=(
+        *_CONNECTION,
+        ARG_OUTPUT,
+        _arg("--older-than", default="30d", help="Unchanged for so long, such as 12h or 30d (default: %(default)s)"),
+        _arg(
+            "--models",
+            action="append",
+            metavar="URI",
+            help=(
+                "Where else models are published (versions/<any>/version.json) than below the staging directory; may "
+                "be given several times"
+            ),
+        ),
+        _arg("--dry-run", action="store_true", help="Only list (default)"),
+        _arg("-y", "--yes", action="store_true", help="Really remove"),
+    ),
+)
+_RUNTIME_BUILD = ActionCommand(
+    name="build",
+    help="Make a runtime archive for nodes whose Python is not the worker's",
+    description=(
+        "Download the runtime's dependencies for the given versions of Python, and pack them with the runtime "
+        "into one archive. Name it as `runtime_archive` in the tony connection: a path on the workers, or the URI "
+        "of a copy on HDFS."
+    ),
+    func=lazily("tony_provider.cli.runtime.build"),
+    args=(
+        _arg("--python", required=True, help="Versions of the nodes' Python, with commas between, such as 3.9,3.12"),
+        _arg("--platform", help="Wheel platforms of the nodes, with commas between (default: Linux on x86_64)"),
+        _arg("--output", default="tony-runtime.zip", help="The archive to write (default: %(default)s)"),
     ),
 )
 
 
 def get_tony_cli_commands() -> list[CLICommand]:
     """What the provider adds to Airflow's command line."""
-    runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=_RUNTIME_COMMANDS)
-    return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=(runtime,))]
+    runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
+    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _LIST, _CHECK, _DOCTOR, _GC, runtime)
+    return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

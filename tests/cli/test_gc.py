@@ -1,0 +1,338 @@
+"""What ``airflow tony gc`` removes, and above all what it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.cli.conftest import Tony
+from tests.hooks.jobs import ended, identity, job, running
+from tony_provider.cluster.garbage import CannotJudge, Garbage, Item
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.lineage import Lineages, new_lineage
+from tony_provider.cluster.lineage_origin import Origin
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.errors import StorageUnreachable
+
+DAY = 86400.0
+
+
+class Store:
+    """The staging directory of the local backend, where time can be turned back."""
+
+    def __init__(self, hook: TonyHook) -> None:
+        self.hook = hook
+        self.root = Path(hook.layout.root.removeprefix("file://"))
+
+    def path(self, uri: str) -> Path:
+        return Path(uri.removeprefix("file://"))
+
+    def age(self, below: Path | None = None, days: float = 40.0) -> None:
+        then = time.time() - days * DAY
+        for path in [*(below or self.root / "jobs").rglob("*"), *([below] if below else [])]:
+            os.utime(path, (then, then))
+
+    def train(self, task_id: str, origin: Origin = Origin()) -> tuple[Identity, str]:  # noqa: B008
+        which = identity(self.hook, task_id)
+        spec = job("echo weights > $TONY_MODEL_DIR/weights")
+        application_id = self.hook.submit(spec, identity=which, origin=origin)
+        ended(self.hook, application_id)
+        self.hook.cleanup(which, application_id)
+        return which, application_id
+
+    def lineage(self, which: Identity, number: int = 1) -> str:
+        return self.hook.layout.lineage_dir(which, number)
+
+    def application(self, which: Identity, application_id: str) -> str:
+        return self.hook.application_dir(which, application_id)
+
+    def rewrite_lineage(self, uri: str, **values: str) -> None:
+        file = self.path(uri) / "lineage.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+    def publish(self, model_dir: str, where: str = "models/digits/versions/3") -> Path:
+        directory = self.root / where
+        directory.mkdir(parents=True)
+        file = directory / "version.json"
+        file.write_text(json.dumps({"model_dir": model_dir, "period_end": "2026-01-01T00:00:00+00:00"}))
+        return file
+
+
+@pytest.fixture
+def store(local: TonyHook) -> Store:
+    return Store(local)
+
+
+def before() -> int:
+    return int((time.time() - 30 * DAY) * 1000)
+
+
+def look(store: Store, *models: str) -> dict[str, str]:
+    """By URI, why it stays; empty: it may go."""
+    return {item.uri: item.spared for item in store.hook.garbage(models).look(before())}
+
+
+def going(store: Store) -> set[str]:
+    return {uri for uri, spared in look(store).items() if not spared}
+
+
+def test_what_is_young_is_not_even_listed(store: Store, tony: Tony) -> None:
+    store.train("train")
+    assert look(store) == {}
+    said = tony("gc")
+    assert said.code == 0
+    assert "0 (0 B) would be removed with --yes; 0 old ones stay" in said.out
+
+
+def test_the_old_is_listed_and_only_then_removed(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    young, _ = store.train("young")
+    store.age(store.path(store.hook.layout.job_dir(which)))
+    wanted = {store.lineage(which), store.application(which, application_id)}
+    assert going(store) == wanted
+    for arguments in (["gc"], ["gc", "--dry-run", "--yes"]):
+        said = tony(*arguments)
+        assert said.code == 0
+        assert "2 (" in said.out
+        assert all(store.path(uri).exists() for uri in wanted)
+    rows = json.loads(tony("gc", "-o", "json").out)
+    assert {row["directory"] for row in rows} == wanted
+    assert {row["unchanged for"].split(" ")[1] for row in rows} == {"d"}
+    assert "0 (0 B) would be removed" in tony("gc", "--older-than", "60d").out
+    done = tony("gc", "--yes")
+    assert done.code == 0, done.error
+    assert not store.path(store.hook.layout.job_dir(which)).exists()
+    assert store.path(store.hook.layout.job_dir(young)).exists()
+    assert (store.root / "cache").exists()
+
+
+def test_a_training_that_runs_stays_whole(store: Store) -> None:
+    which = identity(store.hook)
+    application_id = store.hook.submit(job("sleep 600"), identity=which)
+    running(store.hook, which, application_id)
+    old = store.path(store.hook.layout.lineage_dir(which, 7))  # of its past
+    old.mkdir()
+    (old / "lineage.json").write_text(json.dumps({"fingerprint": {}}))
+    try:
+        store.age()
+        found = look(store)
+        assert found[store.lineage(which, 7)] == f"{application_id} of its training lives"
+        assert all(found.values())
+    finally:
+        store.hook.kill(application_id, "seen enough")
+    store.age()
+    assert store.lineage(which, 7) in going(store)
+
+
+def test_a_published_model_stays(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    model = uris.join(store.application(which, application_id), "model")
+    file = store.publish(model)
+    store.age()
+    assert going(store) == {store.lineage(which)}
+    assert look(store)[store.application(which, application_id)] == f"published as file://{file.parent}"
+    assert tony("gc", "--yes").code == 0
+    assert store.path(model).exists()
+    assert not store.path(store.lineage(which)).exists()
+
+    # By another name of the same store, and elsewhere than below the staging directory.
+    file.write_text(json.dumps({"model_dir": model.replace("file://", "hdfs://nn:8020")}))
+    assert going(store) == set()
+    elsewhere = store.root.parent / "elsewhere" / "versions" / "1"
+    elsewhere.mkdir(parents=True)
+    file.rename(elsewhere / "version.json")
+    assert going(store) == {store.application(which, application_id)}
+    assert look(store, f"file://{elsewhere.parent.parent}") == {
+        store.application(which, application_id): f"published as file://{elsewhere}"
+    }
+    with pytest.raises(CannotJudge, match="there is no file:///nowhere, where models should be published"):
+        look(store, "file:///nowhere")
+
+
+@pytest.mark.long
+def test_what_others_began_with_stays(store: Store, tony: Tony) -> None:
+    first, first_id = store.train("first")
+    model = uris.join(store.application(first, first_id), "model")
+    second, second_id = store.train("second", Origin(warm_start=model))
+    third, third_id = store.train("third")
+    store.rewrite_lineage(store.lineage(third), continues=store.lineage(first))
+    store.age()
+    found = look(store)
+    assert found[store.application(first, first_id)] == f"{store.lineage(second)} was warm-started from it"
+    assert found[store.lineage(first)] == f"{store.lineage(third)} continues it"
+    last = {store.lineage(second), store.application(second, second_id)}
+    last |= {store.lineage(third), store.application(third, third_id)}
+    assert going(store) == last
+    # Those that named it go first, and what they named the next time.
+    assert tony("gc", "--yes").code == 0
+    assert going(store) == {store.lineage(first), store.application(first, first_id)}
+
+
+@pytest.mark.long
+def test_nothing_goes_while_something_cannot_be_read(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    other, _ = store.train("other")
+    store.age()
+    assert len(going(store)) == 4
+    file = store.path(store.lineage(other)) / "lineage.json"
+    kept = file.read_bytes()
+    file.write_text("{")
+    said = tony("gc", "--yes", "--older-than", "1s")
+    assert said.code == 1
+    assert "nothing can be removed: cannot read" in said.error
+    file.write_bytes(kept)
+    version = store.publish("not a place")
+    assert "should say which model it publishes" in tony("gc", "--yes", "--older-than", "1s").error
+    version.write_text("[]")
+    assert tony("gc", "--yes", "--older-than", "1s").code == 1
+    assert store.path(store.application(which, application_id)).exists()
+
+
+def test_what_is_not_ours_is_not_touched(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    job_dir = store.path(store.hook.layout.job_dir(which))
+    (job_dir / "notes").mkdir()
+    (job_dir / "applications" / "mine").mkdir()
+    (job_dir / "L0009").mkdir()  # without lineage.json
+    (store.root / "jobs" / "by-hand" / "L0001").mkdir(parents=True)
+    store.age()
+    assert look(store)[store.lineage(which, 9)] == "it has no lineage.json: what it is cannot be told"
+    assert tony("gc", "--yes").code == 0
+    assert sorted(path.name for path in job_dir.iterdir()) == ["L0009", "applications", "notes"]
+    assert [path.name for path in (job_dir / "applications").iterdir()] == ["mine"]
+    assert (store.root / "jobs" / "by-hand" / "L0001").exists()
+    assert not store.path(store.application(which, application_id)).exists()
+
+
+@pytest.mark.long
+def test_it_is_looked_at_again_right_before(store: Store) -> None:
+    """Whatever changes after the list was made: a publication, a touch, a new application of another training."""
+    garbage: Garbage = store.hook.garbage()
+    trained = [store.train(name) for name in ("one", "two", "three")]
+    store.age()
+    items: list[Item] = [item for item in garbage.look(before()) if item.uri.endswith(("L0001",))]
+    first, second, third = sorted(items, key=lambda item: item.uri)
+    (store.path(second.uri) / "touched").write_text("")
+    removing = garbage.remove([first, second, third], before())
+    assert next(removing).problem == ""
+    assert next(removing).problem == "it has changed meanwhile"
+    # A new application is seen even between two looks at everything.
+    needy = identity(store.hook, "needy")
+    application_id = store.hook.submit(job("sleep 600"), identity=needy)
+    try:
+        store.rewrite_lineage(store.lineage(needy), continues=third.uri)
+        assert next(removing).problem == f"{store.lineage(needy)} continues it"
+    finally:
+        store.hook.kill(application_id, "seen enough")
+    assert not store.path(first.uri).exists()
+    assert store.path(third.uri).exists()
+    assert len(trained) == 3
+
+
+@pytest.mark.long
+def test_what_is_taken_up_a_moment_ago_stays(store: Store) -> None:
+    """By a submission whose application the cluster does not know yet: it has written its files, and no more."""
+    trained = {name: store.train(name) for name in ("first", "owned", "continued", "published", "starting")}
+    which = {name: identity for name, (identity, _) in trained.items()}
+    store.age()
+    before_ms = before()
+    items = {item.uri: item for item in store.hook.garbage().look(before_ms)}
+    wanted = [items[store.lineage(which[name])] for name in ("first", "owned", "continued")]
+    model = store.application(*trained["published"])
+    removing = store.hook.garbage().remove([*wanted, items[model]], before_ms)
+    assert next(removing).problem == ""
+    # From here on the look at everything is a fresh one.
+    Lineages(store.hook.storage(), store.hook.layout, which["owned"]).own(wanted[1].uri, "application_1_0001")
+    assert next(removing).problem == "it has changed meanwhile"
+    lineages = Lineages(store.hook.storage(), store.hook.layout, which["starting"])
+    about = attrs.evolve(new_lineage(), continues=wanted[2].uri)
+    lineages.rewrite(store.lineage(which["starting"]), about)
+    assert next(removing).problem == f"{store.lineage(which['starting'])} continues it"
+    file = store.publish(uris.join(model, "model"))
+    assert next(removing).problem == f"published as file://{file.parent}"
+    assert not store.path(wanted[0].uri).exists()
+    assert all(store.path(uri).exists() for uri in (wanted[1].uri, wanted[2].uri, model))
+
+
+def test_an_application_stays_as_long_as_a_lineage_of_it(store: Store, tony: Tony) -> None:
+    """Without its result the training would go on in that lineage, and deliver old weights after no step."""
+    which, application_id = store.train("train")
+    other, _ = store.train("other")
+    store.rewrite_lineage(store.lineage(other), continues=store.lineage(which))
+    for each in (store.lineage(which), store.application(which, application_id)):
+        store.age(store.path(each))
+    found = look(store)
+    assert found == {
+        store.lineage(which): f"{store.lineage(other)} continues it",
+        store.application(which, application_id): f"it owns {store.lineage(which)}, which stays",
+    }
+    store.rewrite_lineage(store.lineage(other), continues="")
+    assert set(look(store).values()) == {""}
+    # A lineage that stays after all keeps its application, too.
+    garbage = store.hook.garbage()
+    items = garbage.look(before())
+    removing = garbage.remove(items[::-1], before())
+    assert items[0].uri == store.lineage(which)
+    assert next(removing).problem == f"it owns {store.lineage(which)}, which stays"
+    assert tony("gc", "--yes").code == 0
+    assert not store.path(store.hook.layout.job_dir(which)).exists()
+
+
+def test_what_has_gone_before_an_error_mocked_is_told(
+    store: Store, tony: Tony, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that is lost in the midst is not to be had here: the second removal is made to fail."""
+    for name in ("first", "second"):
+        store.train(name)
+    store.age()
+    assert len(going(store)) == 4
+    remove = Garbage._remove
+    done: list[Item] = []
+
+    def removed_once(garbage: Garbage, item: Item) -> str:
+        if done:
+            raise StorageUnreachable(item.uri, "remove", "it is gone")
+        done.append(item)
+        return remove(garbage, item)
+
+    monkeypatch.setattr(Garbage, "_remove", removed_once)
+    said = tony("gc", "--yes", "-o", "json")
+    assert said.code == 1
+    assert "it is gone" in said.error
+    assert [(row["directory"], row["outcome"]) for row in json.loads(said.out)] == [(done[0].uri, "removed")]
+
+
+def test_what_cannot_be_removed_is_said(store: Store, tony: Tony, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.train("train")
+    store.age()
+    changed = Item("file:///x/L0001", next(iter(store.hook.garbage().look(before()))).kind, identity(store.hook), 1, 1)
+    [removed] = store.hook.garbage().remove([changed], before())
+    assert removed.problem == "it has changed meanwhile"
+
+
+def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
+    """Times cannot be turned back there: a moment is old."""
+    which = identity(yarn)
+    application_id = yarn.submit(job(), identity=which)
+    ended(yarn, application_id)
+    yarn.cleanup(which, application_id)
+    live = identity(yarn, "live")
+    living = yarn.submit(job("sleep 600"), identity=live)
+    try:
+        rows = json.loads(tony("gc", "--older-than", "0s", "--output", "json").out)
+        why = {row["directory"]: row["stays because"] for row in rows}
+        assert why[yarn.layout.lineage_dir(which, 1)] == why[yarn.application_dir(which, application_id)] == ""
+        assert why[yarn.layout.lineage_dir(live, 1)] == f"{living} of its training lives"
+        done = tony("gc", "--older-than", "0s", "--yes")
+        assert done.code == 0, done.error
+        assert not yarn.storage().exists(yarn.layout.job_dir(which))
+        assert yarn.storage().exists(yarn.layout.lineage_dir(live, 1))
+    finally:
+        yarn.kill(living, "seen enough")
+        ended(yarn, living)

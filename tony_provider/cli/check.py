@@ -1,0 +1,36 @@
+"""``airflow tony check``"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tony_provider.cli.command import command
+from tony_provider.cli.job_file import read_job, search_path
+from tony_provider.cli.named import hook_of
+from tony_provider.cluster.errors import JobRejected, SourceMissing
+from tony_provider.runtime.spec.model import JobSpec
+
+
+@command
+def check(args: Namespace) -> None:
+    """Exits with 1 and every problem: of the file itself, else of the cluster and the files that it names."""
+    job = read_job(args)
+    problems: list[str] = []
+    with hook_of(args) as hook:
+        try:
+            hook.check(job)
+        except JobRejected as error:
+            problems += error.problems
+        try:
+            hook.check_sources(job, search_path(args))
+        except SourceMissing as error:
+            problems.append(str(error))
+    if problems:
+        found = "\n".join(f"- {problem}" for problem in problems)
+        raise SystemExit(f"{args.job} cannot run with the connection {args.conn_id!r}:\n{found}")
+    print(f"{args.job}: {_said(job)} can run with the connection {args.conn_id!r}")  # noqa: T201 - its answer
+
+
+def _said(job: JobSpec) -> str:
+    tasks = ", ".join(f"{task.instances} {name}" for name, task in job.tasks.items())
+    return f"{job.name} ({job.framework}: {tasks})"

@@ -1,0 +1,42 @@
+"""What all commands have in common: how they end."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+
+from airflow.utils.cli import suppress_logs_and_warning
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.configuration import ConfigurationProblem
+from tony_provider.exceptions import TonySpecError
+from tony_provider.hooks.metastore import connections_of_database
+from tony_provider.runtime.storage.errors import StorageError
+
+Command = Callable[[Namespace], None]
+
+_INTERRUPTED = 130  # as shells say it
+
+
+def command(function: Command) -> Command:
+    """Without Airflow's log lines, which are not for those who look at a command (``--verbose`` shows them), and with
+    one message in place of a traceback for what a person can mend. The exit code is 1 then.
+    """
+
+    @functools.wraps(function)
+    def run(args: Namespace) -> None:
+        try:
+            with connections_of_database():
+                function(args)
+        except (ClusterError, StorageError, TonySpecError, ConfigurationProblem) as error:
+            sys.stdout.flush()
+            raise SystemExit(str(error)) from error
+        except KeyboardInterrupt:
+            raise SystemExit(_INTERRUPTED) from None
+        except BrokenPipeError:  # as when it is piped into head
+            sys.stdout = None
+            raise SystemExit(1) from None
+
+    return suppress_logs_and_warning(run)

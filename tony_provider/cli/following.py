@@ -1,0 +1,84 @@
+"""Looking at a job until it ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.live import Live
+
+from tony_provider.cli.table import job_table
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.configuration import poll_interval
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.verdict import failure
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.watching.clearing import clear_up
+from tony_provider.watching.ending import Deadlines, Ending
+from tony_provider.watching.observation import Observation, observe
+from tony_provider.watching.watch import JobWatch
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.0  # seconds between two looks of somebody who watches a table
+
+
+class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
+    """For the exit code; its message is the job's own."""
+
+
+def wait_for(hook: TonyHook, identity: Identity, application_id: str) -> JobStatus | None:
+    """With a table that follows the job on a terminal, line by line elsewhere; its last status.
+
+    Raises JobEndedBadly, and ClusterError and StorageError when the cluster is out of reach for long.
+    """
+    console = Console()
+    if console.is_terminal:
+        ending = _in_table(console, hook, identity, application_id)
+    else:
+        ending = _in_lines(console, hook, identity, application_id)
+    clear_up(hook, identity, application_id, log.warning)
+    if problem := failure(application_id, ending.application, ending.status):
+        raise JobEndedBadly(str(problem))
+    return ending.status
+
+
+def until_the_end(
+    hook: TonyHook,
+    identity: Identity,
+    application_id: str,
+    *,
+    pause: float,
+    say: Callable[[str], None],
+    show: Callable[[Observation], None],
+) -> Ending:
+    """``say`` is given lines of news, ``show`` each look, ``pause`` seconds apart."""
+    watch = JobWatch(application_id, Deadlines(), say)
+    while True:
+        seen = observe(hook, identity, application_id)
+        ending = watch.judge(seen)
+        show(seen)
+        if ending is not None:
+            return ending
+        time.sleep(pause)
+
+
+def _in_lines(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> Ending:
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    return until_the_end(hook, identity, application_id, pause=poll_interval(), say=say, show=lambda _: None)
+
+
+def _in_table(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> Ending:
+    directory = hook.application_dir(identity, application_id)
+    with Live(console=console, refresh_per_second=2) as live:
+
+        def show(seen: Observation) -> None:
+            if seen.outage is None:
+                live.update(job_table(application_id, seen.application, seen.status, directory))
+
+        return until_the_end(hook, identity, application_id, pause=_LOOK, say=lambda _: None, show=show)

@@ -1,0 +1,77 @@
+"""``airflow tony gc``"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+
+from airflow.cli.simple_table import AirflowConsole
+from rich.console import Console
+from rich.progress import track
+
+from tony_provider.cli.command import command
+from tony_provider.cli.named import hook_of
+from tony_provider.cli.wording import seconds_of, since, size
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.garbage import Garbage, Item, Removed
+from tony_provider.runtime.storage.errors import StorageError
+
+
+@command
+def gc(args: Namespace) -> None:
+    """Tells what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
+    before_ms = int((time.time() - seconds_of("--older-than", args.older_than)) * 1000)
+    with hook_of(args) as hook:
+        garbage = hook.garbage(args.models or [])
+        items = garbage.look(before_ms)
+        going = [item for item in items if not item.spared]
+        if args.dry_run or not args.yes:
+            AirflowConsole().print_as([_row(item) for item in items], args.output)
+            _say(args, f"{_sum(going)} would be removed with --yes; {len(items) - len(going)} old ones stay")
+            return
+        removed, error = _remove(args, garbage, going, before_ms)
+    AirflowConsole().print_as(
+        [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed], args.output
+    )
+    left = [each for each in removed if each.problem]
+    _say(args, f"{_sum([each.item for each in removed if not each.problem])} removed")
+    if error is not None:
+        raise error
+    if left:
+        raise SystemExit(f"{len(left)} of {len(removed)} could not be removed, or stay after another look")
+
+
+def _remove(
+    args: Namespace, garbage: Garbage, going: Sequence[Item], before_ms: int
+) -> tuple[list[Removed], BaseException | None]:
+    """What was done until the end, or the error that came before it: what has gone is told all the same."""
+    removing: Iterable[Removed] = garbage.remove(going, before_ms)
+    if args.output == "table":
+        console = Console(stderr=True)
+        removing = track(removing, "Removing", total=len(going), console=console, disable=not console.is_terminal)
+    removed: list[Removed] = []
+    try:
+        removed.extend(removing)
+    except (ClusterError, StorageError, KeyboardInterrupt) as error:
+        return removed, error
+    return removed, None
+
+
+def _row(item: Item) -> dict[str, str]:
+    return {
+        "what": item.kind.value,
+        "directory": item.uri,
+        "size": size(item.size),
+        "unchanged for": since(item.newest_ms),
+        "stays because": item.spared,
+    }
+
+
+def _sum(items: Sequence[Item]) -> str:
+    return f"{len(items)} ({size(sum(item.size for item in items))})"
+
+
+def _say(args: Namespace, text: str) -> None:
+    if args.output == "table":
+        print(text)  # noqa: T201 - its answer

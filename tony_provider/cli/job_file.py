@@ -1,0 +1,66 @@
+"""A job's file, with what the command line lays over it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tony_provider.exceptions import TonySpecError
+from tony_provider.operators.submission import job_of
+from tony_provider.runtime.spec.model import JobSpec
+
+_ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
+_TEMPLATE = ("{{", "{%")
+
+
+def read_job(args: Namespace) -> JobSpec:
+    """Raises TonySpecError with every problem, and for a file that cannot be read."""
+    path = Path(args.job)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TonySpecError(f"{path} cannot be read: {error}") from error
+    if any(mark in text for mark in _TEMPLATE):
+        raise TonySpecError(
+            f"{path} holds a template, which only a DAG renders; write its value, or lay it over with --set"
+        )
+    return job_of(
+        text,
+        default_name=_name(path),
+        name=getattr(args, "name", None),
+        queue=args.queue,
+        env=None,
+        secrets=getattr(args, "secret", None) or [],
+        queue_timeout=None,
+        overrides=_overrides(args.set or []),
+    )
+
+
+def search_path(args: Namespace) -> list[Path]:
+    """Where the files that the job names are looked for: beside it."""
+    return [Path(args.job).absolute().parent]
+
+
+def _name(path: Path) -> str:
+    return next((path.name.removesuffix(end) for end in _ENDINGS if path.name.endswith(end)), path.name)
+
+
+def _overrides(given: Sequence[str]) -> dict[str, Any]:
+    """Of ``tasks.worker.instances=4``; values are read as those of the file are, all of them text."""
+    overrides: dict[str, Any] = {}
+    for each in given:
+        key, separator, value = each.partition("=")
+        if not separator or not all(key.split(".")):
+            raise TonySpecError(f"--set: {each!r} should be key=value, such as tasks.worker.instances=4")
+        *above, last = key.split(".")
+        place = overrides
+        for name in above:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise TonySpecError(f"--set: {key!r} is below a key that is given a value itself")
+        if isinstance(place.get(last), dict):
+            raise TonySpecError(f"--set: {key!r} is given a value itself, and so is a key below it")
+        place[last] = value
+    return overrides

@@ -1,0 +1,43 @@
+"""``airflow tony list``"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from airflow.cli.simple_table import AirflowConsole
+
+from tony_provider.cli.command import command
+from tony_provider.cli.named import hook_of
+from tony_provider.cli.wording import moment
+from tony_provider.cluster.base import Application, Which
+from tony_provider.cluster.whereabouts import tag_of
+
+
+@command
+def list_applications(args: Namespace) -> None:
+    """Live ones, or also those that the cluster still remembers; newest first."""
+    live = None if args.all else not args.ended
+    with hook_of(args) as hook:
+        found = hook.get_conn().applications(Which(live=live, user=args.user))
+    rows = [_row(application) for application in found if args.queue in (None, application.queue, _last(application))]
+    AirflowConsole().print_as(rows, args.output)
+
+
+def _last(application: Application) -> str:
+    """Of a queue's path: some versions give it whole."""
+    return application.queue.rpartition(".")[2]
+
+
+def _row(application: Application) -> dict[str, str]:
+    final = application.final_status.value if application.final_status and application.is_final else ""
+    return {
+        "application_id": application.id,
+        "name": application.name,
+        "user": application.user,
+        "queue": application.queue,
+        "state": application.state.value,
+        "final_status": final,
+        "started (UTC)": moment(application.started_ms),
+        "ended (UTC)": moment(application.finished_ms),
+        "tag": tag_of(application) or "",
+    }

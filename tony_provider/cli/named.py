@@ -1,0 +1,42 @@
+"""From what a command was given to the application that is meant."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.whereabouts import Whereabouts
+from tony_provider.hooks.tony import TonyHook
+
+
+class NotFound(ClusterError):  # noqa: N818 - named for what is wrong
+    """There is no such application."""
+
+
+def hook_of(args: Namespace) -> TonyHook:
+    return TonyHook(args.conn_id, args.proxy_user)
+
+
+def application_of(hook: TonyHook, args: Namespace) -> Whereabouts:
+    """By its id, or by its training's tag. Raises NotFound."""
+    application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
+    if bool(application_id) == bool(tag):
+        raise NotFound("name one application: by its id, or by its training's tag with --tag")
+    found = hook.whereabouts(application_id=application_id, tag=tag)
+    if found is None:
+        raise NotFound(
+            f"neither the cluster nor {hook.layout.root} knows of {application_id or tag}; `airflow tony list --all` "
+            "shows what the cluster does"
+        )
+    return found
+
+
+def identity_of(hook: TonyHook, found: Whereabouts) -> Identity:
+    """Raises NotFound for an application without a directory."""
+    if found.identity is None:
+        raise NotFound(
+            f"{found.application_id} has no directory in {hook.layout.root}; check that --conn-id names the connection "
+            "that it was submitted with"
+        )
+    return found.identity

@@ -1,0 +1,71 @@
+"""``airflow tony submit``"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from argparse import Namespace
+from datetime import UTC, datetime
+
+from tony_provider.cli.command import command
+from tony_provider.cli.following import wait_for
+from tony_provider.cli.job_file import read_job, search_path
+from tony_provider.cli.named import hook_of
+from tony_provider.exceptions import TonySpecError
+from tony_provider.runtime.protocol.status import JobStatus
+
+DAG_ID = "cli"  # in the identity of trainings that no DAG has started, with whose they are after it
+
+
+@command
+def submit(args: Namespace) -> None:
+    """Start a job, and tell how to look at it; with ``--wait``, exit with 1 when it fails."""
+    job = read_job(args)
+    secrets = _secrets(args.secret or [])
+    run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
+    with hook_of(args) as hook:
+        # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
+        identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
+        application_id = hook.submit(
+            job,
+            identity=identity,
+            secrets=secrets,
+            labels={"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id},
+            search_path=search_path(args),
+        )
+        _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")
+        _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
+        try:
+            if args.wait:
+                _conclude(wait_for(hook, identity, application_id))
+                return
+        except KeyboardInterrupt:
+            _tell(args, "", "\nThe job goes on.")
+        more = f" --conn-id {args.conn_id}" if args.conn_id != hook.default_conn_name else ""
+        for word, what in (("status --watch", "Follow it"), ("logs --follow", "Its logs"), ("kill", "End it")):
+            _tell(args, "", f"{what + ':':<11}airflow tony {word} {application_id}{more}")
+        again = f"Should it fail, --run-id {run_id} goes on from its newest checkpoint."
+        _tell(args, "", again)
+
+
+def _tell(args: Namespace, short: str, text: str) -> None:
+    """``--quiet`` leaves the application's id alone, for scripts."""
+    if not args.quiet:
+        print(text, flush=True)  # noqa: T201 - its answer
+    elif short:
+        print(short, flush=True)  # noqa: T201
+
+
+def _conclude(status: JobStatus | None) -> None:
+    if status is not None and status.model_dir:
+        print(f"Succeeded; the model is in {status.model_dir}")  # noqa: T201
+    else:
+        print("Succeeded")  # noqa: T201
+
+
+def _secrets(names: list[str]) -> dict[str, str]:
+    """From the environment: what is on a command line can be read by everybody."""
+    if missing := [name for name in names if name not in os.environ]:
+        raise TonySpecError(f"--secret: the environment has no {', '.join(missing)}, whose value it should be")
+    return {name: os.environ[name] for name in names}

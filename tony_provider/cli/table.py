@@ -1,0 +1,97 @@
+"""A job as people look at it: its state, how far it is, and its tasks."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tony_provider.cli.wording import size, span
+from tony_provider.cluster.base import Application
+from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+from tony_provider.watching.progress import MAX_ROWS, progress_line
+
+_COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
+_COLOURS = {"RUNNING": "green", "SUCCEEDED": "green", "FAILED": "red", "KILLED": "red", "LOST": "red"}
+
+
+def job_table(
+    application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
+) -> RenderableType:
+    parts: list[RenderableType] = [_facts(application_id, application, status, directory)]
+    if status is not None and status.tasks:
+        if status.total_steps and not status.state.is_final:
+            bar = Table.grid()  # by itself it does not end its line
+            bar.add_row(ProgressBar(total=status.total_steps, completed=status.step or 0, width=60))
+            parts.append(bar)
+        parts.append(_tasks(status))
+    return Group(*parts)
+
+
+def _facts(
+    application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
+) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for name, value in _named(application_id, application, status, directory):
+        grid.add_row(Text(name, style="bold"), value)
+    return grid
+
+
+def _named(
+    application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
+) -> list[tuple[str, Text]]:
+    facts = [("application", Text(application_id))]
+    if application is not None:
+        where = f" in queue {application.queue}" if application.queue else ""
+        facts.append(("on the cluster", _coloured(application.state.value, f"{where}, as {application.user}")))
+    else:
+        facts.append(("on the cluster", Text("not known (any more)")))
+    if status is not None:
+        facts.append(("job", _coloured(status.state.value, f": {status.message}" if status.message else "")))
+        if status.step is not None:
+            facts.append(("progress", Text(progress_line(status))))
+        if status.restarts:
+            facts.append(("restarts", Text(str(status.restarts))))
+        if status.failure is not None:
+            facts.append(("failure", Text(status.failure.message, style="red")))
+        facts += [("warning", Text(each, style="yellow")) for each in status.warnings]
+        if status.model_dir:
+            facts.append(("model", Text(status.model_dir)))
+    elif application is not None and application.diagnostics:
+        facts.append(("diagnostics", Text(application.diagnostics)))
+    if application is not None and application.tracking_url:
+        facts.append(("page", Text(application.tracking_url)))
+    if directory is not None:
+        facts.append(("directory", Text(directory)))
+    return facts
+
+
+def _tasks(status: JobStatus) -> Table:
+    table = Table(*_COLUMNS, box=None, pad_edge=False, header_style="bold")
+    for task in status.tasks[:MAX_ROWS]:
+        table.add_row(*_row(task, status.state.is_final))
+    if len(status.tasks) > MAX_ROWS:
+        table.add_row(f"… {len(status.tasks) - MAX_ROWS} more")
+    return table
+
+
+def _row(task: TaskStatus, over: bool) -> tuple[str | Text, ...]:
+    progress = task.progress
+    heard = "" if over or not task.heartbeat_ms else f"{span(time.time() - task.heartbeat_ms / 1000)} ago"
+    return (
+        task.name,
+        _coloured(task.state.value, ""),
+        task.node or "",
+        str(task.start or ""),
+        str(progress.step) if progress else "",
+        f"{progress.steps_per_second:.1f}" if progress and progress.steps_per_second is not None else "",
+        size(task.rss_bytes) if task.rss_bytes and not over else "",
+        heard,
+    )
+
+
+def _coloured(state: str, more: str) -> Text:
+    return Text.assemble((state, _COLOURS.get(state, "")), more)
