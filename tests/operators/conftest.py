@@ -49,7 +49,7 @@ def training(local: TonyHook, tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     return Training(local, tmp_path, caplog)
 
 
-@pytest.fixture(params=["local", "yarn"])
+@pytest.fixture(params=["local", pytest.param("yarn", marks=pytest.mark.long)])
 def training_anywhere(
     request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> Iterator[Training]:

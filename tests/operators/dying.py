@@ -12,17 +12,18 @@ from typing import Any, NoReturn
 
 from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.yarn.cluster import YarnCluster
-from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.operators import conclusion, tony, training
 
 BEFORE_SUBMISSION = "before-submission"  # it owns its lineage already, and the cluster has not heard of it
 AFTER_SUBMISSION = "after-submission"
+BEFORE_DEFERRAL = "before-deferral"  # its last act before Airflow calls it deferred
 AFTER_SUCCESS = "after-success"  # the application has ended well, and nobody knows
 AFTER_DELIVERY = "after-delivery"  # execute() has returned, and Airflow does not know
 SECONDS = 120.0
 
 # Workers are forked from a process that has imported Airflow, which takes longer than all that they do.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.operators.trainings"])
+_FORKS.set_forkserver_preload(["tests.operators.trainings", "tests.operators.warm"])
 
 
 def run_and_die(where: str, spec: Mapping[str, Any] | str, **arguments: Any) -> None:
@@ -51,36 +52,28 @@ def _work(where: str, arguments: dict[str, Any], environment: dict[str, str], ou
     from tests.operators.jobs import dag_of
     from tests.operators.trainings import DATES
 
-    with dag_of(arguments.pop("job"), _operator(where, arguments), **arguments) as dag:
+    _arrange(where, arguments)
+    with dag_of(arguments.pop("job"), **arguments) as dag:
         run(dag, **DATES)
 
 
-def _operator(where: str, arguments: dict[str, Any]) -> type[TonyTrainOperator]:
-    """One that dies there."""
-    if where == AFTER_SUBMISSION:
-        return _DiesAttached
-    if where == AFTER_SUCCESS:
-        return _DiesKnowing
+def _arrange(where: str, arguments: dict[str, Any]) -> None:
+    """That this process dies there."""
     if where == BEFORE_SUBMISSION:
         for cluster in (LocalCluster, YarnCluster):
             cluster.submit = _die  # type: ignore[method-assign]
+    elif where == AFTER_SUBMISSION:
+        training.Training._wait = _die  # type: ignore[method-assign]
+    elif where == BEFORE_DEFERRAL:
+        tony.TonyTrainOperator.defer = _die  # type: ignore[method-assign]
+    elif where == AFTER_SUCCESS:
+        conclusion.Conclusion.clean_up = _die  # type: ignore[method-assign]
     elif where == AFTER_DELIVERY:
         arguments["post_execute"] = _die
     else:
         raise ValueError(where)
-    return TonyTrainOperator
 
 
 def _die(*_: Any, **__: Any) -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("a process does not outlive SIGKILL")
-
-
-class _DiesAttached(TonyTrainOperator):
-    def _wait(self, *_: Any, **__: Any) -> NoReturn:
-        _die()
-
-
-class _DiesKnowing(TonyTrainOperator):
-    def _conclude(self, *_: Any, **__: Any) -> NoReturn:
-        _die()

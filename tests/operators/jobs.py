@@ -16,6 +16,7 @@ from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.storage.helpers import walk
 from tony_provider.runtime.storage.uris import join
 
+DAG_ID = "operator_test"
 DEADLINE = 60.0  # seconds that anything here may take
 
 
@@ -38,7 +39,7 @@ def train(spec: Mapping[str, Any] | str, *, conf: dict[str, Any] | None = None, 
 def dag_of(
     spec: Mapping[str, Any] | str, operator: type[TonyTrainOperator] = TonyTrainOperator, **arguments: Any
 ) -> Iterator[DAG]:
-    with DAG("operator_test", schedule=None, params={"code": 0}) as dag:
+    with DAG(DAG_ID, schedule=None, params={"code": 0}) as dag:
         operator(task_id="train", job=spec, poll_interval=0.5, **arguments)
     yield dag
 

@@ -62,7 +62,10 @@ def test_a_lineage_is_continued_by_its_uri(ready: Training) -> None:
     assert ready.description(done).continues == uri
 
 
-@pytest.mark.parametrize("nothing", [None, "", "{{ none or '' }}", {"run_id": ""}, {}])
+@pytest.mark.parametrize(
+    "nothing",
+    [None, "{{ none or '' }}", *(pytest.param(each, marks=pytest.mark.long) for each in ("", {"run_id": ""}, {}))],
+)
 def test_nothing_to_continue(ready: Training, nothing: Any) -> None:
     assert ready.description(ready.again(resume_from=nothing, warm_start="")).continues is None
 
@@ -148,6 +151,7 @@ def test_the_newest_model_of_an_earlier_period(ready: Training) -> None:
     assert ready.said(f"trains from the beginning, with {newest}")
 
 
+@pytest.mark.long
 def test_before_another_moment(ready: Training) -> None:
     publish(ready, "1", "2026-01-03T06:00:00+00:00")
     second = publish(ready, "2", "2026-01-06T06:00:00+00:00")
@@ -155,6 +159,7 @@ def test_before_another_moment(ready: Training) -> None:
     assert ready.description(ready.again(warm_start=macro)).warm_start == second
 
 
+@pytest.mark.long
 def test_no_model_yet(ready: Training) -> None:
     assert ready.description(ready.again(warm_start=NEWEST)).warm_start is None
 
@@ -188,3 +193,26 @@ def test_mapped_tasks_are_told_apart_by_their_authors_keys(ready: Training) -> N
         ready.hook.identity(dag_id="operator_test", run_id=RUN_ID, task_id="train", checkpoint_key=key).name
         for key in ("de", "fr")
     )
+
+
+def test_two_mapped_tasks_of_one_key_are_no_one_training(ready: Training) -> None:
+    """The second would return what the first has made with other parameters."""
+    errors: list[BaseException] = []
+    with DAG("operator_test", schedule=None) as dag:
+        TonyTrainOperator.partial(
+            task_id="train",
+            job=job("sleep 600"),
+            wait_for_completion=False,
+            on_failure_callback=lambda context: errors.append(context["exception"]),
+        ).expand(checkpoint_key=["de", "de"])
+    done = run(dag, **DATES)
+    [application_id] = applications(ready.hook)
+    try:
+        assert done.state == "failed"
+        [error] = errors
+        assert isinstance(error, TonySpecError)
+        assert "the mapped instances 0 and 1 of this task have the same one" in str(error)
+        assert application_id in str(error)
+        assert [application.id for application in ready.hook.live()] == [application_id]
+    finally:
+        ready.hook.kill(application_id, "seen enough")

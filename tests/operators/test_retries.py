@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.utils.state import TaskInstanceState
 
 from tests.operators import dying
-from tests.operators.jobs import Marker, job
-from tests.operators.trainings import ONCE, Training
+from tests.operators.jobs import DEADLINE, Marker, ended, job
+from tests.operators.trainings import ONCE, Telling, Training
+from tests.waiting import until
 from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.watching.killing import killed_for
 
 
 def test_a_retry_goes_on_in_the_lineage_from_its_newest_checkpoint(training_anywhere: Training) -> None:
@@ -37,7 +42,7 @@ def test_a_retry_goes_on_in_the_lineage_from_its_newest_checkpoint(training_anyw
     assert training.said(r"application_\S+ goes on in \S+/L0001 .* from the checkpoint of step 7 in \S+/L0001")
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_task_that_is_cleared_after_a_success_trains_anew(training: Training, deferrable: bool) -> None:
     training.mended.touch()
     first = training.again(deferrable=deferrable).results["train"]
@@ -48,6 +53,7 @@ def test_a_task_that_is_cleared_after_a_success_trains_anew(training: Training, 
     assert training.said("opens a new lineage .L0001 has led to a success before. and trains from the beginning")
 
 
+@pytest.mark.long
 def test_a_task_that_is_cleared_after_a_failure_goes_on_with_more_memory(training: Training) -> None:
     spec = training.spec()
     training.again(spec)
@@ -73,6 +79,7 @@ def test_a_task_that_is_cleared_after_a_failure_begins_anew_with_changed_code(tr
     assert training.said("since env.RATE, files.train.sh, tasks.worker.command changed. and trains from the beginning")
 
 
+@pytest.mark.long
 def test_resume_always(training: Training) -> None:
     training.mended.touch()
     training.again()
@@ -85,6 +92,7 @@ def test_resume_always(training: Training) -> None:
     assert training.lineages == ["L0001", "L0002"], "the fingerprint is the one that was trained with last"
 
 
+@pytest.mark.long
 def test_resume_never(training: Training) -> None:
     def between() -> None:
         training.save(7)
@@ -112,6 +120,7 @@ def test_a_failure_says_what_there_is_to_go_on_from(training: Training) -> None:
 # -- workers that die -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_worker_dies_between_owning_its_lineage_and_submitting(training: Training) -> None:
     training.mended.touch()
     training.dies(dying.BEFORE_SUBMISSION)
@@ -134,6 +143,78 @@ def test_a_worker_dies_while_its_application_runs(training_anywhere: Training) -
     done = training.again(spec)
     assert done.results["train"]["application_id"] == live.id
     assert training.applications == [live.id]
+
+
+# -- tasks that are cleared while they are deferred ------------------------------------------------------------------
+
+
+def test_a_task_that_is_cleared_while_deferred_ends_its_application_though_no_trigger_does(
+    training: Training, marker: Marker
+) -> None:
+    """Its next try may be there before its trigger is told; and there may be no trigger."""
+    training.dies(dying.BEFORE_DEFERRAL, training.spec(marker.forever), deferrable=True)
+    until(marker.path.exists, "the user process", DEADLINE)
+    (first,) = training.applications
+    training.mended.touch()
+    done = training.cleared(TaskInstanceState.DEFERRED, training.spec(), deferrable=True)
+    assert done.state == "success"
+    assert training.applications == sorted([first, done.results["train"]["application_id"]])
+    assert len(training.applications) == 2
+    assert (killed_for(training.hook.application(first)) or "").startswith("try 2 ")
+    assert training.said(f"Ending {first} of an earlier try: the task was cleared while it was deferred")
+
+
+@pytest.mark.long
+def test_it_ends_that_application_also_where_it_is_another_training_now(training: Training, marker: Marker) -> None:
+    training.dies(dying.BEFORE_DEFERRAL, training.spec(marker.forever), deferrable=True, checkpoint_key="small")
+    until(marker.path.exists, "the user process", DEADLINE)
+    (first,) = training.applications
+    training.mended.touch()
+    done = training.cleared(TaskInstanceState.DEFERRED, training.spec(), deferrable=True, checkpoint_key="large")
+    assert done.state == "success"
+    assert (killed_for(training.hook.application(first)) or "").startswith("try 2 ")
+
+
+def test_a_result_that_was_there_when_a_deferred_task_was_cleared_is_not_lost(training: Training) -> None:
+    training.mended.touch()
+    training.dies(dying.BEFORE_DEFERRAL, deferrable=True)
+    (first,) = training.applications
+    until(lambda: ended(training.hook), "the end of the application", DEADLINE)
+    done = training.cleared(TaskInstanceState.DEFERRED, training.spec(), deferrable=True)
+    assert done.results["train"]["application_id"] == first
+
+
+@pytest.mark.long
+def test_a_task_that_keeps_its_application_does_so_when_it_is_cleared_while_deferred(training: Training) -> None:
+    spec = job(f"while ! test -e {training.mended}; do sleep 0.1; done", **ONCE)
+    training.dies(dying.BEFORE_DEFERRAL, spec, deferrable=True, on_kill_action="keep")
+    (first,) = training.applications
+    training.mended.touch()
+    done = training.cleared(TaskInstanceState.DEFERRED, spec, deferrable=True)
+    assert (done.state, training.applications) == ("success", [first])
+
+
+class LosesSight(Telling):
+    """Its trigger could not watch the application any more."""
+
+    def execute(self, context: Any) -> Any:
+        try:
+            return super().execute(context)
+        except TaskDeferred as deferral:
+            application_id = deferral.trigger.application_id
+            event = {"application_id": application_id, "reason": None, "last_message": "", "error": "out of reach"}
+            return self.execute_complete(context, event)
+
+
+def test_a_task_that_is_cleared_after_it_has_failed_attaches_to_what_still_runs(training: Training) -> None:
+    spec = job(f"while ! test -e {training.mended}; do sleep 0.1; done", **ONCE)
+    failed = training.again(spec, LosesSight, deferrable=True)
+    error, (first,) = failed.errors["train"], training.applications
+    assert isinstance(error, ClusterUnreachable), "as without deferral: retry policies know the class"
+    assert f"{first} could not be watched any more: out of reach" in str(error)
+    training.mended.touch()
+    done = training.cleared(TaskInstanceState.FAILED, spec, deferrable=True)
+    assert (done.state, training.applications) == ("success", [first])
 
 
 def test_a_result_that_a_dead_worker_did_not_deliver_is_returned(training: Training) -> None:
@@ -159,6 +240,7 @@ def test_the_cluster_has_forgotten_an_application_whose_result_was_not_delivered
     assert training.applications == [first]
 
 
+@pytest.mark.long
 def test_the_cluster_has_forgotten_an_application_that_left_no_result(training: Training, marker: Marker) -> None:
     training.dies(dying.AFTER_SUBMISSION, job(f"{marker.forever}", **ONCE))
     (first,) = training.applications
@@ -189,6 +271,7 @@ def test_a_result_that_airflow_did_not_take_is_returned_by_the_next_try(training
     assert training.lineages == ["L0001", "L0002"]
 
 
+@pytest.mark.long
 def test_without_durable_each_try_has_an_application_of_its_own(training: Training, marker: Marker) -> None:
     training.dies(dying.AFTER_SUBMISSION, training.spec(marker.forever))
     (first,) = training.applications
@@ -233,6 +316,7 @@ def test_airflows_own_store_finds_an_application_that_the_jobs_store_has_lost(
     assert training.said("Attaching to|has succeeded for an earlier try")
 
 
+@pytest.mark.long
 def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
     training: Training, marker: Marker
 ) -> None:
@@ -252,7 +336,8 @@ def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
 # -- files that cannot be read --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", ["owner.json", "lineage.json"])
+@pytest.mark.parametrize("file", [pytest.param("owner.json", marks=pytest.mark.long), "lineage.json"])
+@pytest.mark.long
 def test_a_lineage_that_cannot_be_read_fails_the_task_for_good_and_says_what_to_do(
     training: Training, file: str
 ) -> None:
@@ -269,7 +354,8 @@ def test_a_lineage_that_cannot_be_read_fails_the_task_for_good_and_says_what_to_
     assert training.again().state == "success"
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_a_result_that_cannot_be_read_is_returned_once_it_is_mended(training: Training, deferrable: bool) -> None:
     training.mended.touch()
     training.dies(dying.AFTER_SUCCESS)
@@ -285,6 +371,7 @@ def test_a_result_that_cannot_be_read_is_returned_once_it_is_mended(training: Tr
     assert training.applications == [first]
 
 
+@pytest.mark.long
 def test_a_failure_whose_result_cannot_be_read_is_tried_again_all_the_same(training: Training) -> None:
     def between() -> None:
         (first,) = training.applications
@@ -354,6 +441,7 @@ def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Tra
     assert training.lineages == ["L0001", "L0002"]
 
 
+@pytest.mark.long
 def test_another_runs_training_is_continued(training: Training) -> None:
     training.mended.touch()
     first = training.again(training.spec(COUNTS)).results["train"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 from collections.abc import Callable
@@ -10,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.bases.operator import TriggerFailureReason
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
+from airflow.sdk.log import _secrets_masker  # type: ignore[attr-defined]  # there is no other way to have it forget
 from airflow.serialization.serialized_objects import DagSerialization
+from jinja2 import TemplateNotFound
 
 from tests.airflow_dags import run
+from tests.failing_triggers import TriggersFail
 from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
 from tests.waiting import until
 from tony_provider.cluster.attempt import Attempt
@@ -27,27 +33,53 @@ from tony_provider.exceptions import (
     TonyTaskKilled,
 )
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.killing import KILLED_BY_AIRFLOW
 from tony_provider.operators.result import JobResult
-from tony_provider.operators.start import Started
+from tony_provider.operators.start import Started, Starter
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.operators.training import OPTIONAL
+from tony_provider.operators.tries import MOST_TRIGGER_FAILURES
 from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.watching.killing import Kill
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
 
-class ActsOnceAttached(TonyTrainOperator):
-    """Something happens to the application just after this task has attached to it."""
+@pytest.fixture
+def once_attached(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Have something happen to the application just after a task has attached to it."""
+    start = Starter.attach_or_submit
 
-    def __init__(self, *, act: Callable[[], None], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.act = act
+    def happens(act: Callable[[], None]) -> None:
+        def starts(self: Starter, *arguments: Any) -> Started:
+            started = start(self, *arguments)
+            if started.attached:
+                act()
+            return started
 
-    def _start(self, *arguments: Any) -> Started:
-        started = super()._start(*arguments)
-        if started.attached:
-            self.act()
-        return started
+        monkeypatch.setattr(Starter, "attach_or_submit", starts)
+
+    return happens
+
+
+class TooLate(TonyTrainOperator):
+    """Is told by its trigger that there is nothing to wait for, for a reason, once the application has ended."""
+
+    def __init__(self, *, reason: str, **arguments: Any) -> None:
+        super().__init__(deferrable=True, **arguments)
+        self.reason = reason
+
+    def execute(self, context: Any) -> Any:
+        try:
+            return super().execute(context)
+        except TaskDeferred as deferral:
+            application_id = deferral.trigger.application_id
+            until(lambda: ended(TonyHook()), "the end of the application", DEADLINE)
+            event = {"application_id": application_id, "reason": self.reason, "last_message": "", "error": None}
+            return self.execute_complete(context, event)
+
+
+class TrainsWithoutTriggers(TriggersFail, TonyTrainOperator):
+    pass
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
@@ -55,6 +87,7 @@ def test_success(local: TonyHook, deferrable: bool) -> None:
     command = """
         echo '{"step": 3, "total_steps": 3, "loss": 0.25}' >> $TONY_METRICS_FILE
         echo weights > $TONY_MODEL_DIR/model.bin
+        echo '{"best": [1, NaN]}' > $TONY_RESULT_FILE
     """
     done = train(job(command), deferrable=deferrable)
     assert done.state == "success"
@@ -63,6 +96,7 @@ def test_success(local: TonyHook, deferrable: bool) -> None:
     assert result["metrics"] == {"loss": 0.25}
     assert (result["step"], result["total_steps"]) == (3, 3)
     assert read_text(local.storage(), f"{result['model_dir']}/model.bin") == "weights\n"
+    assert result["returned"] == {"best": [1, "NaN"]}
     assert result["duration_s"] > 0
     instance = done.task_instances["train"]
     for key in JobResult.of("application_1_0001", "file:///x", None, None).to_dict():
@@ -95,6 +129,15 @@ def test_job_in_a_file_beside_the_dag(local: TonyHook) -> None:
     assert read_text(local.storage(), f"{result['model_dir']}/greeting") == f"hello from {done.run_id}\n"
 
 
+@pytest.mark.parametrize(
+    "spec", ["missing.tony.yaml", {"name": "x", "env": {"A": "{% include 'missing.tony.yaml' %}"}}]
+)
+def test_a_file_that_is_missing_is_told_with_where_it_was_looked_for(local: TonyHook, spec: Any) -> None:
+    error = train(spec).errors["train"]
+    assert isinstance(error, TemplateNotFound), "a later try may find it"
+    assert f"no file missing.tony.yaml in {Path(__file__).parent}" in str(error)
+
+
 @pytest.mark.parametrize("spec", ["{{ 'framework: [' }}", job("true", framwork="typo"), "no mapping"])
 def test_wrong_specification_fails_for_good_and_starts_nothing(local: TonyHook, spec: Any) -> None:
     done = train(spec, retries=3)
@@ -114,6 +157,35 @@ def test_missing_file_names_it(local: TonyHook) -> None:
     error = train(job("true", files=["no_such_script.py"])).errors["train"]
     assert isinstance(error, TonyJobRejected)
     assert "no_such_script.py" in str(error)
+
+
+def test_a_dry_run_logs_the_submission_and_changes_nothing(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = job("true", env={"GREETING": "hello"}, tags=["nightly"])
+    with dag_of(spec, secrets={"API_KEY": "pa55word-of-the-store"}) as dag:
+        dag.task_dict["train"].dry_run()  # type: ignore[union-attr]
+    said = capsys.readouterr().out
+    told = yaml.safe_load(said)
+    assert "nightly" in told["request"]["application-tags"]
+    assert told["description"]["job"]["env"] == {"GREETING": "hello"}
+    assert "tony.user.API_KEY" in told["request"]["credentials"]
+    assert "pa55word" not in said
+    assert not local.storage().exists(local.layout.root)
+
+
+def test_a_dry_run_shows_files_of_one_content_where_they_go(
+    local: TonyHook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    files = [{"source": str(tmp_path / folder), "name": folder} for folder in ("one", "two")]
+    with dag_of(job("true", files=files)) as dag:
+        dag.task_dict["train"].dry_run()  # type: ignore[union-attr]
+    told = yaml.safe_load(capsys.readouterr().out)
+    uris = {resource["name"]: resource["uri"] for resource in told["description"]["resources"]}
+    assert set(uris) == {"one/__init__.py", "two/__init__.py"}
+    assert len(set(uris.values())) == 2
+    assert {told["staged"][str(tmp_path / name)] for name in uris} == set(uris.values())
 
 
 def test_secrets_are_seen_by_the_user_process_only(
@@ -139,6 +211,43 @@ def test_secrets_are_seen_by_the_user_process_only(
     assert not holding
 
 
+class InAnotherProcess(TooLate):
+    """Masks nothing, when it goes on, but what it masks then."""
+
+    def execute_complete(self, context: Any, event: Any) -> Any:
+        _secrets_masker().reset_masker()  # type: ignore[no-untyped-call]
+        return super().execute_complete(context, event)
+
+
+def test_secrets_are_masked_by_the_process_that_goes_on_too(local: TonyHook) -> None:
+    secrets = {"API_KEY": "{{ 'open' }}-sesame-4711"}
+    spec = job('echo "no use of $API_KEY" >&2; exit 3')
+    with dag_of(spec, InAnotherProcess, reason="finished", secrets=secrets) as dag:
+        done = run(dag)
+    assert _secrets_masker().redact("the key is open-sesame-4711") == "the key is ***"
+    assert "no use of ***" in str(done.errors["train"])
+
+
+def test_secrets_that_are_none(local: TonyHook) -> None:
+    error = train(job("true"), secrets="{{ x }}").errors["train"]
+    assert isinstance(error, TonySpecError)
+    assert "secrets: must be a mapping of names to values, not str" in str(error)
+
+
+def test_what_a_template_leaves_empty_is_not_given(local: TonyHook) -> None:
+    """Jinja writes None as text, and a mapping as Python does."""
+    over = {"env": {"GONE": None, "YES": True, "TEXT": 'it\'s "q" \\ é\t.\nb'}}
+    command = """test -z "$GONE" && test "$YES" = true && printf %s "$TEXT" > $TONY_MODEL_DIR/text"""
+    empty: dict[str, Any] = dict.fromkeys(OPTIONAL, "{{ params.nothing }}")
+    params = {"nothing": None, "over": over}
+    with dag_of(job(command, env={"GONE": "1"}), params=params, **{**empty, "overrides": "{{ params.over }}"}) as dag:
+        done = run(dag)
+    assert done.state == "success", done.errors
+    assert read_text(local.storage(), f"{done.results['train']['model_dir']}/text") == over["env"]["TEXT"]
+    with dag_of(job("true"), params=params, **empty) as dag:
+        assert run(dag).state == "success"
+
+
 def test_submit_only(local: TonyHook, marker: Marker) -> None:
     done = train(job(marker.forever), wait_for_completion=False)
     assert done.state == "success"
@@ -157,6 +266,7 @@ def test_killed_by_somebody_else(local: TonyHook, marker: Marker) -> None:
     assert "carol needs the machine" in str(error)
 
 
+@pytest.mark.long
 def test_mocked_alarm_that_rings_while_the_application_is_ended(
     local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,13 +286,14 @@ def test_mocked_alarm_that_rings_while_the_application_is_ended(
     assert ended(local)
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.long), True])
 def test_execution_timeout_ends_the_application(local: TonyHook, marker: Marker, deferrable: bool) -> None:
     done = train(job(marker.forever), execution_timeout=timedelta(seconds=8), deferrable=deferrable)
     assert isinstance(done.errors["train"], AirflowTaskTimeout)
     assert ended(local)
 
 
+@pytest.mark.long
 def test_a_timeout_stays_a_timeout_though_the_kill_is_mocked_to_fail(
     local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,15 +308,35 @@ def test_a_timeout_stays_a_timeout_though_the_kill_is_mocked_to_fail(
     local.kill(application_id, "enough")
 
 
-def test_what_a_trigger_could_not_watch_any_more_is_an_outage(local: TonyHook) -> None:
-    """As it is without deferral: retry policies know the class."""
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "deadline",
+        pytest.param("queue_timeout", marks=pytest.mark.long),
+        pytest.param("finished", marks=pytest.mark.long),
+    ],
+)
+def test_a_success_that_was_seen_too_late_is_a_success(local: TonyHook, reason: str) -> None:
+    """No triggerer may have run when the job ended, and the next one finds that its time is over."""
+    with dag_of(job("true"), TooLate, reason=reason) as dag:
+        done = run(dag)
+    assert done.state == "success", done.errors
+    assert done.results["train"]["final_status"] == "SUCCEEDED"
+
+
+def test_a_success_that_an_expired_deferral_hid_is_a_success(local: TonyHook) -> None:
+    def act(_: TaskDeferred) -> None:
+        until(lambda: ended(local), "the end of the application", DEADLINE)
+
+    with dag_of(job("true"), TrainsWithoutTriggers, how=TriggerFailureReason.TRIGGER_TIMEOUT, act=act) as dag:
+        done = run(dag)
+    assert done.state == "success", done.errors
+
+
+def test_a_copy_of_the_task_has_nothing_to_stop(airflow_db: None) -> None:
     with dag_of(job("true")) as dag:
         pass
-    task = dag.task_dict["train"]
-    assert isinstance(task, TonyTrainOperator)
-    event = {"application_id": "application_1_0001", "attached": False, "reason": None, "error": "no answer"}
-    with pytest.raises(ClusterUnreachable, match="application_1_0001 could not be watched any more: no answer"):
-        task.execute_complete({}, event)
+    assert copy.deepcopy(dag.task_dict["train"]).task_id == "train"
 
 
 def test_sigterm_ends_the_application_and_is_no_success(local: TonyHook, marker: Marker) -> None:
@@ -246,18 +377,51 @@ def test_sigterm_may_keep_the_application(local: TonyHook, marker: Marker) -> No
     local.kill(application_id, "enough")
 
 
-def test_a_next_try_attaches_to_the_live_application(local: TonyHook, tmp_path: Path) -> None:
+def test_a_next_try_attaches_to_the_live_application(
+    local: TonyHook, tmp_path: Path, once_attached: Callable[[Callable[[], None]], None]
+) -> None:
     dates = {"logical_date": MORNING, "run_after": MORNING}
     spec = job(f"while ! test -e {tmp_path}/go; do sleep 0.1; done")
     with dag_of(spec, wait_for_completion=False) as dag:
         first = run(dag, **dates).results["train"]["application_id"]
-    with dag_of(spec, ActsOnceAttached, act=(tmp_path / "go").touch) as dag:
+    once_attached((tmp_path / "go").touch)
+    with dag_of(spec) as dag:
         done = run(dag, **dates)
     assert done.results["train"]["application_id"] == first
     assert applications(local) == [first]
 
 
-def test_an_application_killed_on_behalf_of_its_own_try_is_replaced(local: TonyHook, tmp_path: Path) -> None:
+def test_a_trigger_that_fails_is_replaced_and_at_last_the_worker_waits(local: TonyHook, tmp_path: Path) -> None:
+    spec = job(f"while ! test -e {tmp_path}/go; do sleep 0.1; done")
+    deferrals: list[None] = []
+
+    def act(_: TaskDeferred) -> None:
+        deferrals.append(None)
+        if len(deferrals) > MOST_TRIGGER_FAILURES:
+            (tmp_path / "go").touch()
+
+    with dag_of(spec, TrainsWithoutTriggers, how=TriggerFailureReason.TRIGGER_FAILURE, act=act) as dag:
+        done = run(dag)
+    assert done.state == "success"
+    assert len(deferrals) == MOST_TRIGGER_FAILURES + 1
+    assert applications(local) == [done.results["train"]["application_id"]]
+
+
+def test_a_deferral_that_nobody_ended_in_time_ends_the_application(local: TonyHook, marker: Marker) -> None:
+    with dag_of(
+        job(marker.forever), TrainsWithoutTriggers, how=TriggerFailureReason.TRIGGER_TIMEOUT, act=lambda _: None
+    ) as dag:
+        done = run(dag)
+    assert isinstance(done.errors["train"], AirflowTaskTimeout)
+    assert ended(local)
+
+
+@pytest.mark.parametrize(
+    "by", ["try 1 (0198)", pytest.param(None, marks=pytest.mark.long)]
+)  # None: by a triggerer of a release that did not say
+def test_an_application_killed_on_behalf_of_its_own_try_is_replaced(
+    local: TonyHook, tmp_path: Path, once_attached: Callable[[Callable[[], None]], None], by: str | None
+) -> None:
     """A task that is cleared while deferred starts again before its old trigger's on_kill ends the application."""
     dates = {"logical_date": MORNING, "run_after": MORNING}
     spec = job(f"mkdir {tmp_path}/first && exec sleep 60; exit 0")
@@ -266,9 +430,10 @@ def test_an_application_killed_on_behalf_of_its_own_try_is_replaced(local: TonyH
 
     def kill() -> None:
         until((tmp_path / "first").exists, "the first application", DEADLINE)
-        local.kill(first, KILLED_BY_AIRFLOW + "the deferred task was cleared")
+        local.kill(first, str(Kill("the deferred task was cleared", by)))
 
-    with dag_of(spec, ActsOnceAttached, act=kill) as dag:
+    once_attached(kill)
+    with dag_of(spec) as dag:
         done = run(dag, **dates)
     assert done.state == "success"
     assert applications(local) == sorted({first, done.results["train"]["application_id"]})

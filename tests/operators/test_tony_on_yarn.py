@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from datetime import timedelta
+from typing import Any
 
+import attrs
 import pytest
+import requests
 
-from tests.operators.jobs import Marker, ended, job, train
-from tony_provider.cluster.base import ApplicationState
+from tests.airflow_dags import run
+from tests.operators.jobs import DEADLINE, Marker, dag_of, ended, job, train
+from tests.waiting import until
+from tony_provider.cluster.base import ApplicationState, Pages
 from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.verdict import killed_by_airflow
+from tony_provider.links.tony import LINKS, FilesLink, JobPageLink, TensorBoardLink, YarnApplicationLink, push_links
+from tony_provider.operators import training
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.watching.killing import killed_by_airflow
+
+
+@pytest.fixture
+def opened_links(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """What every link has answered, opened as soon as the job runs; then it is killed."""
+    answers: dict[str, int] = {}
+
+    def push_and_open(ti: Any, pages: Pages, **more: Any) -> None:
+        push_links(ti, pages, **more)
+        until(marker.path.exists, "the user process", DEADLINE)
+        for address in (pages.application, pages.job):
+            assert address is not None
+            answers[address] = requests.get(address, timeout=DEADLINE).status_code
+        TonyHook().kill(marker.path.read_text().strip(), "seen enough")
+
+    monkeypatch.setattr(training, "push_links", push_and_open)
+    return answers
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.long
 def test_queue_timeout_says_what_was_missing_and_ends_the_application(
     yarn: TonyHook, marker: Marker, deferrable: bool
 ) -> None:
@@ -40,6 +67,38 @@ def test_sigterm_ends_the_application_and_leaves_nothing(yarn: TonyHook, marker:
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
     assert killed_by_airflow(application)
     assert ended(yarn)
+
+
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.long), True])
+def test_links_lead_to_the_application_while_it_runs(
+    yarn: TonyHook, marker: Marker, opened_links: dict[str, int], deferrable: bool
+) -> None:
+    with dag_of(job(marker.forever), deferrable=deferrable) as dag:
+        done = run(dag)
+    assert done.state == "failed"  # it was killed
+    links = {
+        key: done.task_instances["train"].xcom_pull(task_ids="train", key=link.xcom_key)
+        for key, link in ((type(link), link) for link in LINKS)
+    }
+    application_id = marker.path.read_text().strip()
+    assert all(application_id in links[link] for link in (YarnApplicationLink, JobPageLink, FilesLink))
+    # The NameNode's pages are not in the jars that the test cluster is made of.
+    assert [opened_links[links[link]] for link in (YarnApplicationLink, JobPageLink)] == [200, 200]
+    assert links[TensorBoardLink] == ""
+
+
+def test_a_dry_run_is_the_request_that_is_sent(yarn: TonyHook) -> None:
+    spec = parse_job(job("true", secrets=["API_KEY"], tags=["nightly"]))
+    which = yarn.identity(dag_id="preview", run_id="today", task_id="train")
+    found = yarn.preview(spec, identity=which, secrets={"API_KEY": "pa55word"})
+    assert "pa55word" not in json.dumps(attrs.asdict(found))
+    request = found.request
+    assert request["am-container-spec"]["credentials"]["secrets"]["tony.user.API_KEY"] == "***"
+    application = yarn.application(yarn.submit(spec, identity=which, secrets={"API_KEY": "pa55word"}))
+    assert application is not None
+    assert request["application-name"] == application.name
+    assert sorted(request["application-tags"]["tag"]) == sorted(application.tags)
+    until(lambda: ended(yarn), "its end", DEADLINE)
 
 
 def test_unknown_queue_is_no_matter_for_a_retry(yarn: TonyHook) -> None:

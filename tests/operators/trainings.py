@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.models import TaskInstance
+from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import select
 
-from tests.airflow_dags import Run, run
+from tests.airflow_dags import Run, run, run_again
 from tests.checkpoints import commit
 from tests.operators import dying
-from tests.operators.jobs import applications, dag_of, job
+from tests.operators.jobs import DAG_ID, applications, dag_of, job
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.lineage import Lineages, LineageState
 from tony_provider.hooks.tony import TonyHook
@@ -57,10 +61,26 @@ class Training:
         keep = f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"
         return job(f"{command}\ntest -e {self.mended} || exit 3\n{keep}", **{**ONCE, **more})
 
-    def again(self, spec: Mapping[str, Any] | None = None, **arguments: Any) -> Run:
+    def again(
+        self,
+        spec: Mapping[str, Any] | None = None,
+        operator: type[TonyTrainOperator] = Telling,
+        **arguments: Any,
+    ) -> Run:
         self.capture.clear()
-        with dag_of(spec or self.spec(), Telling, **arguments) as dag:
+        with dag_of(spec or self.spec(), operator, **arguments) as dag:
             done = run(dag, **DATES)
+        self.log = self.capture.text
+        return done
+
+    def cleared(self, state: TaskInstanceState, spec: Mapping[str, Any], **arguments: Any) -> Run:
+        """A user clears the task, which Airflow calls ``state``: a next try of the same run."""
+        with create_session() as session:
+            mine = select(TaskInstance).where(TaskInstance.dag_id == DAG_ID, TaskInstance.run_id == RUN_ID)
+            session.scalars(mine).one().state = state
+        self.capture.clear()
+        with dag_of(spec, Telling, **arguments) as dag:
+            done = run_again(dag, RUN_ID, ["train"])
         self.log = self.capture.text
         return done
 
@@ -79,7 +99,7 @@ class Training:
 
     @property
     def identity(self) -> Identity:
-        return self.hook.identity(dag_id="operator_test", run_id=RUN_ID, task_id="train")
+        return self.hook.identity(dag_id=DAG_ID, run_id=RUN_ID, task_id="train")
 
     @property
     def applications(self) -> list[str]:

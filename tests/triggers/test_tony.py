@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import TriggerEvent
@@ -16,10 +18,14 @@ from tests.operators.jobs import DEADLINE, Marker, ended, job
 from tests.waiting import until
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.watch import Reason
 from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.storage.helpers import write_atomically
-from tony_provider.triggers.tony import TonyJobTrigger
+from tony_provider.triggers.tony import VERSION, TonyJobTrigger
+from tony_provider.triggers.versions import DeferredByNewerRelease
+from tony_provider.watching import killing_many
+from tony_provider.watching.ending import Reason
+from tony_provider.watching.killing import killed_for
+from tony_provider.watching.outlook import Outlook, TrainTask
 
 
 def submit(hook: TonyHook, command: str, run_id: str = "today", **more: Any) -> tuple[Identity, str]:
@@ -34,7 +40,6 @@ def trigger_for(identity: Identity, application_id: str, **changes: Any) -> Tony
         "slug": identity.slug,
         "digest": identity.digest,
         "application_id": application_id,
-        "attached": False,
         "poll_interval": 0.2,
         "end": None,
         "queue": None,
@@ -59,7 +64,7 @@ async def test_yields_one_event_when_the_job_has_ended(local: TonyHook) -> None:
     trigger = trigger_for(*submit(local, "exit 3", restart={"budget": 0}))
     event = await first_event(trigger)
     assert event["application_id"] == trigger.application_id
-    assert (event["reason"], event["error"], event["attached"]) == (Reason.FINISHED, None, False)
+    assert (event["version"], event["reason"], event["error"]) == (VERSION, Reason.FINISHED, None)
     assert json.loads(json.dumps(event)) == event
 
 
@@ -71,6 +76,101 @@ async def test_another_triggerer_can_go_on_with_it(local: TonyHook, tmp_path: Pa
     second = TonyJobTrigger(**json.loads(json.dumps(arguments)))
     (tmp_path / "go").touch()
     assert (await first_event(second))["reason"] == Reason.FINISHED
+
+
+async def test_a_task_that_an_earlier_release_deferred_goes_on(local: TonyHook) -> None:
+    identity, application_id = submit(local, "true")
+    of_version_1: dict[str, Any] = {
+        "tony_conn_id": "tony_default",
+        "proxy_user": None,
+        "slug": identity.slug,
+        "digest": identity.digest,
+        "application_id": application_id,
+        "attached": False,
+        "poll_interval": 5.0,
+        "end": None,
+        "queue": None,
+        "kill": True,
+    }
+    assert (await first_event(TonyJobTrigger(**of_version_1)))["reason"] == Reason.FINISHED
+
+
+async def test_a_task_that_a_later_release_deferred_is_not_misread() -> None:
+    """And not in the constructor, whose errors end the whole triggerer."""
+    trigger = trigger_for(Identity("x", "0"), "application_1_0001", version=VERSION + 1)
+    with pytest.raises(DeferredByNewerRelease, match="newer release of tony-provider"):
+        await anext(trigger.run())
+
+
+@pytest.mark.parametrize(
+    ("state", "ends"),
+    [
+        ("deferred", False),
+        ("failed", True),
+        pytest.param("queued", True, marks=pytest.mark.long),
+        pytest.param("", True, marks=pytest.mark.long),
+    ],
+)
+async def test_on_kill_ends_nothing_while_the_patched_task_is_deferred(
+    local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, state: str, ends: bool
+) -> None:
+    """A triggerer whose triggers were handed to another one is told of it as of a user's action."""
+    asked = []
+
+    async def ask(task: TrainTask, seconds: float) -> Outlook:
+        asked.append(task)
+        return Outlook(state=state)
+
+    monkeypatch.setattr(TrainTask, "ask", ask)
+    identity, application_id = submit(local, marker.forever)
+    until(marker.path.exists, "the user process", DEADLINE)
+    trigger = trigger_for(identity, application_id)
+    trigger.task_instance = cast(Any, SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=3))
+    await trigger.on_kill()
+    assert asked == [TrainTask("d", "r", "t", 3)]
+    assert is_alive(local, application_id) is not ends
+    local.kill(application_id, "enough")
+
+
+async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applications(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a scripted cluster, whose applications take their time: Airflow gives each trigger some seconds only."""
+    stopped, gate = set(), threading.Event()
+
+    class Hook:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __enter__(self) -> Hook:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def end(_: Any, __: Any, ___: str, ____: Any) -> None:
+        gate.wait(DEADLINE)
+
+    monkeypatch.setattr(killing_many, "TonyHook", Hook)
+    monkeypatch.setattr(
+        killing_many, "stop_application", lambda _, application_id, *__, **___: stopped.add(application_id)
+    )
+    monkeypatch.setattr(killing_many, "end_application", end)
+    names = [f"application_1_{number:04}" for number in range(60)]
+    kills = [asyncio.wait_for(trigger_for(Identity("x", "0"), name).on_kill(), 0.5) for name in names]
+    await asyncio.gather(*kills, return_exceptions=True)
+    await asyncio.to_thread(until, lambda: stopped == set(names), "all of them to be stopped", DEADLINE)
+    gate.set()
+
+
+async def test_the_queue_deadline_is_judged_by_the_job_itself(local: TonyHook, tmp_path: Path) -> None:
+    """The list says RUNNING of a job that has its containers, and of one that waits for them."""
+    go = tmp_path / "go"
+    trigger = trigger_for(*submit(local, f"while ! test -e {go}; do sleep 0.1; done"), queue=time.time() - 1)
+    event = asyncio.get_running_loop().create_task(first_event(trigger))
+    await asyncio.wait([event], timeout=1.0)
+    go.touch()
+    assert (await event)["reason"] == Reason.FINISHED
 
 
 async def test_being_cancelled_ends_nothing(local: TonyHook, marker: Marker) -> None:
@@ -86,8 +186,9 @@ async def test_on_kill_ends_its_own_application_only(local: TonyHook, marker: Ma
     identity, application_id = submit(local, marker.forever)
     _, neighbour = submit(local, other.forever, run_id="yesterday")
     until(lambda: marker.path.exists() and other.path.exists(), "both user processes", DEADLINE)
-    await trigger_for(identity, application_id).on_kill()
+    await trigger_for(identity, application_id, whose="try 3 (0198)").on_kill()
     assert not is_alive(local, application_id)
+    assert killed_for(local.application(application_id)) == "try 3 (0198)"
     assert is_alive(local, neighbour)
     local.kill(neighbour, "enough")
 
@@ -102,11 +203,10 @@ async def test_on_kill_may_be_told_to_keep_it(local: TonyHook, marker: Marker) -
     assert ended(local)
 
 
-@pytest.mark.parametrize("attached", [False, True])
-async def test_deadline_passed_while_no_triggerer_ran(local: TonyHook, marker: Marker, attached: bool) -> None:
+async def test_deadline_passed_while_no_triggerer_ran(local: TonyHook, marker: Marker) -> None:
     identity, application_id = submit(local, marker.forever)
-    event = await first_event(trigger_for(identity, application_id, end=time.time() - 1, attached=attached))
-    assert (event["reason"], event["attached"]) == (Reason.DEADLINE, attached)
+    event = await first_event(trigger_for(identity, application_id, end=time.time() - 1))
+    assert event["reason"] == Reason.DEADLINE
     assert is_alive(local, application_id)
     local.kill(application_id, "enough")
 

@@ -16,9 +16,14 @@ from tony_provider.operators.result import JobResult
 from tony_provider.operators.tries import Try
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.clearing import clear_up
+from tony_provider.watching.patience import bear
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
+
+
+_SHOWN = 1000  # characters of one value of the result, in the task's log
 
 
 @attrs.frozen
@@ -30,20 +35,21 @@ class Conclusion:
     log: Logger
 
     def clean_up(self) -> None:
-        """What was left is no reason to call a training failed."""
-        try:
-            self.hook.cleanup(self.identity, self.application_id)
-        except (ClusterError, StorageError) as error:
-            self.log.warning("Not everything of %s could be removed: %s", self.application_id, error)
+        clear_up(self.hook, self.identity, self.application_id, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
-        """The result, of what is known; the task's last act, after which a task that is cleared trains anew."""
-        result = JobResult.of(self.application_id, self._directory, application, status, self._lineage())
+        """The result, of what is known; the task's last act, after which a task that is cleared trains anew.
+
+        Raises ClusterError and StorageError when what the job has returned cannot be read.
+        """
+        runs = application is not None and not application.is_final
+        returned = None if runs else bear(lambda: self.hook.returned(self.identity, self.application_id), self.log)
+        result = JobResult.of(self.application_id, self._directory, application, status, self._lineage(), returned)
         for warning in result.warnings:
             self.log.warning("%s", warning)
         for key, value in result.to_dict().items():
             if value not in (None, [], {}):
-                self.log.info("%s: %s", key, value)
+                self.log.info("%s: %s", key, _short(str(value)))
         try:
             self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
         except StorageError as error:
@@ -81,3 +87,7 @@ class Conclusion:
     @property
     def _directory(self) -> str:
         return self.hook.application_dir(self.identity, self.application_id)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"

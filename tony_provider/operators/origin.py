@@ -59,7 +59,7 @@ def _training(hook: TonyHook, context: Context, given: Any, checkpoint_key: str 
     if key is not None and index is not None:
         raise TonySpecError("resume_from: map_index and checkpoint_key are both given; keep one of them")
     if key is None and index is None and (dag_id, task_id) == (ti.dag_id, ti.task_id):
-        key, index = checkpoint_key, map_index(context)
+        key, index = checkpoint_key or None, map_index(context)
     return hook.identity(
         dag_id=dag_id,
         run_id=run_id,

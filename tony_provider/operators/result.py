@@ -18,20 +18,21 @@ class JobResult:
     """Of ``TonyTrainOperator``. Keys whose value is not known are there with ``None``."""
 
     application_id: str  # as YARN writes it: application_1700000000000_0001
-    application_dir: str  # URI of the application's directory on the store, which holds the three below
-    logs_dir: str  # URI: the kept end of each task's output
+    application_dir: str  # URI of the application's directory on the store: logs, status, events, model
+    logs_dir: str  # URI of the directory with the kept end of each task's output
     model_dir: str | None = None  # URI of what the chief, or rank 0, left in TONY_MODEL_DIR
+    returned: Any = None  # what the chief, or rank 0, left in TONY_RESULT_FILE, at most 1 MiB; "NaN" for no number
     lineage: str | None = None  # URI of the directory that this training's checkpoints are in, over all its tries
-    resumed_step: int | None = None  # that the tasks went on from at last; None: they began at the beginning
-    checkpoint_step: int | None = None  # of the newest checkpoint on the store
-    checkpoint_dir: str | None = None  # its URI
+    resumed_step: int | None = None  # the step that the tasks went on from at last; None: they began at the beginning
+    checkpoint_step: int | None = None  # the step of the newest checkpoint that was committed to the store
+    checkpoint_dir: str | None = None  # URI of that checkpoint; None where checkpoint.after_success is "remove"
     tracking_url: str | None = None  # the application's page on the cluster
     queue: str | None = None  # where the cluster put it
     final_status: str | None = None  # SUCCEEDED; None when not waited for
     metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest of the chief, or rank 0; "NaN" for no number
-    step: int | None = None  # the last one reported
-    total_steps: int | None = None  # as reported
-    steps_per_second: float | None = None  # the last one reported
+    step: int | None = None  # the last one that the chief, or rank 0, reported
+    total_steps: int | None = None  # as the chief, or rank 0, reported last
+    steps_per_second: float | None = None  # as measured last
     generation: int | None = None  # how often the tasks were brought together; more than 1 after restarts
     restarts: int | None = None  # of all tasks or some of them, within the application
     duration_s: float | None = None  # seconds, from submission to the end
@@ -45,6 +46,7 @@ class JobResult:
         application: Application | None,
         status: JobStatus | None,
         lineage: str | None = None,
+        returned: Any = None,
     ) -> JobResult:
         """Of whatever is known: nothing yet just after submission, no ``application`` when the cluster forgot it."""
         known: dict[str, Any] = {}
@@ -76,6 +78,7 @@ class JobResult:
             application_dir=application_dir,
             logs_dir=join(application_dir, contract.LOGS_DIR),
             lineage=lineage,
+            returned=returned,
             **known,
         )
 

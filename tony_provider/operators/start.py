@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.lineage_choice import Resume
 from tony_provider.cluster.lineage_origin import Origin
 from tony_provider.cluster.predecessor import Predecessor
+from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.killing import end_application
 from tony_provider.operators.tries import Try
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.clearing import clear_up
+from tony_provider.watching.killing import Kill, end_application
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -44,15 +44,17 @@ class Starter:
     search_path: Sequence[Path]
     remember: Callable[[str], None]  # is given the application's id when the try attaches to it
     before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
+    is_there: Callable[[int], bool]  # another mapped instance of the task, by its index
     log: Logger
 
     def attach_or_submit(self, job: JobSpec, remembered: str | None) -> Started:
         """See ``Predecessor`` for what an earlier try can have left; ``remembered``: its id, from Airflow's store.
 
-        Raises as ``TonyHook.submit``, StorageError.
+        Raises as ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
         """
         before = self.hook.predecessor(self.identity, remembered=remembered)
         if before is not None and (before.is_live or self._is_undelivered(before)):
+            self._check_instance(before)
             self.remember(before.application_id)
             if before.is_live:
                 self.log.info("Attaching to %s, which an earlier try of this task started", before.application_id)
@@ -71,7 +73,8 @@ class Starter:
         """Without a look at what earlier tries have reached. Raises as ``TonyHook.submit``, StorageError."""
         for application in self.hook.find(self.identity):
             self.log.info("Ending %s, which an earlier try of this task started", application.id)
-            end_application(self.hook, self.identity, application.id, "a next try of its task begins anew")
+            kill = Kill("a next try of its task begins anew", self.this_try.name)
+            end_application(self.hook, self.identity, application.id, kill)
         return self.submit(job)
 
     def submit(self, job: JobSpec) -> Started:
@@ -89,6 +92,22 @@ class Starter:
         self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, job.name, directory)
         return Started(application_id)
 
+    def _check_instance(self, before: Predecessor) -> None:
+        """With one key for two, the one's model would be the other's result.
+
+        Where the list has changed, the same training has another index now: only while both are there are they two.
+        """
+        mine = self.labels.get("map_index")
+        if mine is None:
+            return
+        theirs = self.hook.labels(self.identity, before.application_id).get("map_index", mine)
+        if theirs != mine and self.is_there(int(theirs)):
+            first, second = sorted((theirs, mine), key=int)
+            raise TonySpecError(
+                f"checkpoint_key: the mapped instances {first} and {second} of this task have the same one, which "
+                f"makes them one training, that of {before.application_id}; give each its own"
+            )
+
     def _is_undelivered(self, before: Predecessor) -> bool:
         if not before.has_succeeded:
             return False
@@ -97,7 +116,4 @@ class Starter:
     def _tidy(self, before: Predecessor) -> None:
         """What it no longer needs, should neither its master nor its try have lived to remove it."""
         self.log.info("The application before: %s", before)
-        try:
-            self.hook.cleanup(self.identity, before.application_id)
-        except (ClusterError, StorageError) as error:
-            self.log.warning("Not everything of %s could be removed: %s", before.application_id, error)
+        clear_up(self.hook, self.identity, before.application_id, self.log.warning)

@@ -33,6 +33,8 @@ def job_of(
     overrides: Mapping[str, Any] | str | None,
 ) -> JobSpec:
     """The operator's arguments laid over the job, ``overrides`` over both. Raises TonySpecError."""
+    if env is not None and not isinstance(env, Mapping):
+        raise TonySpecError(f"env_vars: must be a mapping of names to values, not {env!r}")
     arguments: dict[str, Any] = {"name": name, "queue": queue, "env": dict(env or {}), "secrets": sorted(secrets)}
     given = {key: value for key, value in arguments.items() if value}
     if queue_timeout is not None:

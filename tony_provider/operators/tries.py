@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import attrs
-from airflow.sdk import NEVER_EXPIRE  # type: ignore[attr-defined]  # its stub lacks it
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster.results import Delivered
+from tony_provider.state_store import StateStore
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.types import Logger
 
 STATE_KEY = "tony_application_id"
+FAILURES_KEY = "tony_trigger_failures"
+_GONE = ("failed", "skipped", "upstream_failed", "removed")  # states of task instances that want nothing any more
+LATELY = 3600.0  # seconds
+MOST_TRIGGER_FAILURES = 3  # of one try, so lately; after that it waits in the worker
 
 
 @attrs.frozen
 class Try:
     number: int
     max_tries: int  # the last one that Airflow allows; raised when the task is cleared
+    id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
 
     @classmethod
     def of(cls, context: Context) -> Try:
         ti = context["ti"]
-        return cls(ti.try_number, ti.max_tries)
+        return cls(ti.try_number, ti.max_tries, str(ti.id))
+
+    @property
+    def name(self) -> str:
+        """In the diagnostics of an application that is killed for it."""
+        return f"try {self.number} ({self.id})"
 
     def delivers(self) -> Delivered:
         """The mark that this try leaves when it has a result."""
@@ -36,18 +47,49 @@ class Try:
         return mark.reached_airflow(self.number, self.max_tries)
 
 
-def remember(context: Context, application_id: str, log: Logger) -> None:
-    """In Airflow's store, which is a cache: the store of the jobs says the same, and is believed first."""
-    try:
-        context["task_state_store"].set(STATE_KEY, application_id, retention=NEVER_EXPIRE)
-    except AirflowRuntimeError as error:
-        log.warning("Airflow's task_state_store did not take the application's id: %s", error)
+def is_of_dag_test(context: Context) -> bool:
+    """Whether ``dag.test()`` runs the task, in its own process: it alone gives a task instance no bundle.
+
+    It tells the database that the task is deferred, and then runs the trigger itself. A triggerer that looks at the
+    same database begins to run it too, and takes what comes next for a user's action.
+    """
+    return getattr(context["ti"], "bundle_instance", None) is None
 
 
-def remembered(context: Context, log: Logger) -> str | None:
+def is_there(context: Context, map_index: int) -> bool:
+    """Whether another mapped instance of the task works, waits or has succeeded: what it has started is its own.
+
+    False where Airflow does not tell.
+    """
+    ti = context["ti"]
     try:
-        found = context["task_state_store"].get(STATE_KEY)
-    except AirflowRuntimeError as error:
-        log.warning("Airflow's task_state_store did not answer: %s", error)
-        return None
+        states = ti.get_task_states(ti.dag_id, map_index=map_index, task_ids=[ti.task_id], run_ids=[ti.run_id])
+    except AirflowRuntimeError:
+        return False
+    found = states.get(ti.run_id, {}).get(f"{ti.task_id}_{map_index}")
+    return found is not None and found not in _GONE
+
+
+def remember(store: StateStore, application_id: str) -> None:
+    """A cache: the store of the jobs says the same, and is believed first."""
+    store.set(STATE_KEY, application_id, forever=True)
+
+
+def remembered(store: StateStore) -> str | None:
+    found = store.get(STATE_KEY)
     return found if isinstance(found, str) else None
+
+
+def gets_another_trigger(store: StateStore, this_try: Try, log: Logger) -> bool:
+    """Whether this try, whose trigger has just failed, is to be deferred again; if not, it waits in its worker.
+
+    A trigger that fails hands over nothing but its error, so Airflow's store has to count. False where it does not.
+    """
+    found, now = store.get(FAILURES_KEY), time.time()
+    known = found if isinstance(found, dict) and found.get("try") == this_try.id else {}
+    times = known.get("times")
+    recent = [at for at in times if isinstance(at, float) and now - at < LATELY] if isinstance(times, list) else []
+    if not store.set(FAILURES_KEY, {"try": this_try.id, "times": [*recent, now]}):
+        return False
+    log.warning("The trigger failed, for the %d. time of %d", len(recent) + 1, MOST_TRIGGER_FAILURES + 1)
+    return len(recent) < MOST_TRIGGER_FAILURES

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
-from tony_provider.operators.killing import KILLED_BY_AIRFLOW
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
 _NO_SUCH_COMMAND = (126, 127)  # what a shell exits with when a command cannot be run, or found
-
-
-def killed_by_airflow(application: Application | None) -> bool:
-    return application is not None and KILLED_BY_AIRFLOW in application.diagnostics
 
 
 def failure(application_id: str, application: Application | None, status: JobStatus | None) -> TonyJobFailed | None:

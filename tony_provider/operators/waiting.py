@@ -1,18 +1,30 @@
-"""Waiting in the worker for an application to end, and until when."""
+"""Waiting in the worker for an application to end, and until when; and who ends it should nobody wait any more."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
+from tony_provider.cluster import lifetime
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.killing import KillSwitch
-from tony_provider.operators.watch import Deadlines, Ending, JobWatch
+from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.ending import Deadlines, Ending
+from tony_provider.watching.killing import KillSwitch
+from tony_provider.watching.observation import Observation
+from tony_provider.watching.watch import JobWatch
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
 
 FIRST_POLL = 0.5  # seconds; the pauses grow from there by POLL_GROWTH, up to the task's poll_interval
 POLL_GROWTH = 1.3
+LIFETIME_SLACK = 600.0  # seconds after the deadline: first the trigger minds it, then Airflow's own end of a deferral
 
 
 def deadlines_of(
@@ -34,10 +46,41 @@ def deadlines_of(
     return Deadlines(end, submitted + job.timeouts.queue)
 
 
-def wait(watch: JobWatch, switch: KillSwitch, poll_interval: float, heed_kill: Callable[[], None]) -> Ending:
+def bound(
+    hook: TonyHook, identity: Identity, application_id: str, job: JobSpec, end: float, *, attached: bool, log: Logger
+) -> None:
+    """Have the cluster itself end the application soon after ``end`` (epoch seconds), should all of Airflow be gone.
+
+    One that an earlier try has started had that try's time. The job's own limits hold all the same.
+    """
+    try:
+        application = hook.application(application_id)
+        if application is None or application.is_final or (attached and _is_ending(hook, identity, application_id)):
+            return
+        latest = end + LIFETIME_SLACK
+        if (own := lifetime.seconds_left(job.timeouts, application.started_ms / 1000)) is not None:
+            latest = min(latest, application.started_ms / 1000 + own)
+        hook.limit(application_id, latest - time.time(), "the task's execution_timeout is over", prolong=True)
+    except (ClusterError, StorageError) as error:
+        log.warning("%s goes on without a limit set by the cluster: %s", application_id, error)
+
+
+def _is_ending(hook: TonyHook, identity: Identity, application_id: str) -> bool:
+    """It was stopped: the cluster was told how long that may take, and is not to be told otherwise."""
+    status = hook.job_status(identity, application_id)
+    return status is not None and status.state is JobState.FINISHING
+
+
+def wait(
+    look: Callable[[], Observation],
+    watch: JobWatch,
+    switch: KillSwitch,
+    poll_interval: float,
+    heed_kill: Callable[[], None],
+) -> Ending:
     """Look until there is nothing more to watch. ``heed_kill`` raises once the switch was pulled."""
     pause = min(FIRST_POLL, poll_interval)
-    while (ending := watch.look()) is None:
+    while (ending := watch.judge(look())) is None:
         switch.sleep(pause)
         heed_kill()
         pause = min(pause * POLL_GROWTH, poll_interval)

@@ -8,16 +8,20 @@ here, else by the cluster itself, which is told the time too.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
-from tony_provider.cluster.base import CONTROL_SECONDS
+import attrs
+
+from tony_provider.cluster.base import CONTROL_SECONDS, Application
 from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.watching.clearing import clear_up
 
-KILLED_BY_AIRFLOW = "Killed by Airflow: "  # how the diagnostics of our own kills begin
 SIGNAL_PATIENCE = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
 HURRIED_SECONDS = 2.0  # that a master may take to answer meanwhile: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
@@ -25,34 +29,74 @@ LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill
 END_POLL = 0.5  # seconds
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
+_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]*))?: ")
+
 log = logging.getLogger(__name__)
 
 
-def end_application(hook: TonyHook, identity: Identity, application_id: str, reason: str) -> None:
+@attrs.frozen
+class Kill:
+    """What an application's diagnostics say of its end, when that was our doing."""
+
+    reason: str
+    whose: str | None = None  # the name of the try of the task, on whose behalf; None: on nobody's
+    by: str = "Airflow"  # anybody else's doing is taken by a task that watches the application for what it is
+    grace: float | None = None  # seconds that user processes get; None: as the job says
+
+    def __str__(self) -> str:
+        whose = "" if self.whose is None else f" for {self.whose}"
+        return f"Killed by {self.by}{whose}: {self.reason}"
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """As the application's master takes it."""
+        return {"reason": str(self)} if self.grace is None else {"reason": str(self), "grace": self.grace}
+
+
+@attrs.frozen
+class SensorKill(Kill):
+    """By a sensor, which is no try of the training's task: to that it is as if somebody else had done it."""
+
+    def __str__(self) -> str:
+        return f"Ended by a sensor of Airflow: {self.reason}"
+
+
+def killed_by_airflow(application: Application | None) -> bool:
+    return application is not None and _OURS.search(application.diagnostics) is not None
+
+
+def killed_for(application: Application | None) -> str | None:
+    """The name of the try that the application was killed for; None when it was not, or nobody said for which."""
+    found = _OURS.search(application.diagnostics) if application is not None else None
+    return found[1] if found else None
+
+
+def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: Kill) -> bool:
     """Stop the application, kill it when it does not end in time, and remove what it no longer needs. Idempotent.
 
-    Blocks for as long as the job's grace and its last copies take, and END_SECONDS more at most. Raises ClusterError
-    and StorageError.
+    Blocks for as long as the job's grace and its last copies take, and END_SECONDS more at most. Whether it has ended
+    by then. Raises ClusterError.
     """
-    ends_within = stop_application(hook, application_id, reason, seconds=CONTROL_SECONDS)
+    ends_within = stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
     if ends_within is not None and not _has_ended(hook, application_id, ends_within):
         log.warning("%s has not ended within %.0f s: killing it", application_id, ends_within)
-        hook.kill(application_id, KILLED_BY_AIRFLOW + reason)
+        hook.kill(application_id, str(kill))
     if not _has_ended(hook, application_id, END_SECONDS):
         log.warning("%s was killed, and has not ended within %.0f s", application_id, END_SECONDS)
-        return
-    hook.cleanup(identity, application_id)
+        return False
+    clear_up(hook, identity, application_id, log.warning)
+    return True
 
 
-def stop_application(hook: TonyHook, application_id: str, reason: str, *, seconds: float) -> float | None:
+def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds: float) -> float | None:
     """Have it end by itself; asked again, it does not hurry. Its master may take ``seconds`` to answer.
 
     How many seconds it may take from now; None: there is no master to be asked, so that it was killed at once. Raises
     ClusterError when it could not be killed either.
     """
-    diagnostics = KILLED_BY_AIRFLOW + reason
+    diagnostics = str(kill)
     try:
-        answer = hook.control(application_id, "stop", {"reason": diagnostics}, seconds=seconds)
+        answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
     except ClusterError as error:
         level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
         log.log(level, "%s is killed without grace: %s", application_id, error)
@@ -86,8 +130,13 @@ class KillSwitch:
 
     def __init__(self) -> None:
         self.application_id: str | None = None  # the one to stop, once there is one
+        self.whose: str | None = None  # the name of the task's try
         self.pulled = False
         self._woken = threading.Event()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KillSwitch:
+        """A copy of the task is another task, with nothing to stop yet."""
+        return KillSwitch()
 
     def remember(self, application_id: str) -> None:
         self.application_id = application_id
@@ -96,28 +145,28 @@ class KillSwitch:
         """It will not be submitted."""
         self.application_id = None
 
-    def pull(self, hook: TonyHook, reason: str | None) -> None:
-        """Wake the task up, and have its application end unless ``reason`` is None."""
+    def pull(self, hook: TonyHook, kill: Kill | None) -> None:
+        """Wake the task up, and have its application end unless ``kill`` is None."""
         self.pulled = True
-        _in_thread(self._act, hook, reason).join(SIGNAL_PATIENCE)
+        _in_thread(self._act, hook, kill).join(SIGNAL_PATIENCE)
 
     def sleep(self, seconds: float) -> None:
         """Until the time is over or the switch is pulled."""
         self._woken.wait(seconds)
 
-    def _act(self, hook: TonyHook, reason: str | None) -> None:
+    def _act(self, hook: TonyHook, kill: Kill | None) -> None:
         application_id = self.application_id
         try:
-            if application_id is None or reason is None:
+            if application_id is None or kill is None:
                 return
-            if not _stop_once_known(hook, application_id, reason, within=0.0):
+            if not _stop_once_known(hook, application_id, kill, within=0.0):
                 # The main thread may be submitting it, which stands still until this thread ends.
-                _in_thread(_stop_once_known, hook, application_id, reason, SIGNAL_PATIENCE)
+                _in_thread(_stop_once_known, hook, application_id, kill, SIGNAL_PATIENCE)
         finally:
             self._woken.set()
 
 
-def _stop_once_known(hook: TonyHook, application_id: str, reason: str, within: float) -> bool:
+def _stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: float) -> bool:
     """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
     deadline = time.monotonic() + within
     try:
@@ -125,7 +174,7 @@ def _stop_once_known(hook: TonyHook, application_id: str, reason: str, within: f
             if time.monotonic() >= deadline:
                 return False
             time.sleep(KNOWN_POLL)
-        stop_application(hook, application_id, reason, seconds=HURRIED_SECONDS)
+        stop_application(hook, application_id, kill, seconds=HURRIED_SECONDS)
     except ClusterError as error:
         log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
     return True

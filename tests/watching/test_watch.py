@@ -19,10 +19,12 @@ from tony_provider.cluster.errors import (
 )
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators import watch
-from tony_provider.operators.watch import Deadlines, Ending, JobWatch, Reason
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
+from tony_provider.watching import patience, watch
+from tony_provider.watching.ending import Deadlines, Ending, Reason
+from tony_provider.watching.observation import Observation, observe
+from tony_provider.watching.watch import JobWatch
 
 Answer = Application | None | Exception
 PAST, FUTURE = 0.0, time.time() + 1e9  # deadlines, in seconds since the epoch
@@ -39,20 +41,31 @@ class ScriptedHook:
             raise answer
         return answer
 
-    def job_status(self, *_: Any) -> JobStatus | None:
+    def job_status(self, *_: Any, **__: Any) -> JobStatus | None:
         if isinstance(self._job, Exception):
             raise self._job
         return self._job
 
 
-def ending(watched: JobWatch) -> tuple[Reason, str] | None:
+class Looking:
+    """Looks and judges, as a worker does."""
+
+    def __init__(self, hook: ScriptedHook, watched: JobWatch) -> None:
+        self._hook = cast(TonyHook, hook)
+        self._watched = watched
+
+    def look(self) -> Ending | None:
+        return self._watched.judge(observe(self._hook, Identity("x", "0"), ID))
+
+
+def ending(watched: Looking) -> tuple[Reason, str] | None:
     seen = watched.look()
     return None if seen is None else (seen.reason, seen.last_message)
 
 
-def watch_of(hook: ScriptedHook, log: list[str] | None = None, **deadlines: float) -> JobWatch:
+def watch_of(hook: ScriptedHook, log: list[str] | None = None, **deadlines: float) -> Looking:
     said = [] if log is None else log
-    return JobWatch(cast(TonyHook, hook), Identity("x", "0"), ID, Deadlines(**deadlines), said.append)
+    return Looking(hook, JobWatch(ID, Deadlines(**deadlines), said.append))
 
 
 def test_short_outages_are_borne_and_told_once() -> None:
@@ -72,7 +85,7 @@ def test_short_outages_are_borne_and_told_once() -> None:
 def test_a_long_outage_is_an_error(error: ClusterError, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch_of(ScriptedHook(error, error))
     assert watched.look() is None
-    monkeypatch.setattr(watch, "OUTAGE_SECONDS", 0.0)
+    monkeypatch.setattr(patience, "OUTAGE_SECONDS", 0.0)
     with pytest.raises(type(error)):
         watched.look()
 
@@ -159,3 +172,20 @@ def test_forgotten_with_a_result_that_cannot_be_read_is_an_error(monkeypatch: py
 def test_queue_deadline(cluster: Application, job: JobStatus | None, late: bool, reason: Reason | None) -> None:
     seen = watch_of(ScriptedHook(cluster, job=job), queue=PAST if late else FUTURE).look()
     assert (seen.reason if seen else None) == reason
+
+
+@pytest.mark.parametrize(
+    ("whole", "job", "late", "wanted"),
+    [
+        (False, None, True, True),
+        (False, status("WAITING"), True, True),
+        (False, status("RUNNING", generation=1), True, False),
+        (False, None, False, False),
+        (True, None, True, False),  # it was just looked at: another look would follow on the heels of this one
+    ],
+)
+def test_a_look_at_the_job_is_wanted_where_only_that_tells(
+    whole: bool, job: JobStatus | None, late: bool, wanted: bool
+) -> None:
+    watched = JobWatch(ID, Deadlines(queue=PAST if late else FUTURE), print)
+    assert watched.wants_look(Observation(application(), job, whole=whole)) is wanted

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.operators.statuses import ID, application, status, worker
-from tony_provider.operators.progress import MAX_ROWS, PROGRESS_INTERVAL, ProgressLog
+from tony_provider.watching.progress import MAX_ROWS, PROGRESS_INTERVAL, ProgressLog
 
 
 class Clock:

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.operators.conftest import _sigterm, local, yarn
+
+__all__ = ["_sigterm", "local", "yarn"]

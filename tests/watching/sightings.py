@@ -1,0 +1,41 @@
+"""Sightings of jobs, and a clock that is set by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from tests.operators.statuses import ID, application, status
+from tony_provider.cluster.identity import Identity
+from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.watching.sought import Found, Sighting, Target
+
+TRAINING = Identity("digits", "0123456789abcdef0123")
+FOUND = Found(ID, TRAINING)
+OF_TRAINING, BY_ID, BY_TAG = Target(identity=TRAINING), Target(application_id=ID), Target(tag="nightly")
+FINAL = ("SUCCEEDED", "FAILED", "KILLED")
+
+
+@attrs.define
+class Clock:
+    now: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def nothing() -> Sighting:
+    return Sighting()
+
+
+def seen(state: str = "RUNNING", cluster: str | None = None, **fields: Any) -> Sighting:
+    """A job in this state, and its application in what goes with that, or ``cluster``."""
+    if cluster is None:
+        cluster = "FINISHED" if state in FINAL else "RUNNING"
+    final = FinalStatus(state) if state in FINAL and cluster == "FINISHED" else None
+    return Sighting(application(cluster, final_status=final), status(state, **fields), found=FOUND)
+
+
+def without_status(cluster: str, **fields: Any) -> Sighting:
+    return Sighting(application(cluster, **fields), found=FOUND)

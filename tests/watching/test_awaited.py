@@ -1,0 +1,207 @@
+"""StateLookout over scripted sightings: every state in no time, and clusters that do not answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.operators.statuses import ID
+from tests.watching.sightings import (
+    BY_ID,
+    BY_TAG,
+    FOUND,
+    OF_TRAINING,
+    Clock,
+    nothing,
+    seen,
+    without_status,
+)
+from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
+from tony_provider.watching import patience
+from tony_provider.watching.awaited import STATES, StateLookout, states_of
+from tony_provider.watching.lookout import End, Memory, SensorResult
+from tony_provider.watching.outlook import Outlook, TrainTask
+from tony_provider.watching.patience import OUTAGE_SECONDS
+from tony_provider.watching.sought import Found, Sighting, Target
+
+UNKNOWN, GOES_ON, IS_OVER = Outlook(), Outlook(is_over=False, state="up_for_retry"), Outlook(True, "failed")
+LATER = f"{ID[:-1]}2"
+
+
+class Watch:
+    def __init__(self, target: Target, *states: str, start_timeout: float | None = None) -> None:
+        self.clock = Clock()
+        self.log: list[str] = []
+        self.lookout = StateLookout(
+            target,
+            Memory.beginning(self.clock.now),
+            start_timeout=start_timeout,
+            log=self.log.append,
+            clock=self.clock,
+            states=states_of(states or ("RUNNING", "SUCCEEDED")),
+        )
+
+    def end(self, sighting: Sighting, outlook: Outlook = UNKNOWN) -> End | None:
+        outcome = self.lookout.judge(sighting, outlook)
+        return None if outcome is None else outcome.end
+
+    def message(self, sighting: Sighting, outlook: Outlook = UNKNOWN) -> str:
+        outcome = self.lookout.judge(sighting, outlook)
+        assert outcome is not None
+        return outcome.message
+
+
+@pytest.mark.parametrize(
+    ("states", "sighting", "end"),
+    [
+        (["RUNNING"], seen("RUNNING"), End.REACHED),
+        (["RUNNING"], seen("WAITING"), None),
+        (["RUNNING"], without_status("RUNNING"), None),  # its master is there, its tasks may not be
+        (["RUNNING"], attrs.evolve(without_status("RUNNING"), found=Found(ID, None)), End.REACHED),
+        (["RUNNING"], seen("SUCCEEDED"), End.MISSED),
+        (["ACCEPTED"], without_status("ACCEPTED"), End.REACHED),
+        (["ACCEPTED"], seen("RUNNING", "ACCEPTED"), End.REACHED),  # between two masters
+        (["SUCCEEDED"], seen("FINISHING"), None),
+        (["SUCCEEDED"], seen("SUCCEEDED"), End.REACHED),
+        (["SUCCEEDED"], seen("FAILED"), End.MISSED),
+        (["SUCCEEDED"], without_status("FINISHED", final_status=FinalStatus.SUCCEEDED), End.REACHED),
+        (["SUCCEEDED"], attrs.evolve(seen("SUCCEEDED"), application=None), End.REACHED),  # the cluster has forgotten it
+        (["FAILED", "KILLED"], without_status("KILLED"), End.REACHED),
+        (["FAILED"], without_status("FAILED"), End.REACHED),
+        (["FINISHED"], seen("FAILED"), End.REACHED),
+        (["RUNNING"], seen("RUNNING", "FAILED"), End.MISSED),  # its master died
+    ],
+)
+def test_states_of_the_job_and_of_its_application(states: list[str], sighting: Sighting, end: End | None) -> None:
+    assert Watch(BY_ID, *states).end(sighting) == end
+
+
+@pytest.mark.parametrize("given", ["running, succeeded", ["RUNNING", "SUCCEEDED"], ("Running", "Succeeded")])
+def test_states_as_people_write_them(given: Any) -> None:
+    assert states_of(given) == {"RUNNING", "SUCCEEDED"}
+
+
+def test_a_state_that_is_none_is_told_with_the_nearest_and_all() -> None:
+    with pytest.raises(ValueError, match=r"states: 'RUNING' is no state; did you mean running\?") as error:
+        states_of(["RUNING"])
+    assert all(state in str(error.value) for state in STATES)
+    with pytest.raises(ValueError, match="there is none"):
+        states_of([])
+
+
+def test_what_is_returned() -> None:
+    outcome = Watch(BY_ID).lookout.judge(seen("RUNNING", step=3, total_steps=9, steps_per_second=1.5), UNKNOWN)
+    assert outcome is not None
+    assert outcome.result == SensorResult(ID, "RUNNING", 3, 9, 1.5)
+
+
+def test_a_failure_tells_why() -> None:
+    failure = Failure(FailureKind.USER, "worker:0 on node1 exited with 7", task="worker:0", exit_code=7)
+    assert "worker:0 on node1 exited with 7" in Watch(BY_ID).message(seen("FAILED", failure=failure))
+    assert "by an administrator" in Watch(BY_ID).message(without_status("KILLED", diagnostics="by an administrator"))
+
+
+@pytest.mark.parametrize("target", [BY_ID, BY_TAG])
+def test_an_application_that_no_task_is_known_of_is_not_waited_beyond(target: Target) -> None:
+    assert Watch(target, start_timeout=600.0).end(seen("FAILED")) is End.MISSED
+
+
+def test_a_retry_is_followed_to_its_new_application() -> None:
+    watch = Watch(OF_TRAINING, "SUCCEEDED")
+    assert watch.end(seen("RUNNING")) is None
+    assert watch.end(seen("FAILED"), GOES_ON) is None
+    assert watch.end(seen("FAILED"), GOES_ON) is None
+    following = attrs.evolve(seen("RUNNING"), found=attrs.evolve(FOUND, application_id=LATER))
+    assert watch.end(following) is None
+    assert [line for line in watch.log if line.startswith("Looking")] == [f"Looking at {ID}", f"Looking at {LATER}"]
+    waits = "waiting for the training's next application (its task is up_for_retry)"
+    assert sum(waits in line for line in watch.log) == 1
+    assert watch.end(attrs.evolve(seen("SUCCEEDED"), found=following.found), GOES_ON) is End.REACHED
+
+
+def test_a_task_that_airflow_has_done_with_is_not_waited_for() -> None:
+    assert Watch(OF_TRAINING).end(seen("FAILED"), IS_OVER) is End.MISSED
+    assert "its task is failed" in Watch(OF_TRAINING).message(nothing(), IS_OVER)
+    assert Watch(OF_TRAINING).end(seen("RUNNING"), IS_OVER) is End.REACHED  # as with wait_for_completion=False
+
+
+def test_a_success_is_final_whatever_airflow_says() -> None:
+    assert Watch(OF_TRAINING, "RUNNING").end(seen("SUCCEEDED"), GOES_ON) is End.MISSED
+
+
+def test_where_airflow_tells_nothing_the_next_application_may_take_start_timeout() -> None:
+    for start_timeout, seconds in ((60.0, 60.0), (None, OUTAGE_SECONDS)):
+        watch = Watch(OF_TRAINING, start_timeout=start_timeout)
+        assert watch.end(seen("FAILED")) is None
+        watch.clock.now += seconds - 1
+        assert watch.end(seen("FAILED")) is None
+        watch.clock.now += 2
+        assert watch.end(seen("FAILED")) is End.MISSED
+
+
+@pytest.mark.parametrize("target", [OF_TRAINING, BY_TAG, BY_ID])
+def test_start_timeout(target: Target) -> None:
+    watch = Watch(target, start_timeout=60.0)
+    watch.clock.now += 59
+    assert watch.end(nothing(), GOES_ON) is None
+    watch.clock.now += 2
+    assert "within start_timeout (60 s); its task is up_for_retry" in watch.message(nothing(), GOES_ON)
+    assert watch.end(nothing(), GOES_ON) is End.START_TIMEOUT
+
+
+def test_start_timeout_counts_anew_when_there_was_an_application() -> None:
+    watch = Watch(OF_TRAINING, "SUCCEEDED", start_timeout=60.0)
+    watch.clock.now += 59
+    assert watch.end(seen("RUNNING")) is None
+    watch.clock.now += 59
+    assert watch.end(seen("FAILED"), GOES_ON) is None
+    watch.clock.now += 59
+    assert watch.end(Sighting(found=FOUND), GOES_ON) is None  # the next is about to be submitted
+    watch.clock.now += 61
+    assert watch.end(Sighting(found=FOUND), GOES_ON) is End.START_TIMEOUT
+
+
+def test_without_start_timeout_a_training_is_waited_for_and_an_id_is_not() -> None:
+    training, by_id = Watch(OF_TRAINING), Watch(BY_ID)
+    assert by_id.end(nothing()) is None
+    training.clock.now = by_id.clock.now = by_id.clock.now + 3600
+    assert training.end(nothing(), GOES_ON) is None
+    assert f"the cluster does not know {ID}" in by_id.message(nothing())
+
+
+def test_an_outage_is_told_once_and_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(BY_ID)
+    gone = Sighting(outage=ClusterUnreachable("nobody answers"))
+    assert [watch.end(gone), watch.end(gone)] == [None, None]
+    assert sum("nobody answers" in line for line in watch.log) == 1
+    assert watch.end(seen("WAITING")) is None
+    assert "The cluster answers again" in watch.log
+    assert watch.end(gone) is None
+    monkeypatch.setattr(patience, "OUTAGE_SECONDS", -1.0)
+    with pytest.raises(ClusterUnreachable):
+        watch.end(gone)
+
+
+def test_what_no_waiting_mends_is_an_error_at_once() -> None:
+    with pytest.raises(ConnectionProblem):
+        Watch(BY_ID).end(Sighting(outage=ConnectionProblem("removed")))
+
+
+@pytest.mark.parametrize(
+    ("index", "states", "outlook"),
+    [
+        (-1, {"train": "running"}, Outlook(False, "running")),
+        (-1, {"train": None}, Outlook(False, "none")),
+        (-1, {"train": "success"}, Outlook(True, "success")),
+        (2, {"train_1": "failed", "train_2": "up_for_retry"}, Outlook(False, "up_for_retry")),
+        (2, {"train": "upstream_failed"}, Outlook(True, "upstream_failed")),  # not expanded
+        (None, {"train_0": "failed", "train_1": "deferred"}, Outlook(False, "deferred")),
+        (None, {"train_0": "failed", "train_1": "success"}, Outlook(True, "failed")),
+        (-1, {}, Outlook()),
+    ],
+)
+def test_what_airflow_says_of_the_task(index: int | None, states: dict[str, Any], outlook: Outlook) -> None:
+    assert TrainTask("dag", "run", "train", index).read(states) == outlook

@@ -1,0 +1,71 @@
+"""What a decorated function brings to its job: a command, two files, an exit code that no restart mends."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tony_provider.exceptions import TonySpecError
+from tony_provider.runtime.sdk import tony_call
+from tony_provider.runtime.spec.merge import merge
+from tony_provider.runtime.spec.model import Resource
+from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.source import load_source
+
+
+def calling(
+    job: Mapping[str, Any] | str, overrides: Mapping[str, Any] | str | None, function: str
+) -> Mapping[str, Any]:
+    """``overrides`` by which every task type of ``job`` that has no command calls the function.
+
+    Raises TonySpecError when every type has one, and for text that is no specification.
+    """
+    try:
+        over = load_source(overrides or {}, "overrides")
+        whole = merge(load_source(job), over)
+    except SpecError as error:
+        raise TonySpecError(str(error)) from error
+    tasks = whole.get("tasks")
+    if not isinstance(tasks, Mapping):
+        return over  # whoever reads the job says what is wrong
+    types = [name for name, task in tasks.items() if isinstance(task, Mapping) and not task.get("command")]
+    if tasks and not types and all(isinstance(task, Mapping) for task in tasks.values()):
+        raise TonySpecError(
+            f"tasks: every type has a command ({', '.join(map(str, tasks))}), so that none would call {function}(); "
+            "leave it out where the function is to run"
+        )
+    patch: dict[str, Any] = {"tasks": {name: {"command": tony_call.COMMAND} for name in types}}
+    restart = whole.get("restart") or {}
+    codes = (restart.get("permanent_exit_codes") or []) if isinstance(restart, Mapping) else None
+    if isinstance(codes, Sequence) and not isinstance(codes, str):
+        patch["restart"] = {"permanent_exit_codes": [*codes, tony_call.REFUSED]}
+    return merge(over, patch)
+
+
+def call_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """The same however the arguments are given. Raises TonySpecError for those that JSON does not have."""
+    name = function.__code__.co_name  # as its source has it; ``__name__`` may say otherwise
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TonySpecError(f"@task.tony: {name}() cannot be called so: {error}") from error
+    problems = []
+    for parameter, value in bound.arguments.items():
+        try:
+            bound.arguments[parameter] = tony_call.plain(value, parameter)
+        except tony_call.NotJsonError as error:
+            problems.append(str(error))
+    if problems:
+        raise TonySpecError(f"@task.tony: arguments of {name}() are JSON: {'; '.join(problems)}")
+    call = {"function": name, "args": list(bound.args), "kwargs": bound.kwargs}
+    return json.dumps(call).encode()
+
+
+def written(folder: Path, text: str, call: bytes) -> list[Resource]:
+    """Files of a job, by names that are the same in every try."""
+    (folder / tony_call.FUNCTION_FILE).write_text(text, encoding="utf-8")
+    (folder / tony_call.ARGUMENTS_FILE).write_bytes(call)
+    return [Resource(str(folder / name), name) for name in (tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE)]

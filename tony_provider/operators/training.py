@@ -1,0 +1,327 @@
+"""What one try of a training task does with its application, from the start to the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout, mask_secret
+from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout
+
+from tony_provider.arguments import is_nothing
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
+from tony_provider.cluster.identity import Identity
+from tony_provider.exceptions import (
+    TonyJobRejected,
+    TonyKilledExternally,
+    TonyQueueTimeout,
+    TonySpecError,
+    TonyTaskKilled,
+)
+from tony_provider.links.tony import push_links
+from tony_provider.operators import deferral
+from tony_provider.operators.conclusion import Conclusion
+from tony_provider.operators.origin import origin_of, resume_of
+from tony_provider.operators.start import Started, Starter
+from tony_provider.operators.submission import identity_of, labels_of, search_path
+from tony_provider.operators.tries import Try, gets_another_trigger, is_of_dag_test, is_there, remember, remembered
+from tony_provider.operators.verdict import failure, is_permanent
+from tony_provider.operators.waiting import bound, deadlines_of, wait
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.state_store import StateStore
+from tony_provider.triggers.tony import VERSION, TonyJobTrigger
+from tony_provider.watching.ending import Deadlines, Ending, Reason
+from tony_provider.watching.killing import Kill, end_application, killed_by_airflow, killed_for
+from tony_provider.watching.observation import observe
+from tony_provider.watching.patience import deferral_timeout
+from tony_provider.watching.watch import JobWatch
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from tony_provider.operators.tony import TonyTrainOperator
+
+# Templated, and not needed.
+OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key")
+KILL_REASON = "the task was ended by a user, or with its worker"
+
+
+class Training:
+    """Of ``task``, in one of its processes: a task that was deferred goes on in another one."""
+
+    def __init__(self, task: TonyTrainOperator, context: Context) -> None:
+        for name in OPTIONAL:
+            if is_nothing(getattr(task, name)):
+                setattr(task, name, None)
+        self._task = task
+        self._context = context
+        self._hook = task.hook
+        self._switch = task.switch
+        self._log = task.log
+        self._try = Try.of(context)
+        self._store = StateStore(context, task.log)
+
+    @cached_property
+    def _identity(self) -> Identity:
+        return identity_of(self._hook, self._context, self._task.checkpoint_key)
+
+    def run(self) -> Any:
+        """From the beginning. Returns what the task returns; raises TaskDeferred where that is for later."""
+        secrets = self._render_secrets()
+        job = self._task.parse_job(secrets)
+        self._heed_kill()
+        deferral.end_what_was_left(self._store, self._try, self._log)
+        with self._task.sent(job) as sent:
+            started = self._start(sent, secrets)
+        application_id = started.application_id
+        self._show_links(application_id, job)
+        self._heed_kill()
+        if not self._task.wait_for_completion and not started.has_ended:
+            return self._deliver(application_id, self._hook.application(application_id), None)
+        deadlines = self._deadlines(application_id, job)
+        if deadlines.end is not None and not started.has_ended:
+            attached = started.attached
+            bound(self._hook, self._identity, application_id, job, deadlines.end, attached=attached, log=self._log)
+        if self._task.deferrable and not started.has_ended:
+            self._defer(application_id, deadlines)
+        return self._conclude(application_id, self._wait(application_id, deadlines))
+
+    def go_on(self, event: Mapping[str, Any]) -> Any:
+        """Where the trigger has seen that there is nothing more to wait for; ``event`` is as it describes."""
+        application_id = event["application_id"]
+        self._switch.remember(application_id)
+        deferral.forget(self._store)
+        self._render_secrets()
+        if event["error"]:
+            raise ClusterUnreachable(f"{application_id} could not be watched any more: {event['error']}")
+        ending = Ending(Reason(event["reason"]), event["last_message"])
+        if ending.reason in (Reason.FINISHED, Reason.FORGOTTEN) or self._has_ended(application_id):
+            ending = self._wait(application_id, Deadlines())  # looks at how it ended, through outages too
+        return self._conclude(application_id, ending)
+
+    def go_on_without_trigger(self, failure: Exception) -> Any:
+        """The job is none the worse for it: wait in the triggerer again, and at last in the worker."""
+        known = remembered(self._store)
+        if known is not None:
+            self._switch.remember(known)
+        deferral.forget(self._store)
+        before = self._hook.predecessor(self._identity, remembered=known)
+        if before is None:
+            raise failure
+        application_id = before.application_id
+        self._switch.remember(application_id)
+        self._render_secrets()
+        if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
+            raise AirflowTaskTimeout(f"{application_id} took longer than execution_timeout, and no triggerer noticed")
+        deadlines = self._deadlines(application_id, self._task.parse_job(self._task.secrets or {}))
+        self._heed_kill()
+        if gets_another_trigger(self._store, self._try, self._log) and not self._has_ended(application_id):
+            self._log.info("Waiting for %s with a new one", application_id)
+            self._defer(application_id, deadlines)
+        self._log.warning("Waiting for %s in this worker", application_id)
+        return self._conclude(application_id, self._wait(application_id, deadlines))
+
+    @contextmanager
+    def ending_cleanly(self) -> Iterator[None]:
+        """Errors in Airflow's words; no application outlives the task's timeout; no connection outlives the task."""
+        self._switch.whose = self._try.name
+        try:
+            yield
+        except ClusterError as error:
+            if error.permanent:
+                # That very kill may have had a killed try's submission refused: it says nothing of the next one.
+                kind = TonyTaskKilled if self._switch.pulled else TonyJobRejected
+                raise kind(str(error)) from error
+            raise
+        except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
+            timed_out = isinstance(interruption, AirflowTaskTimeout)
+            reason = "the task's execution_timeout is over" if timed_out else "the task was interrupted"
+            try:
+                self._end_despite_alarm(reason)
+            except (ClusterError, StorageError) as error:
+                self._log.error("%s could not be ended: %s", self._switch.application_id, error)
+            raise
+        finally:
+            self._hook.close()
+
+    # -- until it is submitted ---------------------------------------------------------------------------------------
+
+    def _render_secrets(self) -> dict[str, str]:
+        """In every process of the task: each masks, in its own log, what it knows."""
+        given = self._task.secrets or {}
+        if not isinstance(given, Mapping):
+            raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
+        rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
+        for name, value in rendered.items():
+            if not isinstance(value, str):
+                raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
+            mask_secret(value)
+        return rendered
+
+    def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> Started:
+        task, context = self._task, self._context
+        starter = Starter(
+            hook=self._hook,
+            identity=self._identity,
+            this_try=self._try,
+            resume=resume_of(task.resume),
+            origin=origin_of(
+                self._hook,
+                context,
+                resume_from=task.resume_from,
+                warm_start=task.warm_start,
+                checkpoint_key=task.checkpoint_key,
+            ),
+            secrets=secrets,
+            labels=labels_of(context),
+            search_path=search_path(task.dag),
+            remember=self._remember,
+            before_submit=self._before_submit,
+            is_there=lambda index: is_there(context, index),
+            log=self._log,
+        )
+        if not task.durable:
+            return starter.end_and_submit(job)
+        return starter.attach_or_submit(job, remembered(self._store))
+
+    def _remember(self, application_id: str) -> None:
+        self._switch.remember(application_id)
+        if self._task.durable:
+            remember(self._store, application_id)
+
+    def _before_submit(self, application_id: str) -> None:
+        """From here on a kill finds the application by its id; one that came before keeps it from being submitted."""
+        self._remember(application_id)
+        if self._switch.pulled:
+            self._switch.forget()
+            self._heed_kill()
+
+    def _show_links(self, application_id: str, job: JobSpec) -> None:
+        try:
+            pages = self._hook.pages(self._identity, application_id)
+            push_links(self._context["ti"], pages, tensorboard=job.tensorboard is not None)
+        except (ClusterError, AirflowRuntimeError) as error:
+            self._log.warning("%s gets no links in Airflow's pages: %s", application_id, error)
+
+    # -- while it runs -----------------------------------------------------------------------------------------------
+
+    def _deadlines(self, application_id: str, job: JobSpec) -> Deadlines:
+        return deadlines_of(
+            self._hook,
+            application_id,
+            job,
+            started=self._context["ti"].start_date,
+            execution_timeout=self._task.execution_timeout,
+        )
+
+    def _defer(self, application_id: str, deadlines: Deadlines) -> NoReturn:
+        task = self._task
+        left = deferral.Deferral(
+            try_id=self._try.id,
+            max_tries=self._try.max_tries,
+            tony_conn_id=task.tony_conn_id,
+            proxy_user=task.proxy_user or None,
+            slug=self._identity.slug,
+            digest=self._identity.digest,
+            application_id=application_id,
+            kill=task.on_kill_action == "kill",
+        )
+        deferral.note(self._store, left)
+        task.defer(
+            trigger=TonyJobTrigger(
+                tony_conn_id=left.tony_conn_id,
+                proxy_user=left.proxy_user,
+                slug=left.slug,
+                digest=left.digest,
+                application_id=application_id,
+                poll_interval=task.poll_interval,
+                end=deadlines.end,
+                queue=deadlines.queue,
+                kill=left.kill and not is_of_dag_test(self._context),
+                whose=self._try.name,
+                version=VERSION,
+            ),
+            method_name="execute_complete",
+            timeout=None if deadlines.end is None else deferral_timeout(deadlines.end),
+        )
+
+    def _has_ended(self, application_id: str) -> bool:
+        """Whether its end was only not seen in time. Not so where the cluster does not tell."""
+        try:
+            application = self._hook.application(application_id)
+        except ClusterError as error:
+            self._log.warning("Whether %s has ended cannot be told: %s", application_id, error)
+            return False
+        return application is not None and application.is_final
+
+    def _wait(self, application_id: str, deadlines: Deadlines) -> Ending:
+        return wait(
+            lambda: observe(self._hook, self._identity, application_id),
+            JobWatch(application_id, deadlines, self._log.info),
+            self._switch,
+            self._task.poll_interval,
+            self._heed_kill,
+        )
+
+    def _heed_kill(self) -> None:
+        """Airflow lets execute() go on after on_kill(), and would call its return a success."""
+        if not self._switch.pulled:
+            return
+        application_id = self._switch.application_id
+        if application_id is None:
+            raise TonyTaskKilled("this try was ended before it had started anything")
+        if self._task.on_kill_action == "keep":
+            raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
+        self._end(KILL_REASON)
+        raise TonyTaskKilled(f"this try was ended, and {application_id} with it")
+
+    def _end(self, reason: str) -> None:
+        if self._switch.application_id is not None:
+            end_application(self._hook, self._identity, self._switch.application_id, Kill(reason, self._try.name))
+
+    def _end_despite_alarm(self, reason: str) -> None:
+        """Airflow's alarm, which rings once, may do so while the job is already ended as its deadline has passed."""
+        try:
+            self._end(reason)
+        except AirflowTaskTimeout:
+            self._end(reason)
+
+    # -- when it has ended -------------------------------------------------------------------------------------------
+
+    def _conclude(self, application_id: str, ending: Ending) -> Any:
+        self._heed_kill()
+        if ending.reason is Reason.DEADLINE:
+            raise AirflowTaskTimeout(f"{application_id} took longer than the task's execution_timeout")
+        if ending.reason is Reason.QUEUE_TIMEOUT:
+            self._end("queue_timeout")
+            raise TonyQueueTimeout(
+                f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
+                application_id=application_id,
+            )
+        conclusion = self._conclusion(application_id)
+        conclusion.clean_up()
+        error = failure(application_id, ending.application, ending.status)
+        if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
+            self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
+            return self.run()
+        if error is not None:
+            error.permanent = is_permanent(error.failure, self._task.parse_job(self._task.secrets or {}))
+            conclusion.tell_failure(error, ending.status)
+            raise error
+        return self._deliver(application_id, ending.application, ending.status)
+
+    def _was_killed_for_another_try(self, ending: Ending) -> bool:
+        """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""
+        return killed_by_airflow(ending.application) and killed_for(ending.application) != self._try.name
+
+    def _deliver(self, application_id: str, application: Application | None, status: JobStatus | None) -> Any:
+        self._task.told = self._conclusion(application_id).deliver(application, status)
+        return self._task.answer(self._context, self._task.told)
+
+    def _conclusion(self, application_id: str) -> Conclusion:
+        return Conclusion(self._hook, self._identity, application_id, self._try, self._log)

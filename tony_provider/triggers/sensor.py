@@ -1,0 +1,201 @@
+"""The triggers of sensors: they look at a job in the triggerer, while no worker slot is held."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.configuration import ConfigurationProblem
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.triggers.versions import refuse_newer
+from tony_provider.watching.awaited import StateLookout, states_of
+from tony_provider.watching.lookout import End, Lookout, Memory, Outcome
+from tony_provider.watching.outlook import Outlook, TrainTask
+from tony_provider.watching.poller import following
+from tony_provider.watching.pulse import HeartbeatLookout, Limits
+from tony_provider.watching.sought import Found, SoughtJob, Target
+
+VERSION = 1  # of the arguments and of the event
+ANSWER_SECONDS = (
+    60.0  # that Airflow may take to tell a task's state: a triggerer loads much to answer for the first time
+)
+
+
+class TonySensorTrigger(BaseTrigger):
+    """Yields one event when there is nothing more to look at; ``event_of`` says what is in it.
+
+    All state is in its arguments, so that another triggerer can go on with it. It ends no application.
+
+    :param target: see ``plain_target``.
+    :param train_task: the fields of ``TrainTask``, where the target is a training of this Airflow.
+    :param poll_interval: seconds between two looks at the job, at least.
+    :param start_timeout: seconds that there may be no application; None: no limit.
+    :param began: epoch seconds, from when that counts at first.
+    :param end: epoch seconds; at that time it yields ``timeout``.
+    :param version: of these arguments; a task may have been deferred by an earlier release.
+    """
+
+    def __init__(
+        self,
+        *,
+        tony_conn_id: str,
+        proxy_user: str | None,
+        target: dict[str, str | None],
+        train_task: dict[str, Any] | None,
+        poll_interval: float,
+        start_timeout: float | None,
+        began: float,
+        end: float | None,
+        version: int = 1,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tony_conn_id = tony_conn_id
+        self.proxy_user = proxy_user
+        self.target = target
+        self.train_task = train_task
+        self.poll_interval = poll_interval
+        self.start_timeout = start_timeout
+        self.began = began
+        self.end = end
+        self.version = version
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        common = {
+            "tony_conn_id": self.tony_conn_id,
+            "proxy_user": self.proxy_user,
+            "target": self.target,
+            "train_task": self.train_task,
+            "poll_interval": self.poll_interval,
+            "start_timeout": self.start_timeout,
+            "began": self.began,
+            "end": self.end,
+            "version": VERSION,
+        }
+        return f"{type(self).__module__}.{type(self).__qualname__}", {**common, **self._own_arguments()}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        refuse_newer(self.version, VERSION)
+        outcome, error = None, None
+        try:
+            outcome = await self._watch()
+        except (ClusterError, StorageError, ConfigurationProblem) as problem:
+            error = problem
+        yield TriggerEvent(event_of(outcome, error))  # type: ignore[no-untyped-call]
+
+    @abstractmethod
+    def _own_arguments(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _lookout(self, target: Target, memory: Memory) -> Lookout: ...
+
+    async def _watch(self) -> Outcome:
+        target = target_of(self.target)
+        lookout = self._lookout(target, Memory.beginning(self.began))
+        job = SoughtJob(target, self.poll_interval)
+        async with following(self.tony_conn_id, self.proxy_user, job) as poller:
+            outlook: Outlook | None = None
+            while True:
+                left = None if self.end is None else self.end - time.time()
+                if left is not None and left <= 0:
+                    return Outcome(End.TIMEOUT)
+                seen = await job.next(left)
+                if seen is None:
+                    continue
+                if outlook is None and not seen.is_live and seen.outage is None:
+                    outlook = await self._ask()
+                    poller.hurry(job)  # and judge by that look: what Airflow rules out came before it
+                    continue
+                if (outcome := lookout.judge(seen, outlook or Outlook())) is not None:
+                    return outcome
+                outlook = None
+
+    async def _ask(self) -> Outlook:
+        """What becomes of the training's task."""
+        if self.train_task is None:
+            return Outlook()
+        return await TrainTask(**self.train_task).ask(ANSWER_SECONDS)
+
+
+class TonyStateTrigger(TonySensorTrigger):
+    """Of ``TonyJobSensor``.
+
+    :param states: names of states.
+    """
+
+    def __init__(self, *, states: Sequence[str], **common: Any) -> None:
+        super().__init__(**common)
+        self.states = list(states)
+
+    def _own_arguments(self) -> dict[str, Any]:
+        return {"states": self.states}
+
+    def _lookout(self, target: Target, memory: Memory) -> Lookout:
+        states = states_of(self.states)
+        return StateLookout(target, memory, start_timeout=self.start_timeout, log=self.log.info, states=states)
+
+
+class TonyHeartbeatTrigger(TonySensorTrigger):
+    """Of ``TonyHeartbeatSensor``.
+
+    :param limits: the fields of ``Limits``.
+    """
+
+    def __init__(self, *, limits: dict[str, Any], **common: Any) -> None:
+        super().__init__(**common)
+        self.limits = limits
+
+    def _own_arguments(self) -> dict[str, Any]:
+        return {"limits": self.limits}
+
+    def _lookout(self, target: Target, memory: Memory) -> Lookout:
+        limits = Limits(**self.limits)
+        return HeartbeatLookout(target, memory, start_timeout=self.start_timeout, log=self.log.info, limits=limits)
+
+
+def plain_target(target: Target) -> dict[str, str | None]:
+    identity = target.identity
+    return {
+        "application_id": target.application_id,
+        "tag": target.tag,
+        "slug": identity.slug if identity is not None else None,
+        "digest": identity.digest if identity is not None else None,
+    }
+
+
+def target_of(plain: Mapping[str, str | None]) -> Target:
+    return Target(plain["application_id"], plain["tag"], _identity(plain))
+
+
+def event_of(outcome: Outcome | None, error: Exception | None) -> dict[str, Any]:
+    """``end`` is an ``End``, or None when ``error`` says why it could not be looked at any more."""
+    found = outcome.found if outcome is not None else None
+    identity = found.identity if found is not None else None
+    return {
+        "version": VERSION,
+        "end": outcome.end.value if outcome is not None else None,
+        "message": outcome.message if outcome is not None else "",
+        "application_id": found.application_id if found is not None else None,
+        "slug": identity.slug if identity is not None else None,
+        "digest": identity.digest if identity is not None else None,
+        "result": attrs.asdict(outcome.result) if outcome is not None and outcome.result is not None else None,
+        "error": str(error) if error is not None else None,
+        "permanent": isinstance(error, ConfigurationProblem) or getattr(error, "permanent", False),
+    }
+
+
+def outcome_of(event: Mapping[str, Any]) -> Outcome:
+    """What ``event_of`` has put in, less the result."""
+    found = Found(event["application_id"], _identity(event)) if event["application_id"] else None
+    return Outcome(End(event["end"]), event["message"], found)
+
+
+def _identity(plain: Mapping[str, str | None]) -> Identity | None:
+    slug, digest = plain["slug"], plain["digest"]
+    return Identity(slug, digest) if slug is not None and digest is not None else None

@@ -1,0 +1,58 @@
+"""How long a task bears that a cluster or store does not answer, or that there is no triggerer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+T = TypeVar("T")
+
+OUTAGE_SECONDS = 600.0  # the cluster may be out of reach this long before a try of the task gives up on it
+_PAUSE = 5.0  # seconds
+_DEFER_SLACK = 300.0  # seconds after a deadline, until which a triggerer that is down may come back
+
+
+def bear(call: Callable[[], T], log: Logger) -> T:
+    """What ``call`` returns, at once or later. Blocks. Raises its ClusterError or StorageError in the end."""
+    deadline = time.monotonic() + OUTAGE_SECONDS
+    while True:
+        try:
+            return call()
+        except (ClusterError, StorageError) as error:
+            passing = not error.permanent if isinstance(error, ClusterError) else isinstance(error, StorageUnreachable)
+            if not passing or time.monotonic() >= deadline:
+                raise
+            log.warning("Trying again for up to %.0f s: %s", deadline - time.monotonic(), error)
+            time.sleep(_PAUSE)
+
+
+def borne_since(
+    error: ClusterError | StorageError, since: float | None, now: float, about: object, tell: Callable[[str], None]
+) -> float:
+    """When the outage began that ``error`` is one more sign of: at ``since``, or now.
+
+    Times are seconds of one clock. Raises the error when it is permanent, or was borne for OUTAGE_SECONDS.
+    """
+    if since is None:
+        since = now
+        tell(f"No answer about {about}, trying again for {OUTAGE_SECONDS:.0f} s: {error}")
+    permanent = isinstance(error, ClusterError) and error.permanent
+    if permanent or now - since > OUTAGE_SECONDS:
+        raise error
+    return since
+
+
+def deferral_timeout(end: float) -> timedelta:
+    """Of a task that is deferred until ``end``, in epoch seconds.
+
+    An expired deferral calls nobody, so the trigger minds the deadline; this is for when there is no trigger.
+    """
+    return timedelta(seconds=max(0.0, end - time.time()) + _DEFER_SLACK)

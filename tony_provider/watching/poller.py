@@ -1,0 +1,285 @@
+"""Looking at many jobs from one event loop: one list of applications for all, and details of each in its turn.
+
+A triggerer may wait for a thousand jobs. Asked one by one, every few seconds, that would be more than a ResourceManager
+and a store should have to bear; so all jobs of a connection share one poller, which asks for the list of applications
+that have not ended. One that is missing there has ended, and is looked at at once. Steps and metrics, for the log, are
+read from the store in turn, so many a second.
+
+Every call blocks, so it is made in a thread of the poller's own: a cluster that hangs holds up nobody else's triggers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from tony_provider import configuration
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
+from tony_provider.watching.observation import Observation, observe, observe_status
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_THREADS = 4  # for looks at single jobs; the list has one of its own
+
+
+@attrs.frozen
+class Pace:
+    """How often a poller asks; from the section ``[tony]`` of Airflow's configuration."""
+
+    list_interval: float  # seconds
+    details_per_second: float
+
+    @classmethod
+    def configured(cls) -> Pace:
+        """Raises ConfigurationProblem."""
+        return cls(configuration.list_interval(), configuration.details_per_second())
+
+
+class FollowedJob:
+    """One job as the poller knows it. Its waiter sees the newest observation, never a backlog."""
+
+    def __init__(self, identity: Identity | None, application_id: str, interval: float) -> None:
+        self.identity = identity
+        self.application_id = application_id
+        self.interval = interval  # seconds between two looks at its details, at least
+        self.looked_at = float("-inf")  # the loop's time
+        self.wanted = False  # a look at it is due before all others
+        self._newest = Observation()
+        self._cluster_outage: ClusterError | StorageError | None = None
+        self._store_outage: ClusterError | StorageError | None = None
+        self._failure: BaseException | None = None
+        self._news = asyncio.Event()
+
+    async def next(self, seconds: float | None) -> Observation | None:
+        """What is new since the last call, as soon as there is something; None when that takes longer.
+
+        Raises what has ended the poller.
+        """
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return None
+        self._news.clear()
+        if self._failure is not None:
+            raise self._failure
+        return self._newest
+
+    @property
+    def application(self) -> Application | None:
+        """As last seen; None: not yet, or the cluster does not know it."""
+        return self._newest.application
+
+    def look(self, hook: TonyHook) -> Observation:
+        """Blocks. Raises nothing of the cluster's or the store's."""
+        return observe(hook, self.identity, self.application_id)
+
+    def is_among(self, live: Mapping[str, Application]) -> bool:
+        """Take what the list of applications says of it. False: a look at the job itself is due at once."""
+        if (application := live.get(self.application_id)) is None:
+            return False
+        self.is_listed(application)
+        return True
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether it is to be looked at now and then, beside the list."""
+        return self.application is not None
+
+    def read_status(self, hook: TonyHook) -> Observation:
+        """The same as ``look`` where what the list has told is not asked for again."""
+        return observe_status(hook, self.identity, self.application_id, self.application)
+
+    def is_listed(self, application: Application) -> None:
+        """The status stays what it was at the last look."""
+        self._cluster_outage = None
+        self._tell(attrs.evolve(self._newest, application=application, whole=False))
+
+    def is_out_of_reach(self, outage: ClusterError | StorageError) -> None:
+        """There is no list to be had. That the store answers meanwhile does not end that."""
+        self._cluster_outage = outage
+        self._tell(attrs.evolve(self._newest, whole=False))
+
+    def is_seen(self, observation: Observation) -> None:
+        """By a look at all of it."""
+        self._cluster_outage, self._store_outage = None, observation.outage
+        self._tell(attrs.evolve(self._newest, whole=False) if observation.outage else observation)
+
+    def is_read(self, observation: Observation) -> None:
+        """Its status alone. There may have been another list meanwhile."""
+        self._store_outage = observation.outage
+        seen = self._newest if observation.outage else attrs.evolve(observation, application=self.application)
+        self._tell(attrs.evolve(seen, whole=self._cluster_outage is None and observation.outage is None))
+
+    def store_answers(self) -> None:
+        """To others: an outage of the whole store is over before it is this job's turn again."""
+        if isinstance(self._store_outage, StorageUnreachable):
+            self._store_outage = None
+
+    def has_failed(self, failure: BaseException) -> None:
+        self._failure = failure
+        self._news.set()
+
+    def _tell(self, observation: Observation) -> None:
+        self._newest = attrs.evolve(observation, outage=self._cluster_outage or self._store_outage)
+        self._news.set()
+
+
+class JobPoller:
+    """:param open_hook: makes the hook; called again after an outage, since the connection may have been mended."""
+
+    def __init__(self, open_hook: Callable[[], TonyHook], pace: Pace) -> None:
+        self._open_hook = open_hook
+        self._hook = open_hook()
+        self._pace = pace
+        self._jobs: set[FollowedJob] = set()
+        self._urgent: deque[FollowedJob] = deque()
+        self._work = asyncio.Event()  # there is an urgent look, or a new job
+        self._threads = ThreadPoolExecutor(_THREADS + 1, thread_name_prefix="tony-poller")
+        self._task: asyncio.Task[None] | None = None
+
+    # -- its jobs ----------------------------------------------------------------------------------------------------
+
+    def follow(self, job: FollowedJob) -> None:
+        self._jobs.add(job)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="tony-poller")
+            self._task.add_done_callback(self._over)
+
+    def leave(self, job: FollowedJob) -> bool:
+        """Whether nobody is left."""
+        self._jobs.discard(job)
+        return not self._jobs
+
+    @property
+    def has_failed(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    def hurry(self, job: FollowedJob) -> None:
+        """Look at it by itself, before all others."""
+        if not job.wanted:
+            job.wanted = True
+            self._urgent.append(job)
+            self._work.set()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        self._hook.close()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """It runs until it is cancelled: otherwise there is a fault, and whoever waits is to know."""
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            for job in self._jobs:
+                job.has_failed(failure)
+
+    # -- its work ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._list())
+                for _ in range(_THREADS):
+                    group.create_task(self._look_at_urgent())
+                group.create_task(self._look_in_turn())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _list(self) -> None:
+        while True:
+            try:
+                live = {each.id: each for each in await self._in_thread(lambda: self._hook.live())}
+            except (ClusterError, StorageError) as outage:
+                for job in self._jobs:
+                    job.is_out_of_reach(outage)
+                await self._in_thread(self._hook.close)
+                self._hook = self._open_hook()
+            else:
+                for job in self._jobs:
+                    if not job.is_among(live):
+                        self.hurry(job)
+            await asyncio.sleep(self._pace.list_interval)
+
+    async def _look_at_urgent(self) -> None:
+        while True:
+            while self._urgent:
+                job = self._urgent.popleft()
+                job.wanted = False
+                if job in self._jobs:
+                    await self._look(job)
+            self._work.clear()
+            await self._work.wait()
+
+    async def _look_in_turn(self) -> None:
+        """At the job that was not looked at for the longest time, of those whose interval is over."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(1 / self._pace.details_per_second)
+            waiting = (job for job in self._jobs if job.has_turn)
+            due = (job for job in waiting if clock() - job.looked_at >= job.interval)
+            if (oldest := min(due, key=lambda job: job.looked_at, default=None)) is not None:
+                await self._read_status(oldest)
+
+    async def _look(self, job: FollowedJob) -> None:
+        await self._see(job, job.look, job.is_seen)
+
+    async def _read_status(self, job: FollowedJob) -> None:
+        await self._see(job, job.read_status, job.is_read)
+
+    async def _see(
+        self, job: FollowedJob, look: Callable[[TonyHook], Observation], tell: Callable[[Observation], None]
+    ) -> None:
+        job.looked_at = asyncio.get_running_loop().time()
+        try:
+            observation = await self._in_thread(lambda: look(self._hook))
+        except Exception as fault:  # noqa: BLE001 - of this one job, which is told; the others are none the worse
+            job.has_failed(fault)
+            return
+        if observation.outage is None:
+            for each in self._jobs:
+                each.store_answers()
+        tell(observation)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+_pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], JobPoller]] = WeakKeyDictionary()
+_closing: set[asyncio.Task[None]] = set()  # those that nobody needs any more, until they have ended
+
+
+@asynccontextmanager
+async def following(tony_conn_id: str, proxy_user: str | None, job: FollowedJob) -> AsyncIterator[JobPoller]:
+    """Has ``job`` looked at by the one poller of this connection and event loop, for as long as the context lasts."""
+    pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
+    key = (tony_conn_id, proxy_user)
+    if (poller := pollers.get(key)) is None or poller.has_failed:
+        poller = pollers[key] = JobPoller(lambda: TonyHook(tony_conn_id, proxy_user), Pace.configured())
+    poller.follow(job)
+    try:
+        yield poller
+    finally:
+        if poller.leave(job):
+            if pollers.get(key) is poller:
+                del pollers[key]
+            closing = asyncio.get_running_loop().create_task(poller.close(), name="tony-poller-close")
+            _closing.add(closing)
+            closing.add_done_callback(_closing.discard)

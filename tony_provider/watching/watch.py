@@ -1,0 +1,119 @@
+"""One observation of a running job after another, judged the same in a worker and in a triggerer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tony_provider.cluster.base import Application, ApplicationState
+from tony_provider.cluster.errors import RecordUnreadable
+from tony_provider.cluster.results import is_of_result
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.watching.ending import Deadlines, Ending, Reason
+from tony_provider.watching.observation import Observation
+from tony_provider.watching.patience import borne_since
+from tony_provider.watching.progress import ProgressLog
+
+FORGOTTEN_SECONDS = 30.0  # so long must the cluster not know the application before we believe it
+
+
+class JobWatch:
+    """Tells when one application has ended, and tells of it meanwhile: ``log`` is given lines for the task's log."""
+
+    def __init__(self, application_id: str, deadlines: Deadlines, log: Callable[[str], None]) -> None:
+        self._application_id = application_id
+        self._deadlines = deadlines
+        self._log = log
+        self._progress = ProgressLog()
+        self._outage_since: float | None = None
+        self._unreadable: RecordUnreadable | None = None
+        self._unknown_since: float | None = None
+        self._last_message = ""
+        self._application: Application | None = None
+        self._status: JobStatus | None = None
+
+    def judge(self, seen: Observation | None) -> Ending | None:
+        """None while the job goes on. ``seen`` is None when there is no news, and only the time has gone by.
+
+        A cluster or store that does not answer is borne for OUTAGE_SECONDS; then its ClusterError or StorageError is
+        raised, and the application is left as it is. A status that cannot be read is done without; RecordUnreadable is
+        raised for a result, where nothing else tells how the application ended.
+        """
+        reason = None
+        if seen is not None and seen.outage is not None:
+            self._outage_since = borne_since(
+                seen.outage, self._outage_since, time.monotonic(), self._application_id, self._log
+            )
+        elif seen is not None:
+            reason = self._look(seen)
+        if reason is None and self._deadlines.end is not None and time.time() > self._deadlines.end:
+            reason = Reason.DEADLINE
+        return Ending(reason, self._last_message, self._application, self._status) if reason else None
+
+    def wants_look(self, seen: Observation) -> bool:
+        """Its time in the queue is over, and only a look at the job itself tells whether it still waits there."""
+        late = self._deadlines.queue is not None and time.time() > self._deadlines.queue
+        return late and not seen.whole and (seen.status is None or seen.status.generation == 0)
+
+    def _look(self, seen: Observation) -> Reason | None:
+        self._tell_unreadable(seen.unreadable)
+        self._application, self._status = seen.application, seen.status
+        reason = self._reason(seen)
+        unread = self._unreadable
+        if unread is not None and is_of_result(unread) and _needs_result(reason, seen.application):
+            raise unread
+        return reason
+
+    def _tell_unreadable(self, error: RecordUnreadable | None) -> None:
+        if error is not None and self._unreadable is None:
+            self._log(f"Going on without the status of {self._application_id}: {error}")
+        self._unreadable = error
+
+    def _reason(self, seen: Observation) -> Reason | None:
+        application, status = seen.application, seen.status
+        if self._outage_since is not None:
+            self._outage_since = None
+            self._log("The cluster answers again")
+        if application is None:
+            return self._reason_unknown(status)
+        self._unknown_since = None
+        self._last_message = status.message if status else application.diagnostics
+        for line in self._progress.lines(application, status):
+            self._log(line)
+        if application.is_final:
+            return Reason.FINISHED
+        late = seen.whole and self._deadlines.queue is not None and time.time() > self._deadlines.queue
+        return Reason.QUEUE_TIMEOUT if late and _waits(application, status) else None
+
+    def _reason_unknown(self, status: JobStatus | None) -> Reason | None:
+        """ResourceManagers forget; a result on the store is the truth then."""
+        if status is not None and status.state.is_final:
+            return Reason.FINISHED
+        if self._unknown_since is None:
+            self._unknown_since = time.monotonic()
+            self._log(f"The cluster does not know {self._application_id}")
+        return Reason.FORGOTTEN if time.monotonic() - self._unknown_since > FORGOTTEN_SECONDS else None
+
+
+def _needs_result(reason: Reason | None, application: Application | None) -> bool:
+    """Whether the cluster's word does not do in place of the job's own.
+
+    It does for an application that has failed. But a success is of no use without what it has reached, and of one that
+    the cluster has forgotten, only its result can tell whether it has succeeded.
+    """
+    if reason is Reason.FINISHED:
+        return application is not None and application.final_status is FinalStatus.SUCCEEDED
+    return reason is Reason.FORGOTTEN
+
+
+def _waits(application: Application, status: JobStatus | None) -> bool:
+    """Whether the gang has never been together: the application master's container is still missing, or its tasks'.
+
+    Later on, an application may wait for containers that it has lost, or for its next master; that is no waiting in a
+    queue, and its own timeouts bound it.
+    """
+    if status is not None and status.generation > 0:
+        return False
+    if application.state is not ApplicationState.RUNNING:
+        return True
+    return status is not None and status.state is JobState.WAITING
