@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import clear_task_instances
 from airflow.sdk import DAG, BaseOperator
+from airflow.sdk.definitions.dag import _run_task
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from sqlalchemy import select
 
 from tests.airflow_home import DAGS
 
@@ -26,6 +33,33 @@ class Run:
 
 def run(dag: DAG, **options: Any) -> Run:
     """Run it once; ``options`` as for dag.test()."""
+    errors = _errors(dag)
+    _add(dag)
+    return _what_became_of(dag.test(**options), errors)
+
+
+def run_again(dag: DAG, run_id: str, cleared: Collection[str]) -> Run:
+    """Clear these tasks of a run that has ended, as people do, and run them; what others have returned stays."""
+    errors = _errors(dag)
+    with create_session() as session:
+        dag_run = session.scalars(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == run_id)).one()
+        instances = [ti for ti in dag_run.get_task_instances(session=session) if ti.task_id in cleared]
+        clear_task_instances(instances, session)
+        dag_run.state = DagRunState.RUNNING
+        dag_run.dag = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        session.commit()
+        while dag_run.state == DagRunState.RUNNING:
+            session.expire_all()
+            ready, _ = dag_run.update_state(session=session)
+            for ti in ready:
+                ti.try_number += 1
+                session.commit()
+                _run_task(ti=ti, task=dag.task_dict[ti.task_id], run_triggerer=True)
+        return _what_became_of(dag_run, errors)
+
+
+def _errors(dag: DAG) -> dict[str, BaseException]:
+    """What tasks of the DAG will fail with, from now on."""
     errors: dict[str, BaseException] = {}
 
     def remember(context: Mapping[str, Any]) -> None:
@@ -34,8 +68,10 @@ def run(dag: DAG, **options: Any) -> Run:
     for task in dag.tasks:
         if isinstance(task, BaseOperator):  # mapped ones cannot be changed any more
             task.on_failure_callback = [remember]
-    _add(dag)
-    dag_run = dag.test(**options)
+    return errors
+
+
+def _what_became_of(dag_run: DagRun, errors: dict[str, BaseException]) -> Run:
     instances = {ti.task_id: ti for ti in dag_run.get_task_instances()}
     results = {name: ti.xcom_pull(task_ids=name) for name, ti in instances.items()}
     return Run(str(dag_run.state), errors, results, dag_run.run_id, instances)

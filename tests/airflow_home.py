@@ -25,6 +25,7 @@ DAGS = HOME / "dags"
 if SHARED not in os.environ:
     atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ.update(settings(HOME, DAGS))
+os.environ["AIRFLOW__TONY__LIST_INTERVAL"] = "0.2"  # seconds; tests need not wait for a triggerer's next look
 
 
 @pytest.fixture(scope="session")

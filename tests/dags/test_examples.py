@@ -16,11 +16,6 @@ from tony_provider.hooks.tony import TonyHook
 
 
 @pytest.fixture
-def examples(airflow_db: None) -> DagBag:
-    return DagBag(dag_folder=str(REPOSITORY / "dags"))
-
-
-@pytest.fixture
 def digits_train(examples: DagBag) -> DAG:
     dag: DAG = examples.dags["digits_train"]
     return dag
@@ -31,12 +26,22 @@ def test_all_are_found_and_training_code_is_left_alone(examples: DagBag) -> None
     assert {Path(dag.fileloc).parent for dag in examples.dags.values()} == {REPOSITORY / "dags"}
 
 
-def test_every_parameter_has_a_title_and_a_section(digits_train: DAG) -> None:
-    for name in digits_train.params:
-        param = digits_train.params.get_param(name)
-        assert param.schema.get("title"), name
-        assert param.schema.get("section"), name
-        assert param.resolve() == digits_train.params[name]
+def test_every_parameter_has_a_title_and_a_section_and_numbers_have_limits(examples: DagBag) -> None:
+    for dag in examples.dags.values():
+        for name in dag.params:
+            param = dag.params.get_param(name)
+            assert param.schema.get("title"), (dag.dag_id, name)
+            assert param.schema.get("section"), (dag.dag_id, name)
+            assert param.resolve() == dag.params[name]
+            if param.schema["type"] in ("integer", "number"):
+                assert param.schema.keys() & {"minimum", "exclusiveMinimum"}, (dag.dag_id, name)
+
+
+def test_every_example_says_what_it_shows(examples: DagBag) -> None:
+    page = (REPOSITORY / "docs" / "examples.md").read_text()
+    for name, dag in examples.dags.items():
+        assert dag.doc_md, name
+        assert f"`{name}`" in page
 
 
 def test_digits_are_read_from_data_to_published_model(
@@ -63,3 +68,17 @@ def test_digits_are_read_from_data_to_published_model(
     assert again.results["train"]["resumed_step"] is None
     with TonyHook() as hook:
         assert Published.current(hook.storage(), hook.layout.root).version == 2
+
+
+def test_the_doctor_says_what_a_worker_sees(examples: DagBag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dag = examples.dags["tony_doctor"]
+    connection = {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(tmp_path / "tony")}}
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    done = run(dag, logical_date=None)
+    assert done.state == "success", done.errors
+    assert {"what": "Runtime", "outcome": "ok"} in done.results["look"]
+    (tmp_path / "file").write_text("")
+    connection["extra"] = {"backend": "local", "staging_dir": str(tmp_path / "file" / "tony")}
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    failed = run(dag, logical_date=None)
+    assert failed.state == "failed"

@@ -1,0 +1,72 @@
+"""What the DAGs about clicks learn from, and the job that learns.
+
+The data are made up from the date, so that every day has its own, and always the same.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from io import BytesIO
+from typing import Any
+
+from airflow.sdk import get_current_context, task
+
+from tony_examples.publishing import period_end
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.uris import join
+
+EXAMPLES = {"train": 4000, "held_out": 1000}  # of a day
+FEATURES = 8
+
+
+@task
+def write_clicks() -> dict[str, str]:
+    """Write the clicks of this run's day to the job's store: what is learnt from, and what is held out."""
+    import numpy as np
+
+    run = get_current_context()["dag_run"]
+    features, clicked = clicks_of(period_end(run).date())
+    with TonyHook() as hook:
+        # A run id may hold what paths may not; an identity's name is made for them.
+        name = hook.identity(dag_id=run.dag_id, run_id=run.run_id, task_id="write_clicks").name
+        directory = join(hook.layout.root, run.dag_id, "data", name)
+        begin = 0
+        for split, count in EXAMPLES.items():
+            part = slice(begin, begin := begin + count)
+            shard = BytesIO()
+            np.savez(shard, features=features[part], clicked=clicked[part])
+            write_atomically(hook.storage(), join(directory, split, "clicks.npz"), shard.getvalue())
+    return {split: join(directory, split) for split in EXAMPLES}
+
+
+def clicks_of(day: date) -> tuple[Any, Any]:
+    """What people were shown, one row each, and whether they clicked. What they like changes slowly, day by day."""
+    import numpy as np
+
+    count = sum(EXAMPLES.values())
+    random = np.random.default_rng(day.toordinal())
+    likes = 2 * np.cos(day.toordinal() / 60 + np.arange(FEATURES))
+    features = random.normal(size=(count, FEATURES))
+    chances = 1 / (1 + np.exp(1 - features @ likes))
+    return features, random.random(count) < chances
+
+
+def training_job(options: str) -> dict[str, Any]:
+    """A job that learns from what ``write_clicks`` has written. ``options``: see ``clicks/train.py``."""
+    return {
+        "framework": "standalone",
+        "files": [
+            "clicks/train.py",
+            "clicks/model.py",
+            "{{ ti.xcom_pull('write_clicks')['train'] }}::data",
+            "{{ ti.xcom_pull('write_clicks')['held_out'] }}::held_out",
+        ],
+        "python_env": "{{ params.python_env }}",
+        "tasks": {
+            "worker": {
+                "memory": "512MiB",
+                "command": f"python train.py --data data --held-out held_out {options}",
+            }
+        },
+    }

@@ -1,0 +1,194 @@
+"""The stories about clicks, each from its beginning to its end, on the embedded local cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models.asset import AssetEvent
+from airflow.models.taskinstance import TaskInstance
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.utils.session import create_session
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from tests.airflow_dags import Run, run, run_again
+from tests.dags.examples import states, succeeded
+from tests.operators.jobs import applications
+from tests.waiting import until
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.uris import join
+
+FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def on(day: int) -> dict[str, datetime]:
+    """For dag.test(): the run of a day, counted from 0."""
+    moment = FIRST_DAY + timedelta(days=day)
+    return {"logical_date": moment, "run_after": moment}
+
+
+def current(hook: TonyHook, models: str) -> Any:
+    return json.loads(read_bytes(hook.storage(), join(hook.layout.root, models, "current.json")))
+
+
+def events(asset: str, done: Run) -> list[dict[str, Any]]:
+    """What the events of an asset say that came from a run."""
+    with create_session() as session:
+        found = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == done.run_id)).all()
+        return [dict(event.extra) for event in found if event.asset.name == asset]
+
+
+# -- day after day ---------------------------------------------------------------------------------------------------
+
+
+def test_each_day_begins_with_the_model_of_the_day_before(examples: DagBag, hook: TonyHook) -> None:
+    daily = examples.dags["clicks_daily"]
+    days = [succeeded(run(daily, **on(day))) for day in (0, 1)]
+    losses = [done.results["train"]["metrics"]["log_loss"] for done in days]
+    assert losses[1] < losses[0]
+    published = current(hook, "clicks_daily/models")
+    assert published["version"] == 2
+    assert published["period_end"] == (FIRST_DAY + timedelta(days=1)).isoformat()
+    assert hook.storage().exists(join(published["model_dir"], "clicks.npy"))
+    # A day that is made up for later begins with what was there then, and does not become the current one.
+    earlier = succeeded(run(daily, **on(-1)))
+    assert earlier.results["publish"]["version"] == 3
+    assert earlier.results["train"]["metrics"]["log_loss"] > losses[1]
+    assert current(hook, "clicks_daily/models") == published
+    assert events("clicks_daily_model", days[1]) == [published]
+
+
+def test_a_day_without_a_date(examples: DagBag, hook: TonyHook) -> None:
+    done = succeeded(run(examples.dags["clicks_daily"], logical_date=None, run_conf={"epochs": 1}))
+    assert done.results["publish"]["period_start"] is None
+    assert done.results["train"]["step"] == 1
+
+
+# -- the better one --------------------------------------------------------------------------------------------------
+
+
+def test_only_a_better_model_is_published(examples: DagBag, hook: TonyHook) -> None:
+    challenger = examples.dags["clicks_challenger"]
+    first = succeeded(run(challenger, **on(0)))
+    assert states(first)["publish"] == "success"
+    assert "published_log_loss" not in first.results["evaluate"]["metrics"]
+    published = current(hook, "clicks_challenger/models")
+    assert events("clicks_challenger_model", first) == [published]
+    assert set(published["metrics"]) >= {"challenger_log_loss"}
+
+    # One epoch of next to nothing: worse.
+    worse = succeeded(run(challenger, logical_date=None, run_conf={"epochs": 1, "learning_rate": 0.0001}))
+    assert (states(worse)["publish"], states(worse)["keep"]) == ("skipped", "success")
+    measured = worse.results["evaluate"]["metrics"]
+    assert measured["challenger_log_loss"] > measured["published_log_loss"]
+    assert current(hook, "clicks_challenger/models") == published
+    assert events("clicks_challenger_model", worse) == []
+
+
+@pytest.mark.long
+def test_the_evaluation_is_repeated_without_the_training(examples: DagBag, hook: TonyHook) -> None:
+    challenger = examples.dags["clicks_challenger"]
+    first = succeeded(run(challenger, **on(0)))
+    before = applications(hook)
+    assert len(before) == 2
+    again = succeeded(run_again(challenger, first.run_id, ["evaluate", "compare", "publish", "keep"]))
+    assert again.results["train"] == first.results["train"]
+    assert len(applications(hook)) == 3
+    assert again.results["evaluate"]["application_id"] not in before
+    # Not compared with itself, and not published twice.
+    assert again.results["evaluate"]["metrics"] == first.results["evaluate"]["metrics"]
+    assert again.results["publish"] == first.results["publish"]
+    assert current(hook, "clicks_challenger/models")["version"] == 1
+
+
+# -- the best of many ------------------------------------------------------------------------------------------------
+
+
+def test_the_best_of_several_settings_is_published(examples: DagBag, hook: TonyHook) -> None:
+    conf = {"learning_rates": [0.0001, 0.1], "epochs": 1}
+    done = succeeded(run(examples.dags["clicks_search"], logical_date=None, run_conf=conf))
+    published = current(hook, "clicks_search/models")
+    assert published["metrics"]["learning_rate"] == 0.1
+    assert published["application_id"] == done.results["best"]["application_id"]
+    assert len(applications(hook)) == 2
+    assert events("clicks_search_model", done) == [published]
+
+
+@pytest.mark.long
+def test_a_setting_that_fails_is_one_fewer_to_choose_from(
+    examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = examples.dags["clicks_search"]
+    train = search.get_task("train")
+    assert isinstance(train, MappedOperator)
+    job = train.partial_kwargs["job"]
+    worker = job["tasks"]["worker"]
+    failing = {**worker, "command": f"test $LEARNING_RATE = 0.1 && exec {worker['command']}"}
+    changed = {**job, "tasks": {"worker": failing}, "restart": {"budget": 0}}
+    monkeypatch.setitem(train.partial_kwargs, "job", changed)
+    monkeypatch.setitem(train.partial_kwargs, "retries", 0)
+    conf = {"learning_rates": [0.2, 0.1], "epochs": 1}
+    succeeded(run(search, logical_date=None, run_conf=conf))
+    assert current(hook, "clicks_search/models")["metrics"]["learning_rate"] == 0.1
+
+
+# -- with somebody's approval ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def answered(dag_id: str, answer: str) -> Iterator[dict[str, Any]]:
+    """Somebody answers, through Airflow's own API, what a run asks. What was asked is there at the end."""
+    from airflow.api_fastapi.app import create_app
+
+    asked: dict[str, Any] = {}
+
+    def waiting() -> TaskInstance | None:
+        with create_session() as session:
+            wanted = select(TaskInstance).where(TaskInstance.dag_id == dag_id, TaskInstance.state == "awaiting_input")
+            return session.scalars(wanted).first()
+
+    def respond() -> None:
+        ti = until(waiting, "the question")
+        run_url = f"/api/v2/dags/{dag_id}/dagRuns/{ti.run_id}"
+        url = f"{run_url}/taskInstances/{ti.task_id}/-1/hitlDetails"
+        asked.update(client.get(url).raise_for_status().json())
+        client.patch(url, json={"chosen_options": [answer], "params_input": {}}).raise_for_status()
+
+    with TestClient(create_app("core")) as client:
+        token = client.get("/auth/token").raise_for_status().json()["access_token"]
+        client.headers["Authorization"] = f"Bearer {token}"
+        somebody = threading.Thread(target=respond)
+        somebody.start()
+        yield asked
+        somebody.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "published"), [("Approve", "success"), pytest.param("Reject", "skipped", marks=pytest.mark.long)]
+)
+def test_somebody_is_asked(
+    examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch, answer: str, published: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "True")
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of this test only" * 3)
+    approval = examples.dags["clicks_approval"]
+    with answered("clicks_approval", answer) as asked:
+        done = succeeded(run(approval, logical_date=None, run_conf={"epochs": 1}))
+    trained = done.results["train"]
+    assert f"| {trained['metrics']['log_loss']:.4f} (a coin's" in asked["body"]
+    assert trained["model_dir"] in asked["body"]
+    assert states(done)["publish"] == published
+    if answer == "Approve":
+        version = current(hook, "clicks_approval/models")
+        assert version["approved_by"]
+        assert events("clicks_approval_model", done) == [version]
+    else:
+        assert not hook.storage().exists(join(hook.layout.root, "clicks_approval/models"))
