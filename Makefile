@@ -6,14 +6,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 HADOOP_VERSION ?= 3.4.2
-# Most tests wait most of the time, so two run at once; those of one file in one process, which share what they started.
-PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Most tests wait most of the time, so two run at once; those of one file in one process (see tests/sharing.py).
+PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn versions faults hadoop hadoop-stop bench-mirror test lint types format proto wheel clean
+.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer test lint types format docs docs-tables proto wheel clean test-long
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # -- the two commands ------------------------------------------------------------------------------------------------
 
@@ -22,7 +22,10 @@ demo: $(VENV)/.demo  ## train the example on the embedded local cluster: no Hado
 
 test: packages $(VENV)/.test  ## everything: linters, types, all tests against real Hadoop, Kerberos and Airflow
 	$(MAKE) --no-print-directory lint types
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not long"
+
+test-long: packages $(VENV)/.test  ## the tests that `make test` leaves out, since others of their kind are there
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m long
 
 # -- a real cluster on this machine ----------------------------------------------------------------------------------
 
@@ -43,8 +46,14 @@ comma := ,
 faults: packages $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
+e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
+	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
+
 bench-mirror: packages $(VENV)/.test  ## a gibibyte by the checkpoint mirror, beside a raw WebHDFS copy
 	$(BIN)/python -m benchmarks.mirror
+
+bench-triggerer: $(VENV)/.test  ## 1,000 deferred trainings in one triggerer, beside a naive poll per job
+	$(BIN)/python -m benchmarks.triggerer
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
@@ -59,6 +68,13 @@ format: $(VENV)/.test  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.test  ## the documents as HTML in build/docs, with every warning an error; fetches nothing
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -b html -c docs -d build/doctrees . build/docs
+	@echo build/docs/index.html
+
+docs-tables: $(VENV)/.test  ## write the tables of docs/reference.md anew, from the code
+	$(BIN)/python -m tests.documents
+
 proto:  ## generate the protobuf code again, with a pinned generator
 	PYTHON=$(PYTHON) sh tony_provider/runtime/hadoop/proto/generate.sh
 
@@ -67,7 +83,7 @@ wheel: $(VENV)/.uv  ## dist/*.whl and dist/*.tar.gz
 
 .PHONY: constraints
 constraints: $(VENV)/.uv  ## resolve the pins of constraints.txt anew
-	$(BIN)/uv pip compile --upgrade --universal --no-annotate --no-header --python-version 3.11 --all-extras --group dev \
+	$(BIN)/uv pip compile --upgrade --universal --no-annotate --no-header --python-version 3.11 --all-extras --group dev --group docs \
 	    pyproject.toml -o constraints.txt
 
 clean:  ## remove what make made here (not the caches in the home directory)
@@ -92,5 +108,5 @@ $(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.uv pyproject.toml constraints.txt
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev --group docs
 	@touch $@ $(VENV)/.demo

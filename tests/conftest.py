@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.airflow_home", "tests.hadoop.fixtures"]
+pytest_plugins = ["tests.airflow_home", "tests.hadoop.fixtures", "tests.sharing"]

@@ -15,11 +15,21 @@ need kinit krb5-user
 need curl curl # SPNEGO to the Kerberos cluster that the tests set up
 need krb5-config libkrb5-dev # headers: the hdfs extra builds gssapi and krb5
 need gcc gcc
+need chromium chromium # the browser of the tests
+need chromedriver chromium-driver
+need git git # a DAG bundle of the tests
+PATH="$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"
+need initdb postgresql # Airflow's database
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing$missing"
     export DEBIAN_FRONTEND=noninteractive
+    # The tests have a PostgreSQL of their own: the package is not to start one for the whole machine.
+    if [ ! -e /etc/postgresql-common ]; then
+        mkdir -p /etc/postgresql-common
+        echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+    fi
     apt-get update -qq
     # shellcheck disable=SC2086
     apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -96,6 +96,7 @@ def test_links_to_an_application_lead_to_the_resourcemanager(hadoop: HadoopClust
     assert alice.get_json(url)["app"]["trackingUrl"].startswith(f"{hadoop.rm_webapp[0]}/cluster/app/")
 
 
+@pytest.mark.long
 def test_stopping_leaves_no_process_not_even_of_a_node_that_was_killed(start_hadoop: StartHadoop) -> None:
     cluster = start_hadoop(Settings(nodemanagers=1))
     application = submit(cluster, "exec sleep 600")
@@ -118,6 +119,7 @@ def test_stopping_leaves_no_process_not_even_of_a_node_that_was_killed(start_had
         socket.create_connection(("127.0.0.1", int(port)), timeout=5)
 
 
+@pytest.mark.long
 def test_daemons_die_and_come_back_with_what_they_knew(start_hadoop: StartHadoop) -> None:
     cluster = start_hadoop(Settings(nodemanagers=1))
     application = submit(cluster, "exec sleep 600")
@@ -131,6 +133,7 @@ def test_daemons_die_and_come_back_with_what_they_knew(start_hadoop: StartHadoop
     cluster.stop()
 
 
+@pytest.mark.long
 def test_a_daemon_that_cannot_start_is_named_with_its_log(start_hadoop: StartHadoop, tmp_path: Path) -> None:
     wrong = Settings(
         nodemanagers=1, properties={"yarn-site": {"yarn.resourcemanager.scheduler.class": "no.such.Class"}}
@@ -151,6 +154,7 @@ def test_a_folder_that_is_not_a_cluster_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
+@pytest.mark.long
 def test_a_pair_of_resourcemanagers_fails_over(start_hadoop: StartHadoop) -> None:
     cluster = start_hadoop(Settings(resourcemanagers=2, nodemanagers=1))
     assert cluster.services.active_resourcemanager() == cluster.rm_webapp[0]
@@ -163,6 +167,7 @@ def test_a_pair_of_resourcemanagers_fails_over(start_hadoop: StartHadoop) -> Non
     cluster.stop()
 
 
+@pytest.mark.long
 def test_kerberos_tells_users_apart(secure_hadoop: HadoopCluster) -> None:
     alice, home = secure_hadoop.client("alice"), f"{secure_hadoop.webhdfs[0]}/webhdfs/v1/user/alice"
     alice.request("PUT", f"{home}/secret", b"for alice", query={"op": "CREATE", "overwrite": "true"})
@@ -195,6 +200,7 @@ def test_kerberos_is_required_by_the_resourcemanager(secure_hadoop: HadoopCluste
     assert said == "401"
 
 
+@pytest.mark.long
 def test_a_secure_cluster_runs_applications(secure_hadoop: HadoopCluster) -> None:
     application = submit(secure_hadoop, "exec sleep 600")
     wait_for(lambda: len(secure_hadoop.containers()) > 0, "a container runs")

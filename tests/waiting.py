@@ -12,13 +12,18 @@ SECONDS = 120.0  # more than anything here ever takes, on a machine that is busy
 _PERIOD = 0.2
 
 
-def until(look: Callable[[], T | None], what: Callable[[], str] | str, seconds: float = SECONDS) -> T:
-    """The first true answer of ``look``. Fails with ``what`` was waited for when there is none in time."""
+def until(
+    look: Callable[[], T | None], what: Callable[[], str] | str, seconds: float = SECONDS, period: float = _PERIOD
+) -> T:
+    """The first true answer of ``look``. Fails with ``what`` was waited for when there is none in time.
+
+    ``period``: seconds between two looks, more for those that cost something.
+    """
     deadline = time.monotonic() + seconds
     while not (found := look()):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
-        time.sleep(_PERIOD)
+        time.sleep(period)
     return found
 
 

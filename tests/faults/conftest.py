@@ -14,10 +14,12 @@ from tests.hadoop.fixtures import StartHadoop
 NewField = Callable[[HadoopCluster], Field]
 
 
-@pytest.fixture(scope="session")
-def breakable(start_hadoop: StartHadoop) -> HadoopCluster:
+@pytest.fixture(scope="package")
+def breakable(start_hadoop: StartHadoop) -> Iterator[HadoopCluster]:
     """The cluster of `make faults`, whose daemons a row may kill: it mends them."""
-    return start_hadoop(SETTINGS)
+    cluster = start_hadoop(SETTINGS)
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture(scope="session")

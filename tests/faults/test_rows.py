@@ -11,9 +11,9 @@ from tests.faults.rows import in_order
 from tests.hadoop.cluster import HadoopCluster
 
 # The others of a kind are in `make faults`; what the rows are about is tested by itself too, where its code is.
-SHARED = ("leader-killed", "executor-killed", "master-killed", "truncated-on-store", "hang")
-BREAKING = ("resourcemanager-failover", "nodemanager-killed", "preempted")
-AIRFLOW = ("airflow-task-killed",)
+SHARED = ("leader-killed", "executor-killed", "master-killed", "truncated-on-store", "out-of-memory")
+BREAKING = ("resourcemanager-restarted", "nodemanager-killed", "preempted")
+AIRFLOW = ("not-delivered",)
 # It takes minutes; two jobs that each want more than there is are in tests/jobs/test_allocation.py.
 LONG = {"queue"}
 

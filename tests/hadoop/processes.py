@@ -74,8 +74,8 @@ class Process:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def spawn(command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> Process:
-    """Start a process in a session of its own, its output appended to `log`."""
+def spawn(command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str], user: str | None = None) -> Process:
+    """Start a process in a session of its own, its output appended to `log`; as another `user`, by root only."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             command,
@@ -85,6 +85,7 @@ def spawn(command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            user=user,
         )
     _children[child.pid] = child
     # It cannot be recycled before we reap it, so its stat is there even if it ended at once.

@@ -25,7 +25,7 @@ def yarn(hadoop: HadoopCluster) -> Iterator[YarnPlace]:
     place.close()
 
 
-@pytest.fixture(params=["local", "yarn"])
+@pytest.fixture(params=[pytest.param("local", marks=pytest.mark.long), "yarn"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Each backend in turn."""
     found: Place = request.getfixturevalue(request.param)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
@@ -18,6 +20,7 @@ def gang(instances: int, memory: int, command: str, **timeouts: str) -> dict[str
     }
 
 
+@pytest.mark.long
 def test_a_gang_that_the_cluster_cannot_hold_gives_everything_back(yarn: YarnPlace) -> None:
     # Each fits a node and no node fits two.
     memory = yarn.cluster.settings.node_memory_mb * 6 // 10

@@ -76,7 +76,9 @@ def test_a_job_killed_while_it_waits_for_room(yarn: YarnPlace) -> None:
 def test_an_executor_that_dies_fails_a_job_without_restarts_and_leaves_nothing(place: Place) -> None:
     spec: dict[str, Any] = {
         "restart": {"budget": 0},
-        "tasks": {"worker": {"instances": 2, "memory": "128MiB", "command": "echo ready; sleep 1000"}},
+        "tasks": {
+            "worker": {"instances": 2, "memory": "128MiB", "command": "setsid sleep 1000 & echo ready; sleep 1000"}
+        },
     }
     job = place.submit(spec)
     job.until(JobState.RUNNING)

@@ -137,6 +137,7 @@ def test_master_that_yarn_takes_away_stops_nothing(yarn: YarnPlace, training: Tr
     assert_nothing_left(yarn, job)
 
 
+@pytest.mark.long
 def test_next_master_starts_again_what_fails(yarn: YarnPlace, training: Training) -> None:
     """From the checkpoint that the former one has committed."""
     job = training.job
@@ -154,6 +155,7 @@ def test_next_master_starts_again_what_fails(yarn: YarnPlace, training: Training
     assert_nothing_left(yarn, job)
 
 
+@pytest.mark.long
 def test_executor_that_dies_with_the_master_is_replaced(yarn: YarnPlace, training: Training) -> None:
     job = training.job
     training.save(10)

@@ -19,6 +19,8 @@ from tests.jobs.places import YarnPlace
 from tests.jobs.pythons import OLDEST, find_python, programs_without_python
 from tony_provider.cluster.base import ApplicationState
 
+pytestmark = pytest.mark.long
+
 QUICK = {"tasks": {"worker": {"memory": "128MiB", "command": "python -V"}}}
 WORKERS = 14
 

@@ -56,8 +56,8 @@ def test_a_parameter_server_job_ends_with_its_chief(place: Place) -> None:
     ("task", "command", "words"),
     [
         ("ps", "sleep 1", "ended with exit code 0 while other tasks still needed it"),
-        ("evaluator", "sleep 1; exit 4", "ended with exit code 4"),
-        ("worker", "sleep 1; exit 6", "ended with exit code 6"),
+        pytest.param("evaluator", "sleep 1; exit 4", "ended with exit code 4", marks=pytest.mark.long),
+        pytest.param("worker", "sleep 1; exit 6", "ended with exit code 6", marks=pytest.mark.long),
     ],
 )
 def test_the_end_of_a_task_that_others_depend_on_is_the_jobs_end(

@@ -41,11 +41,20 @@ def begin() -> dict[str, Any]:
     """The state that the job says to go on from, or else the first."""
     resume = os.environ.get("TONY_RESUME_FROM")
     if resume is None:
-        return {"step": 0, "chaos": 0.3, "sum": 0.0}
+        return {"chaos": 0.3, "sum": 0.0, **warm(), "step": 0}
     state: dict[str, Any] = json.loads(Path(resume, "state.json").read_text())
     if state["step"] != int(os.environ["TONY_RESUME_STEP"]):
         raise SystemExit(f"the checkpoint is of step {state['step']}, and not of {os.environ['TONY_RESUME_STEP']}")
     return state
+
+
+def warm() -> dict[str, Any]:
+    """The weights of the model that the job says to begin with, if it does."""
+    directory = tony_sdk.warm_start()
+    if directory is None:
+        return {}
+    weights: dict[str, Any] = json.loads(Path(directory, "weights.json").read_text())
+    return weights
 
 
 def save(state: dict[str, Any]) -> None:

@@ -1,0 +1,62 @@
+"""Airflow's REST interface, as a program outside of it uses it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+TIMEOUT_SECONDS = 60.0  # the first answers come late on a busy machine
+FOUR = {"metadatabase": "", "scheduler": "", "triggerer": "", "dag_processor": ""}
+# Proxy settings of the environment are not for loopback addresses.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class RestError(Exception):
+    """An answer that is none of 2xx."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass
+class Rest:
+    url: str
+    _token: str = field(default="", repr=False)
+
+    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """The JSON answer of ``/api/v2<path>``. Raises RestError, OSError."""
+        if not self._token:
+            self._token = self._ask("GET", "/auth/token")["access_token"]
+        query_string = f"?{urlencode(query, doseq=True)}" if query else ""
+        return self._ask(method, f"/api/v2{path}{query_string}", body)
+
+    def unhealthy(self) -> list[str]:
+        """Which of its processes do not work."""
+        try:
+            answer = self._ask("GET", "/api/v2/monitor/health")
+        except (OSError, RestError):
+            return ["api-server"]
+        return [name for name in FOUR if answer[name]["status"] != "healthy"]
+
+    def page(self, path: str, query: str = "") -> str:
+        """The address for a browser."""
+        return f"{self.url}{quote(path)}{query}"
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        request = urllib.request.Request(f"{self.url}{path}", data=data, method=method, headers=headers)
+        try:
+            with _opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+                content = answer.read()
+        except urllib.error.HTTPError as error:
+            said = error.read()[:2000].decode(errors="replace")
+            raise RestError(error.code, f"{method} {path}: {error.code} {said}") from error
+        return json.loads(content) if content else None

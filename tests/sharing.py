@@ -1,0 +1,32 @@
+"""A pytest plugin: with several workers, tests of what is dear to start run in the same one.
+
+With `--dist loadfile` those of one file do; and so do all files that name the Kerberos cluster, of which one is enough.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+
+SHARED = "secure_hadoop"  # the fixture
+_ROOT = Path(__file__).parents[1]
+
+
+class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return SHARED if _shares(file) else file
+
+
+@cache
+def _shares(file: str) -> bool:
+    return SHARED in (_ROOT / file).read_text()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesTogether | None:
+    """None leaves it to what else `--dist` may say."""
+    return FilesTogether(config, log) if config.getoption("dist") == "loadfile" else None
