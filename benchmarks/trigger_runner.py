@@ -1,0 +1,66 @@
+"""Airflow's TriggerRunner without a database: its supervisor is given triggers, and keeps what they yield."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from airflow.executors.workloads.trigger import RunTrigger
+from airflow.jobs.triggerer_job_runner import TriggerRunnerSupervisor
+from airflow.models.trigger import Trigger
+from airflow.triggers.base import TriggerEvent
+
+
+class Runner(TriggerRunnerSupervisor):
+    """The methods overridden are those that the base class names for supervisors that have no job of the database."""
+
+    @classmethod
+    def started(cls, triggers: list[tuple[str, dict[str, Any]]]) -> Runner:
+        runner: Runner = cls.start(job=None, capacity=len(triggers))
+        runner.names = {}
+        runner.seen = {}
+        runner.problems = []
+        for number, (classpath, arguments) in enumerate(triggers, start=1):
+            runner.names[number] = arguments["application_id"]
+            encrypted = Trigger.encrypt_kwargs(arguments)
+            workload = RunTrigger(id=number, classpath=classpath, encrypted_kwargs=encrypted)
+            runner.creating_triggers.append(workload)
+        return runner
+
+    names: dict[int, str]  # of the application, by the trigger's number
+    seen: dict[str, float]  # application -> when its event came, monotonic
+    problems: list[str]  # of triggers that failed
+
+    def load_triggers(self) -> None:
+        """It was given them all."""
+
+    def heartbeat(self) -> None:
+        """Nobody is to know that it lives."""
+
+    def clean_unused(self) -> None:
+        """There is no database."""
+
+    def on_trigger_event(self, trigger_id: int, event: TriggerEvent) -> None:
+        self.seen[self.names[trigger_id]] = time.monotonic()
+
+    def on_trigger_failure(self, trigger_id: int, exc: list[str] | None) -> None:
+        self.problems.append("".join(exc or ["no reason given"]))
+
+    def metric_tags(self) -> dict[str, str]:
+        return {"hostname": "bench"}
+
+    def run_for(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.run_once()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of the process that runs the triggers, all its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self) -> None:
+        self.kill(escalation_delay=10, force=True)
