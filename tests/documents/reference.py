@@ -1,0 +1,59 @@
+"""The tables of docs/reference.md, made of the code: signatures, docstrings, fields and their comments.
+
+Each fact is written once, beside the code that it is of. In the page a table stands between two comments,
+``<!-- table: TonyTrainOperator -->`` and ``<!-- end -->``, so that it can be read wherever the page can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.documents import arguments, fields
+from tests.documents.row import Row
+from tony_provider.operators.result import JobResult
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.retry_policy import TonyRetryPolicy
+from tony_provider.sensors.base import TonySensor
+from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor
+from tony_provider.watching.lookout import SensorResult
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+_BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+TABLES: dict[str, tuple[str, Callable[[], Iterator[Row]]]] = {
+    "TonyTrainOperator": ("argument", lambda: arguments.of(TonyTrainOperator)),
+    "TonyRetryPolicy": ("argument", lambda: arguments.of(TonyRetryPolicy)),
+    "connection": ("key", fields.of_connection),
+    "configuration": ("option", fields.of_configuration),
+    "TonySensor": ("argument", lambda: arguments.of(TonySensor)),
+    "TonyJobSensor": ("argument", lambda: arguments.of(TonyJobSensor)),
+    "TonyHeartbeatSensor": ("argument", lambda: arguments.of(TonyHeartbeatSensor)),
+    "SensorResult": ("key", lambda: fields.of_attrs(SensorResult)),
+    "JobResult": ("key", lambda: fields.of_attrs(JobResult)),
+}
+
+
+def renewed(page: str) -> str:
+    """The page with every table as the code has it. KeyError: a table that nobody knows."""
+    return _BLOCK.sub(lambda block: block[1] + table(block[2]) + block[3], page)
+
+
+def tables_of(page: str) -> list[str]:
+    return [block[2] for block in _BLOCK.finditer(page)]
+
+
+def table(name: str) -> str:
+    what, rows = TABLES[name]
+    columns = ("default",) if what != "key" or name == "connection" else ()
+    head = (what, "type", *columns, "unit", "meaning")
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row in rows():
+        lines.append(_line([f"`{row.name}`", row.type, *(row.default for _ in columns), row.unit, row.meaning]))
+    return "".join(lines)
+
+
+def _line(cells: list[str] | tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
