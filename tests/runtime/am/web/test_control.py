@@ -38,7 +38,7 @@ async def place() -> AsyncIterator[Place]:
 async def test_a_stop_says_until_when_it_will_have_ended(place: Place) -> None:
     answered = await place.put("stop", {"reason": "marked failed"})
     assert answered.status == 202
-    assert answered.json() == {"ends_within": stop_seconds(30, 60)}
+    assert answered.json() == {"ends_within": pytest.approx(stop_seconds(30, 60))}
     assert place.master.asked == [("stop", "marked failed", 30)]
 
 
@@ -49,14 +49,14 @@ async def test_asked_again_it_does_not_hurry_but_for_a_shorter_grace(place: Plac
     await place.put("stop", {"reason": "three", "grace": 1000})
     assert place.master.asked == [("stop", "one", 100)]
     sooner = (await place.put("stop", {"reason": "four", "grace": 0})).json()["ends_within"]
-    assert sooner == stop_seconds(0, 60)
+    assert sooner == pytest.approx(stop_seconds(0, 60))
     assert place.master.asked[1:] == [("stop", "four", 0)]
 
 
 async def test_a_job_that_is_ending_already_goes_on_ending(place: Place) -> None:
     place.master.session.verdict = Verdict(FinalStatus.FAILED, "it failed")
     answered = await place.put("stop", {"reason": "marked failed"})
-    assert answered.json() == {"ends_within": stop_seconds(30, 60)}
+    assert answered.json() == {"ends_within": pytest.approx(stop_seconds(30, 60))}
     assert place.master.asked == []
 
 
