@@ -10,6 +10,8 @@ from typing import Any
 import attrs
 from airflow.providers.common.compat.sdk import TaskInstanceState
 
+from tony_provider.runtime.deadline import within
+
 _OVER = frozenset(
     state.value
     for state in (
@@ -56,7 +58,7 @@ class TrainTask:
     async def ask(self, seconds: float) -> Outlook:
         """The same from an event loop; not known when Airflow takes longer."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(self.outlook), seconds)
+            return await within(asyncio.to_thread(self.outlook), seconds)
         except TimeoutError:
             return Outlook()
 

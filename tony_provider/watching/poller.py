@@ -26,6 +26,7 @@ from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
 from tony_provider.watching.observation import Observation, observe, observe_status
 
@@ -70,7 +71,7 @@ class FollowedJob:
         Raises what has ended the poller.
         """
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            await within(self._news.wait(), seconds)
         except TimeoutError:
             return None
         self._news.clear()

@@ -5,14 +5,17 @@ from __future__ import annotations
 import signal
 import sys
 import zipfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.runtime.executor import trainer
 from tests.runtime.executor.conftest import Launch, Running
-from tests.runtime.executor.containers import APPLICATION, is_alive, job
-from tests.runtime.executor.master import address
+from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, is_alive, job
+from tests.runtime.executor.master import Master, address, serving
+from tony_provider.runtime import exit_codes
 from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.model import agreed_name, step_of
 from tony_provider.runtime.protocol import tony_pb2
@@ -147,6 +150,38 @@ async def test_the_job_bounds_the_last_copy(launch: Launch) -> None:
     running.order("exit 1")
     settled = await running.master.first("settled")
     assert settled.problem == "no time was left for uploading checkpoint 40"
+
+
+async def test_a_stop_that_leaves_no_time_begins_no_copy(launch: Launch) -> None:
+    """Also when the mirror is just between two looks; the grant it would wait for never comes."""
+    running = await started(launch)
+    running.order("save 40")
+    running.order("touch saved")
+    await running.until_there("saved")
+    running.master.stop(1, grace=5, checkpoint_seconds=0)
+    settled = await running.master.first("settled")
+    assert settled.problem.startswith("no time was left for ")
+    assert await running.end() == 0
+
+
+async def test_an_executor_that_is_not_wanted_any_more_ends(tmp_path: Path, secrets: dict[str, bytes]) -> None:
+    """Its task has another container, as after the silence of a node, and nobody grants what it has not copied yet."""
+    container = ContainerDirectory(tmp_path, secrets, job(COMMAND))
+    container.prepare()
+    async with AsyncExitStack() as stack:
+        master = Master(APPLICATION, KEY)
+        async with serving(master, secrets) as port:
+            executor = await ExecutorProcess.start(container, port)
+            stack.push_async_callback(executor.clean_up)
+            running = Running(master, executor, container, port)
+            await running.begin()
+            await master.first("started")
+            running.order("save 40")
+            running.order("touch saved")
+            await running.until_there("saved")
+        refusing = Master(APPLICATION, KEY, refusal=grpc.StatusCode.PERMISSION_DENIED)
+        await stack.enter_async_context(serving(refusing, secrets, port))
+        assert await executor.wait() == exit_codes.REFUSED
 
 
 async def test_shutdown_copies_the_last_checkpoint(launch: Launch) -> None:

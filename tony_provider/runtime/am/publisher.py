@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Callable, Optional
 
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.storage import Storage, StorageError, write_atomically
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Publisher:
                 return True
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), wait)
+                await within(self._changed.wait(), wait)
             except asyncio.TimeoutError:
                 continue
         return False

@@ -13,6 +13,7 @@ import attrs
 
 from tony_provider.runtime.am.service import Stream
 from tony_provider.runtime.am.streams import Streams
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.protocol import tony_pb2
 
 MOST_AT_ONCE = 64  # open questions to one executor
@@ -36,7 +37,7 @@ class Question:
         """The next message of the answer. Raises NoAnswerError when none comes within that time."""
         task = self._stream.identity.task
         try:
-            message = await asyncio.wait_for(self._answers.get(), seconds)
+            message = await within(self._answers.get(), seconds)
         except asyncio.TimeoutError as error:
             raise NoAnswerError(f"the executor of {task} did not answer within {seconds:g} s") from error
         if message is None:

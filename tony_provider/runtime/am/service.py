@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 
 from tony_provider.runtime.address import Address
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
 from tony_provider.runtime.spec.model import PortRange
 from tony_provider.runtime.task_identity import IdentityError, TaskIdentity, server_credentials, server_options, verify
@@ -102,7 +103,7 @@ class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
         self, messages: AsyncIterator[tony_pb2.FromExecutor], context: Any
     ) -> tony_pb2.Registration:
         try:
-            first = await asyncio.wait_for(messages.__anext__(), _FIRST_MESSAGE)
+            first = await within(messages.__anext__(), _FIRST_MESSAGE)
         except (asyncio.TimeoutError, StopAsyncIteration):
             await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no registration came")
         if first.WhichOneof("kind") != "registration":

@@ -10,6 +10,7 @@ from typing import Optional
 from tony_provider.runtime import contract
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.questions import NoAnswerError, Questions
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris
 from tony_provider.runtime.text import end_of_log
 
@@ -69,7 +70,7 @@ class Tails:
         uri = uris.join(self._logs, contract.log_name(task, attempt))
         reading = asyncio.get_running_loop().run_in_executor(self._threads, _end_of_file, self._storage, uri, size)
         try:
-            return await asyncio.wait_for(reading, _STORE_SECONDS)
+            return await within(reading, _STORE_SECONDS)
         except StorageNotFound:
             return None
         except asyncio.TimeoutError as error:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.output import KEPT_LIMIT
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.storage import StorageError, uris
@@ -21,7 +22,7 @@ async def keep_log(its: Surroundings) -> None:
     name = contract.log_name(container.identity.task, container.identity.attempt)
     try:
         target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
-        await asyncio.wait_for(asyncio.to_thread(_upload, its, target), _PATIENCE)
+        await within(asyncio.to_thread(_upload, its, target), _PATIENCE)
     except asyncio.TimeoutError:
         log.warning("the log could not be uploaded within %g s", _PATIENCE)
     except (StorageError, OSError) as error:

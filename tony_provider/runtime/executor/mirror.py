@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Callable, Optional
 
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.carrier import Carrier, Trouble
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.container import Container
@@ -94,7 +95,7 @@ class Mirror:
     async def _wait(self, seconds: float) -> None:
         """Or until there is a reason to look at once."""
         try:
-            await asyncio.wait_for(self._nudge.wait(), seconds)
+            await within(self._nudge.wait(), seconds)
         except asyncio.TimeoutError:
             return
         self._nudge.clear()

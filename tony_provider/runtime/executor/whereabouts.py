@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from tony_provider.runtime import contract, master_address
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.storage import Storage, StorageError
 
@@ -32,7 +33,7 @@ class Whereabouts:
             return False
         reading = asyncio.to_thread(master_address.read, self._storage, self._directory, self._key)
         try:
-            found = await asyncio.wait_for(reading, _PATIENCE)
+            found = await within(reading, _PATIENCE)
         except (asyncio.TimeoutError, StorageError) as error:
             log.warning("where the application master is could not be read: %s", str(error) or "no answer in time")
             return False

@@ -12,6 +12,7 @@ import attrs
 from google.protobuf.message import Message
 
 from tony_provider.runtime.address import Address
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop.connection import ConnectionSettings, RpcConnection
 from tony_provider.runtime.hadoop.errors import Retriable, RpcConnectionError, RpcError, RpcTimeout, Standby
 from tony_provider.runtime.hadoop.tokens import Token
@@ -164,7 +165,7 @@ class RpcClient:
         left = deadline - asyncio.get_running_loop().time()
         limit = max(min(left, self._retry.connect_timeout), 0.0)
         try:
-            return await asyncio.wait_for(self._connect(), limit)
+            return await within(self._connect(), limit)
         except asyncio.TimeoutError as error:
             raise RpcConnectionError(f"cannot connect to {self.address} within {limit:.3g} s") from error
 

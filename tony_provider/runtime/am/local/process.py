@@ -13,6 +13,7 @@ import attrs
 from tony_provider.runtime import shell
 from tony_provider.runtime.am.resource_manager import Launch
 from tony_provider.runtime.am.words import KILLED_BY_APPLICATION_MASTER
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
 
@@ -66,7 +67,7 @@ class LocalProcess:
         self._stopped = True
         self._signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(self._process.wait(), TERM_GRACE)
+            await within(self._process.wait(), TERM_GRACE)
         except asyncio.TimeoutError:
             self._signal(signal.SIGKILL)
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import h11
 
 from tony_provider.runtime.am.web.messages import Head, HttpError, Response
+from tony_provider.runtime.deadline import within
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Connection:
         try:
             response = await self._respond()
             if response:
-                await asyncio.wait_for(self._send(response), _SEND_SECONDS)
+                await within(self._send(response), _SEND_SECONDS)
                 await self._close()
         except (_BrokenOff, OSError, asyncio.TimeoutError) as error:
             log.debug("a connection broke off: %r", error)
@@ -65,7 +66,7 @@ class Connection:
             head = await self._head()
             if head is None:
                 return None
-            return await asyncio.wait_for(self._answer(self._source, head, self._body), _ANSWER_SECONDS)
+            return await within(self._answer(self._source, head, self._body), _ANSWER_SECONDS)
         except HttpError as error:
             return error.response()
         except h11.RemoteProtocolError as error:
@@ -116,7 +117,7 @@ class Connection:
 
     async def _read(self, deadline: float) -> bytes:
         try:
-            return await asyncio.wait_for(self._reader.read(_CHUNK), deadline - asyncio.get_running_loop().time())
+            return await within(self._reader.read(_CHUNK), deadline - asyncio.get_running_loop().time())
         except asyncio.TimeoutError as error:
             raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time") from error
         except OSError as error:
@@ -142,7 +143,7 @@ class Connection:
 
     async def _close(self) -> None:
         self._writer.write_eof()
-        await asyncio.wait_for(self._until_closed(), _LINGER_SECONDS)
+        await within(self._until_closed(), _LINGER_SECONDS)
 
     async def _until_closed(self) -> None:
         while await self._reader.read(_CHUNK):

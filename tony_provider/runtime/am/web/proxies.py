@@ -9,6 +9,8 @@ import socket
 from collections.abc import Sequence
 from typing import Optional
 
+from tony_provider.runtime.deadline import within
+
 log = logging.getLogger(__name__)
 
 _RESOLVE_SECONDS = 5.0  # for one name
@@ -44,7 +46,7 @@ class Proxies:
         """What a name meant last is believed while nobody says what it means now."""
         loop = asyncio.get_running_loop()
         try:
-            found = await asyncio.wait_for(loop.getaddrinfo(host, None, type=socket.SOCK_STREAM), _RESOLVE_SECONDS)
+            found = await within(loop.getaddrinfo(host, None, type=socket.SOCK_STREAM), _RESOLVE_SECONDS)
         except (OSError, UnicodeError, asyncio.TimeoutError) as error:
             log.warning("the web proxy's host %s cannot be resolved: %s", host, error)
             return

@@ -32,6 +32,7 @@ from tony_provider.runtime.am.yarn.nodes import Nodes
 from tony_provider.runtime.am.yarn.notices import Notices
 from tony_provider.runtime.am.yarn.scheduler import Scheduler
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop import messages
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
@@ -145,7 +146,7 @@ class YarnResourceManager(ResourceManager):
             busy = asyncio.get_running_loop().time() < self._busy_until
             await asyncio.sleep(_LEAST)
             try:
-                await asyncio.wait_for(self._wake.wait(), (_BUSY if busy else _IDLE) - _LEAST)
+                await within(self._wake.wait(), (_BUSY if busy else _IDLE) - _LEAST)
             except asyncio.TimeoutError:
                 continue
 

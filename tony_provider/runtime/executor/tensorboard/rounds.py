@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Rounds(ABC):
     async def finish(self, seconds: float) -> None:
         """One last round, after what is under way, within that time."""
         try:
-            await asyncio.wait_for(self._round(), seconds)
+            await within(self._round(), seconds)
         except asyncio.TimeoutError:
             log.warning("no time was left for the last event files")
         finally:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from http import HTTPStatus
 
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.link import Link
 from tony_provider.runtime.executor.tensorboard import loopback
 from tony_provider.runtime.executor.tensorboard.loopback import NoPageError, NotThereError, Page
@@ -34,7 +35,7 @@ class Tunnel:
     async def answer(self, wanted: tony_pb2.PageWanted) -> None:
         """Raises nothing. Nobody waits longer than ``_SECONDS`` for it."""
         try:
-            await asyncio.wait_for(self._answer(wanted), _SECONDS)
+            await within(self._answer(wanted), _SECONDS)
         except asyncio.TimeoutError:
             self._refuse(wanted, HTTPStatus.GATEWAY_TIMEOUT, f"TensorBoard did not answer within {_SECONDS:g} s")
         except NotThereError as error:

@@ -12,6 +12,7 @@ import attrs
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.questions import NoAnswerError, Question, Questions
 from tony_provider.runtime.am.web.messages import HttpError
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.tensorboard import TASK
 
@@ -58,7 +59,7 @@ class Asking:
         try:
             async with self._turns:
                 with self._questions.asking(TASK, make) as question:
-                    return await asyncio.wait_for(_whole(question), _SECONDS)
+                    return await within(_whole(question), _SECONDS)
         except NoAnswerError as error:
             raise NotUpError(str(error)) from error
         except asyncio.TimeoutError as error:

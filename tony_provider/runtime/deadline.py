@@ -1,0 +1,31 @@
+"""Waiting no longer than a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Optional, TypeVar
+
+T = TypeVar("T")
+
+
+async def within(work: Awaitable[T], seconds: Optional[float]) -> T:
+    """What ``work`` gives. It is cancelled when it takes longer, and when the caller is.
+
+    For asyncio.wait_for, which before Python 3.12 forgets a cancellation that comes when the work is just done
+    (https://github.com/python/cpython/issues/86296): a task that was told to end then goes on, and whoever waits for
+    its end waits for ever.
+
+    Raises asyncio.TimeoutError.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        in_time, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        _ = task.cancelled() or task.exception()  # asyncio complains of exceptions that nobody looked at
+    if not in_time and task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()
