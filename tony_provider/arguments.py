@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +33,11 @@ def yes_or_no(name: str, value: bool) -> bool:
     return value
 
 
-def is_nothing(value: Any) -> bool:
-    """Whether a rendered template gives no value: Jinja writes None, such as a parameter left empty, as text."""
-    return value is None or (isinstance(value, str) and value.strip() in ("", "None"))
+def clear_nothings(task: Any, names: Iterable[str]) -> None:
+    """Have those of its rendered arguments be None that gave no value: Jinja writes None, such as a parameter left
+    empty, as text.
+    """
+    for name in names:
+        value = getattr(task, name)
+        if isinstance(value, str) and value.strip() in ("", "None"):
+            setattr(task, name, None)

@@ -27,7 +27,6 @@ def aim(**given: Any) -> Aim:
         (3, {"map_index": "1"}, 1, None),
         (-1, {"map_index": 0}, 0, None),
         (-1, {"checkpoint_key": "de"}, None, "de"),
-        (3, {"map_index": "", "checkpoint_key": ""}, 3, None),  # templates that gave nothing
     ],
 )
 def test_a_training_task_and_its_instances(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout, mask_secret
 from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout
 
-from tony_provider.arguments import is_nothing
+from tony_provider.arguments import clear_nothings
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.cluster.identity import Identity
@@ -55,9 +55,7 @@ class Training:
     """Of ``task``, in one of its processes: a task that was deferred goes on in another one."""
 
     def __init__(self, task: TonyTrainOperator, context: Context) -> None:
-        for name in OPTIONAL:
-            if is_nothing(getattr(task, name)):
-                setattr(task, name, None)
+        clear_nothings(task, OPTIONAL)
         self._task = task
         self._context = context
         self._hook = task.hook

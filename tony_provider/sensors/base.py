@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
-from tony_provider.arguments import positive_seconds, yes_or_no
+from tony_provider.arguments import clear_nothings, positive_seconds, yes_or_no
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale
 from tony_provider.hooks.tony import TonyHook
@@ -35,6 +35,9 @@ from tony_provider.watching.sought import Search, Target
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+# Templated, and not all of them needed.
+_OPTIONAL = (*NAMES, "map_index", "checkpoint_key", "proxy_user")
 
 
 class TonySensor(BaseSensorOperator):
@@ -61,15 +64,7 @@ class TonySensor(BaseSensorOperator):
     :param multiple_outputs: each key of the result is an XCom of its own.
     """
 
-    template_fields: Sequence[str] = (
-        "tony_conn_id",
-        "proxy_user",
-        "application_id",
-        "application_tag",
-        "train_task_id",
-        "map_index",
-        "checkpoint_key",
-    )
+    template_fields: Sequence[str] = ("tony_conn_id", *_OPTIONAL)
     ui_color = "#fff2cc"
 
     def __init__(
@@ -105,10 +100,11 @@ class TonySensor(BaseSensorOperator):
 
     @cached_property
     def hook(self) -> TonyHook:
-        return TonyHook(self.tony_conn_id, self.proxy_user or None)
+        return TonyHook(self.tony_conn_id, self.proxy_user)
 
     def execute(self, context: Context) -> Any:
         self._watch = None
+        clear_nothings(self, _OPTIONAL)
         try:
             if self.deferrable:
                 self._defer(context)
@@ -141,6 +137,7 @@ class TonySensor(BaseSensorOperator):
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Called by Airflow when the trigger has ended, also when it has failed: the job is none the worse for that."""
+        clear_nothings(self, _OPTIONAL)
         given = next_kwargs or {}
         if next_method == TRIGGER_FAIL_REPR and given.get("error") == TriggerFailureReason.TRIGGER_FAILURE:
             self.log.error("Trigger failed:\n%s", "\n".join(given.get("traceback") or ["(nobody said why)"]))
@@ -195,7 +192,7 @@ class TonySensor(BaseSensorOperator):
         self.defer(
             trigger=self._trigger(
                 tony_conn_id=self.tony_conn_id,
-                proxy_user=self.proxy_user or None,
+                proxy_user=self.proxy_user,
                 target=plain_target(target),
                 train_task=attrs.asdict(train_task) if train_task is not None else None,
                 poll_interval=self.poke_interval,

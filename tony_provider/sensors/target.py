@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -23,7 +23,7 @@ NAMES = ("application_id", "application_tag", "train_task_id")
 
 @attrs.frozen
 class Aim:
-    """The arguments, rendered."""
+    """The arguments, rendered; None where a template gave nothing."""
 
     application_id: str | None
     application_tag: str | None
@@ -33,7 +33,7 @@ class Aim:
 
     def resolve(self, hook: TonyHook, context: Context, tasks: Sequence[str]) -> tuple[Target, TrainTask | None]:
         """``tasks``: ids of those of the DAG. Raises TonySpecError, ConnectionProblem."""
-        given = [name for name in NAMES if getattr(self, name)]
+        given = [name for name in NAMES if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(f"{name}={getattr(self, name)!r}" for name in given) or "none of them"
             raise TonySpecError(f"{found} is given: a sensor needs exactly one of {', '.join(NAMES)}")
@@ -44,14 +44,14 @@ class Aim:
                 run_id=task.run_id,
                 task_id=task.task_id,
                 map_index=-1 if task.map_index is None else task.map_index,
-                checkpoint_key=self.checkpoint_key or None,
+                checkpoint_key=self.checkpoint_key,
             )
             return Target(identity=identity), task
-        if self.checkpoint_key or _is_given(self.map_index):
+        if self.checkpoint_key or self.map_index is not None:
             raise TonySpecError(f"map_index and checkpoint_key go with train_task_id, and {given[0]} is given")
         if self.application_id:
             _check(self.application_id)
-        return Target(self.application_id or None, self.application_tag or None), None
+        return Target(self.application_id, self.application_tag), None
 
     def _train_task(self, context: Context, tasks: Sequence[str], task_id: str) -> TrainTask:
         ti = context["ti"]
@@ -62,13 +62,13 @@ class Aim:
                 f"train_task_id: {task_id!r} is no other task of the DAG {ti.dag_id!r}{hint}; it has "
                 f"{', '.join(others) or 'none'}. Within a task group, write <group>.<task>"
             )
-        if self.checkpoint_key and _is_given(self.map_index):
+        if self.checkpoint_key and self.map_index is not None:
             raise TonySpecError("map_index and checkpoint_key are both given; keep one of them")
         index = None if self.checkpoint_key else self._index(context)
         return TrainTask(ti.dag_id, ti.run_id, task_id, index)
 
     def _index(self, context: Context) -> int:
-        if not _is_given(self.map_index):
+        if self.map_index is None:
             return own_map_index(context)  # in a mapped task group, both have the same
         try:
             return int(self.map_index)  # type: ignore[arg-type]  # templates give text
@@ -83,7 +83,3 @@ def _check(application_id: str) -> None:
         raise TonySpecError(
             f"application_id: {application_id!r} is none; one is such as application_1700000000000_0001"
         ) from error
-
-
-def _is_given(value: Any) -> bool:
-    return value is not None and value != ""
