@@ -17,7 +17,7 @@ from airflow.sdk.bases.operator import TriggerFailureReason
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferred
 from airflow.sdk.log import _secrets_masker  # type: ignore[attr-defined]  # there is no other way to have it forget
 from airflow.serialization.serialized_objects import DagSerialization
-from jinja2 import TemplateNotFound
+from jinja2 import TemplateNotFound, UndefinedError
 
 from tests.airflow_dags import run
 from tests.failing_triggers import TriggersFail
@@ -136,6 +136,12 @@ def test_a_file_that_is_missing_is_told_with_where_it_was_looked_for(local: Tony
     error = train(spec).errors["train"]
     assert isinstance(error, TemplateNotFound), "a later try may find it"
     assert f"no file missing.tony.yaml in {Path(__file__).parent}" in str(error)
+
+
+def test_a_name_that_no_template_knows_is_told_with_the_text_that_has_it(local: TonyHook) -> None:
+    error = train(job("true", env={"FIRST": "{{ ds }}", "DAY": "{{ params.dya }}"})).errors["train"]
+    assert isinstance(error, UndefinedError)
+    assert str(error).endswith("has no attribute 'dya', in '{{ params.dya }}'")
 
 
 @pytest.mark.parametrize("spec", ["{{ 'framework: [' }}", job("true", framwork="typo"), "no mapping"])

@@ -12,7 +12,7 @@ import attrs
 import yaml
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
-from jinja2 import TemplateNotFound
+from jinja2 import TemplateNotFound, UndefinedError
 
 from tony_provider import configuration
 from tony_provider.arguments import positive_seconds, yes_or_no
@@ -165,13 +165,17 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         jinja_env: Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Raises TemplateNotFound, which a retry may mend, for the name of a file that is not there."""
+        """Raises TemplateNotFound, which a retry may mend, for the name of a file that is not there; UndefinedError."""
         env = jinja_env or self.get_template_env()
         try:
             return super().render_template(content, context, env, seen_oids)
         except TemplateNotFound as error:
             folders = ", ".join(getattr(env.loader, "searchpath", [])) or str(env.loader)
             raise TemplateNotFound(error.name, f"there is no file {error.name} in {folders}") from error
+        except UndefinedError as error:
+            if isinstance(content, str):  # else it was said of a text within
+                raise UndefinedError(f"{error.message}, in {content!r}") from error
+            raise
 
     def execute(self, context: Context) -> Any:
         training = Training(self, context)
