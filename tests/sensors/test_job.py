@@ -57,7 +57,12 @@ def test_a_job_is_found_by_its_id_and_by_tags(local: TonyHook, by: str, how: dic
 @pytest.mark.parametrize("how", MODES)
 def test_a_template_that_gives_nothing_is_not_given(local: TonyHook, marker: Marker, how: dict[str, Any]) -> None:
     """A parameter that was left empty comes as the text None."""
-    nothing = {"application_id": "{{ none }}", "map_index": " ", "checkpoint_key": "", "proxy_user": "{{ none }}"}
+    nothing: dict[str, Any] = {
+        "application_id": "{{ none }}",
+        "map_index": " ",
+        "checkpoint_key": "",
+        "proxy_user": "{{ none }}",
+    }
     with running(local, marker.path, marker.forever) as application_id:
         done = watch(TonyJobSensor, train_task_id="{{ 'train' }}", **nothing, **how)
         assert done.state == "success", done.errors

@@ -71,7 +71,7 @@ class Aim:
         if self.map_index is None:
             return own_map_index(context)  # in a mapped task group, both have the same
         try:
-            return int(self.map_index)  # type: ignore[arg-type]  # templates give text
+            return int(self.map_index)  # templates give text
         except (TypeError, ValueError) as error:
             raise TonySpecError(f"map_index: should be a whole number, not {self.map_index!r}") from error
 
