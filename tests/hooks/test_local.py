@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.files import files_below
 from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tony_provider.cluster.base import ApplicationState, Which
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
@@ -26,10 +27,6 @@ def staged(hook: TonyHook) -> Path:
 
 def folder(hook: TonyHook, application_id: str) -> ApplicationFolder:
     return ApplicationFolder(staged(hook) / "cluster" / "applications" / application_id)
-
-
-def files_below(directory: Path) -> list[str]:
-    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
 
 
 def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> None:

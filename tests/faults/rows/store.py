@@ -12,6 +12,7 @@ from tests.faults.field import Field
 from tests.faults.row import row
 from tests.faults.sockets import connections
 from tests.faults.training import Training
+from tests.files import files_below
 from tests.hadoop.cluster import HadoopCluster
 from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.model import rank_directory
@@ -91,7 +92,7 @@ def truncated_locally(field: Field) -> Account:
     newest = training.until_saved(30)
     directory = Path(f"/proc/{newest.pid}/cwd/tony-work/checkpoints").resolve()
     with training.hit():
-        largest = max((path for path in directory.rglob("*") if "-30" in str(path.relative_to(directory))), key=_size)
+        largest = max((directory / path for path in files_below(directory) if "-30" in path), key=_size)
         os.truncate(largest, _size(largest) // 2)
         training.kill(training.leader)
     account = training.finish()

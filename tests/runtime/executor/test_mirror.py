@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.files import files_below
 from tests.runtime.executor import trainer
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, is_alive, job
@@ -49,8 +50,7 @@ def lineage(running: Running) -> Path:
 
 
 def stored(running: Running, below: Path | None = None) -> list[str]:
-    root = below or lineage(running)
-    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    return files_below(below or lineage(running))
 
 
 def directory(uploaded: tony_pb2.CheckpointUploaded) -> Path:

@@ -10,10 +10,11 @@ from urllib.parse import unquote, urlsplit
 import attrs
 import pytest
 
+from tests.files import files_below
 from tests.runtime.executor import stored
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.test_mirror import COMMAND, kinds
-from tests.runtime.executor.test_preparation import checkpoints, files, resume
+from tests.runtime.executor.test_preparation import checkpoints, resume
 from tests.runtime.storage.servers import STANDBY, Reply, Request, remote_exception, scripted
 from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor import patience
@@ -77,7 +78,7 @@ async def test_a_store_out_of_reach_is_waited_for(launch: Launch, tmp_path: Path
         hdfs.active = True
         await running.master.first("started")
         assert kinds(running) == ["started"]
-        assert files(checkpoints(running)) == ["weights-7/a", "weights-7/b"]
+        assert files_below(checkpoints(running)) == ["weights-7/a", "weights-7/b"]
         assert running.executor.stderr.count("for the store") == 1
 
 

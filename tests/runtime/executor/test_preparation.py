@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.files import files_below
 from tests.runtime.executor import stored, trainer
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
@@ -32,10 +33,6 @@ def checkpoints(running: Running) -> Path:
     return running.container.directory / "tony-work" / "checkpoints"
 
 
-def files(directory: Path) -> list[str]:
-    return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
-
-
 async def test_a_start_from_the_beginning(launch: Launch) -> None:
     running = await launch(_LOOK)
     (checkpoints(running)).mkdir(parents=True, exist_ok=True)
@@ -55,7 +52,7 @@ async def test_the_directory_holds_exactly_the_resume_point(launch: Launch) -> N
     assert (await running.master.first("exited")).exit_code == 0
     assert sorted(seen(running)[:2]) == ["TONY_RESUME_FROM=DIR/weights-120", "TONY_RESUME_STEP=120"]
     assert seen(running)[2:] == ["weights-120/a", "weights-120/b"]
-    assert files(running.container.directory / "tony-work" / "set-aside") == ["left"]
+    assert files_below(running.container.directory / "tony-work" / "set-aside") == ["left"]
     assert (checkpoints(running) / "weights-120" / "a").read_bytes() == trainer.content(120, "a", 1000)
     assert (
         "generation 1, on 127.0.0.1, from step 120"
@@ -97,7 +94,7 @@ async def test_what_is_here_already_is_not_copied_again(launch: Launch) -> None:
     await running.begin(generation=2, **resume(uri, 120))
     await running.master.all_of("started", 2)
     assert "checkpoint 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
-    assert files(checkpoints(running)) == ["weights-120/a", "weights-120/b"]
+    assert files_below(checkpoints(running)) == ["weights-120/a", "weights-120/b"]
     running.order("exit 0")
     await running.master.all_of("settled", 2)
     assert kinds(running).count("uploaded") == 1  # what it went on from is on the store
@@ -190,7 +187,7 @@ async def test_a_store_that_hangs_holds_nobody_up(launch: Launch) -> None:
     await running.begin(generation=2)  # from the beginning
     file.write_bytes(data)  # what hung is over
     assert (await running.master.first("started")).generation == 2
-    assert files(checkpoints(running)) == []
+    assert files_below(checkpoints(running)) == []
 
 
 async def test_a_kept_directory_stays_but_for_what_is_broken(launch: Launch) -> None:
@@ -204,7 +201,7 @@ async def test_a_kept_directory_stays_but_for_what_is_broken(launch: Launch) -> 
     await running.master.first("exited")
     await running.begin(start=2, keep_checkpoints=True)
     await running.master.all_of("started", 2)
-    assert files(checkpoints(running)) == [
+    assert files_below(checkpoints(running)) == [
         "notes",
         "step-30.tony.json",
         "step-40.tony.json",
