@@ -25,6 +25,8 @@ class Running:
     executor: ExecutorProcess
     container: ContainerDirectory
     port: int
+    _secrets: dict[str, bytes]
+    _serving: AsyncExitStack  # its master
     _orders: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
     async def begin(self, generation: int = 1, **more: Any) -> None:
@@ -34,6 +36,14 @@ class Running:
         self.master.rendezvous(
             address("worker", 0, own), address("worker", 1, 20001, host="10.0.0.2"), generation=generation, **more
         )
+
+    async def lose_master(self) -> None:
+        await self._serving.aclose()
+
+    async def meet(self, master: Master) -> None:
+        """Another one at the address of the one that it lost."""
+        await self._serving.enter_async_context(serving(master, self._secrets, self.port))
+        self.master = master
 
     def order(self, text: str) -> None:
         """For a ``trainer``."""
@@ -81,9 +91,10 @@ async def launch(tmp_path: Path, secrets: dict[str, bytes]) -> AsyncIterator[Lau
             directory.prepare()
             welcome = tony_pb2.Welcome(am_attempt=1, heartbeat_seconds=heartbeat_seconds)
             master = Master(APPLICATION, KEY, welcome=welcome)
-            port = await stack.enter_async_context(serving(master, secrets))
+            served = await stack.enter_async_context(AsyncExitStack())
+            port = await served.enter_async_context(serving(master, secrets))
             executor = await ExecutorProcess.start(directory, port, launcher=launcher)
             stack.push_async_callback(executor.clean_up)
-            return Running(master, executor, directory, port)
+            return Running(master, executor, directory, port, secrets, served)
 
         yield start

@@ -22,7 +22,7 @@ from tests.runtime.executor.containers import (
     job,
     until,
 )
-from tests.runtime.executor.master import Master, address, serving
+from tests.runtime.executor.master import Master, serving
 from tony_provider.runtime import exit_codes
 
 _SLEEP = "touch ready; exec sleep 1000"
@@ -65,52 +65,36 @@ async def test_the_last_report_counts_even_when_the_process_ends_at_once(launch:
     assert running.executor.stderr.count("a line of the metrics file is ignored") == 1
 
 
-async def test_a_master_that_comes_back_hears_what_happened_meanwhile(
-    tmp_path: Path, secrets: dict[str, bytes]
-) -> None:
-    container = ContainerDirectory(
-        tmp_path, secrets, job("touch ready; while [ ! -e go ]; do sleep 0.05; done; exit 6")
-    )
-    container.prepare()
-    async with AsyncExitStack() as stack:
-        master = Master(APPLICATION, KEY)
-        async with serving(master, secrets) as port:
-            executor = await ExecutorProcess.start(container, port)
-            stack.push_async_callback(executor.clean_up)
-            registration = await master.first("registration")
-            assert registration.generation == 0
-            master.rendezvous(address("worker", 0, registration.ports["main"]), address("worker", 1, 20001))
-            await until((container.directory / "ready").exists, "the user process is ready")
-            pid = (await master.first("started")).pid
-        (container.directory / "go").touch()
-        await until(lambda: not is_alive(pid), "the user process ended by itself")
-        second = Master(APPLICATION, KEY)
-        await stack.enter_async_context(serving(second, secrets, port))
-        assert (await second.first("registration")).generation == 1
-        assert (await second.first("started")).pid == pid
-        assert (await second.first("exited")).exit_code == 6
-        second.shutdown()
-        assert await executor.wait() == 0
+async def test_a_master_that_comes_back_hears_what_happened_meanwhile(launch: Launch) -> None:
+    running = await launch("touch ready; while [ ! -e go ]; do sleep 0.05; done; exit 6")
+    assert (await running.master.first("registration")).generation == 0
+    await running.begin()
+    await running.until_there("ready")
+    pid = (await running.master.first("started")).pid
+    await running.lose_master()
+    (running.container.directory / "go").touch()
+    await until(lambda: not is_alive(pid), "the user process ended by itself")
+    second = Master(APPLICATION, KEY)
+    await running.meet(second)
+    assert (await second.first("registration")).generation == 1
+    assert (await second.first("started")).pid == pid
+    assert (await second.first("exited")).exit_code == 6
+    assert await running.end() == 0
 
 
-async def test_without_a_master_the_user_process_is_stopped(tmp_path: Path, secrets: dict[str, bytes]) -> None:
-    container = ContainerDirectory(tmp_path, secrets, job(_SLEEP), master_lost_after=2)
-    container.prepare()
-    async with AsyncExitStack() as stack:
-        master = Master(APPLICATION, KEY)
-        async with serving(master, secrets) as port:
-            executor = await ExecutorProcess.start(container, port)
-            stack.push_async_callback(executor.clean_up)
-            registration = await master.first("registration")
-            master.rendezvous(address("worker", 0, registration.ports["main"]), address("worker", 1, 20001))
-            await until((container.directory / "ready").exists, "the user process is ready")
-            pid = (await master.first("started")).pid
-            gone_at = time.monotonic()
-        assert await executor.wait() == exit_codes.MASTER_LOST
-        assert time.monotonic() - gone_at >= 1.5
-        assert not is_alive(pid)
-        assert f"the application master at 127.0.0.1:{port} could not be reached for 2 s: " in executor.stderr
-        assert "worker:0, generation 1" in container.stored("logs/worker-0.log")
+async def test_without_a_master_the_user_process_is_stopped(launch: Launch) -> None:
+    running = await launch(_SLEEP, master_lost_after=2)
+    await running.begin()
+    await running.until_there("ready")
+    pid = (await running.master.first("started")).pid
+    gone_at = time.monotonic()
+    await running.lose_master()
+    assert await running.executor.wait() == exit_codes.MASTER_LOST
+    assert time.monotonic() - gone_at >= 1.5
+    assert not is_alive(pid)
+    said = running.executor.stderr
+    assert f"the application master at 127.0.0.1:{running.port} could not be reached for 2 s: " in said
+    assert "worker:0, generation 1" in running.container.stored("logs/worker-0.log")
 
 
 async def test_a_wrong_token_is_refused(tmp_path: Path, secrets: dict[str, bytes]) -> None:
@@ -133,23 +117,15 @@ async def test_a_wrong_token_is_refused(tmp_path: Path, secrets: dict[str, bytes
     "code",
     [grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION],
 )
-async def test_a_refusal_stops_the_user_process(
-    tmp_path: Path, secrets: dict[str, bytes], code: grpc.StatusCode
-) -> None:
-    container = ContainerDirectory(tmp_path, secrets, job(_SLEEP))
-    container.prepare()
-    async with AsyncExitStack() as stack:
-        master = Master(APPLICATION, KEY)
-        async with serving(master, secrets) as port:
-            executor = await ExecutorProcess.start(container, port)
-            stack.push_async_callback(executor.clean_up)
-            registration = await master.first("registration")
-            master.rendezvous(address("worker", 0, registration.ports["main"]), address("worker", 1, 20001))
-            pid = (await master.first("started")).pid
-        await stack.enter_async_context(serving(Master(APPLICATION, KEY, refusal=code), secrets, port))
-        assert await executor.wait() == exit_codes.REFUSED
-        assert not is_alive(pid)
-        assert f"refuses this executor: {code.name}: not you" in executor.stderr
+async def test_a_refusal_stops_the_user_process(launch: Launch, code: grpc.StatusCode) -> None:
+    running = await launch(_SLEEP)
+    await running.begin()
+    pid = (await running.master.first("started")).pid
+    await running.lose_master()
+    await running.meet(Master(APPLICATION, KEY, refusal=code))
+    assert await running.executor.wait() == exit_codes.REFUSED
+    assert not is_alive(pid)
+    assert f"refuses this executor: {code.name}: not you" in running.executor.stderr
 
 
 async def test_a_master_of_another_authority_is_not_obeyed(tmp_path: Path, secrets: dict[str, bytes]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import zipfile
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc
@@ -14,8 +13,8 @@ import pytest
 from tests.files import files_below
 from tests.runtime.executor import trainer
 from tests.runtime.executor.conftest import Launch, Running
-from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, is_alive, job
-from tests.runtime.executor.master import Master, address, serving
+from tests.runtime.executor.containers import APPLICATION, KEY, is_alive, job
+from tests.runtime.executor.master import Master, address
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.model import agreed_name, step_of
@@ -164,24 +163,15 @@ async def test_a_stop_that_leaves_no_time_begins_no_copy(launch: Launch) -> None
     assert await running.end() == 0
 
 
-async def test_an_executor_that_is_not_wanted_any_more_ends(tmp_path: Path, secrets: dict[str, bytes]) -> None:
+async def test_an_executor_that_is_not_wanted_any_more_ends(launch: Launch) -> None:
     """Its task has another container, as after the silence of a node, and nobody grants what it has not copied yet."""
-    container = ContainerDirectory(tmp_path, secrets, job(COMMAND))
-    container.prepare()
-    async with AsyncExitStack() as stack:
-        master = Master(APPLICATION, KEY)
-        async with serving(master, secrets) as port:
-            executor = await ExecutorProcess.start(container, port)
-            stack.push_async_callback(executor.clean_up)
-            running = Running(master, executor, container, port)
-            await running.begin()
-            await master.first("started")
-            running.order("save 40")
-            running.order("touch saved")
-            await running.until_there("saved")
-        refusing = Master(APPLICATION, KEY, refusal=grpc.StatusCode.PERMISSION_DENIED)
-        await stack.enter_async_context(serving(refusing, secrets, port))
-        assert await executor.wait() == exit_codes.REFUSED
+    running = await started(launch)
+    running.order("save 40")
+    running.order("touch saved")
+    await running.until_there("saved")
+    await running.lose_master()
+    await running.meet(Master(APPLICATION, KEY, refusal=grpc.StatusCode.PERMISSION_DENIED))
+    assert await running.executor.wait() == exit_codes.REFUSED
 
 
 async def test_shutdown_copies_the_last_checkpoint(launch: Launch) -> None:
