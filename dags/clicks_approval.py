@@ -39,7 +39,7 @@ with DAG(
         task_id="train",
         yarn_queue="{{ params.queue or '' }}",
         execution_timeout=timedelta(hours=1),
-        job=training_job("--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }}"),
+        job=training_job(),
     )
 
     approve = ApprovalOperator(

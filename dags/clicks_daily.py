@@ -70,7 +70,7 @@ with DAG(
         max_active_tis_per_dag=1,
         deferrable=True,
         execution_timeout=timedelta(hours=1),
-        job=training_job("--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }}"),
+        job=training_job(),
     )
 
     write_clicks() >> train

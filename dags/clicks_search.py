@@ -25,7 +25,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, Param, get_current_context, task
 
 from tony_examples.clicks import training_job, write_clicks
-from tony_examples.form import where_to_run
+from tony_examples.form import TRAINING, where_to_run
 from tony_examples.publishing import publish
 from tony_provider.operators.tony import TonyTrainOperator
 
@@ -95,7 +95,7 @@ with DAG(
             maximum=1000,
             title="Epochs",
             description="Of each training.",
-            section="Training",
+            section=TRAINING,
         ),
         **where_to_run("NumPy"),
     },

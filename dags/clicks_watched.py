@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, TriggerRule, get_current_context, task
 
-from tony_examples.clicks import training_job, write_clicks
+from tony_examples.clicks import AS_IN_THE_FORM, training_job, write_clicks
 from tony_examples.form import TRAINING, how_to_train, where_to_run
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
@@ -64,9 +64,7 @@ with DAG(
         # By default what somebody has ended is not tried again; here that somebody may be the watch.
         retry_policy=TonyRetryPolicy(killed_delay=timedelta(minutes=1)),
         execution_timeout=timedelta(hours=1),
-        job=training_job(
-            "--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }} --pause {{ params.pause }}"
-        ),
+        job=training_job(AS_IN_THE_FORM + " --pause {{ params.pause }}"),
     )
 
     watch = TonyHeartbeatSensor(

@@ -18,6 +18,7 @@ from tony_provider.runtime.storage.uris import join
 
 EXAMPLES = {"train": 4000, "held_out": 1000}  # of a day
 FEATURES = 8
+AS_IN_THE_FORM = "--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }}"  # of form.how_to_train
 
 
 @task
@@ -52,7 +53,7 @@ def clicks_of(day: date) -> tuple[Any, Any]:
     return features, random.random(count) < chances
 
 
-def training_job(options: str) -> dict[str, Any]:
+def training_job(options: str = AS_IN_THE_FORM) -> dict[str, Any]:
     """A job that learns from what ``write_clicks`` has written. ``options``: see ``clicks/train.py``."""
     return {
         "framework": "standalone",
