@@ -19,6 +19,7 @@ _CONNECTION = (
 )
 _APPLICATION = _arg("application_id", nargs="?", help="Such as application_1700000000000_0001")
 _TAG = _arg("--tag", help="In place of an id: the newest application of the training with this tag (tony-…)")
+_WHICH = (_APPLICATION, _TAG, *_CONNECTION)
 _JOB = _arg("job", metavar="JOB.tony.yaml", help="The job specification, in YAML or JSON")
 _SET = _arg(
     "--set",
@@ -59,9 +60,7 @@ _STATUS = ActionCommand(
     description="The job and its tasks. --output plain has a line for each task, json and yaml have all there is.",
     func=lazily("tony_provider.cli.status.status"),
     args=(
-        _APPLICATION,
-        _TAG,
-        *_CONNECTION,
+        *_WHICH,
         ARG_OUTPUT,
         _arg("-w", "--watch", action="store_true", help="Until the job ends; exit with 1 when it fails"),
     ),
@@ -72,9 +71,7 @@ _LOGS = ActionCommand(
     description="The kept logs of a job that has ended; of a running one the end of what its tasks have printed.",
     func=lazily("tony_provider.cli.logs.logs"),
     args=(
-        _APPLICATION,
-        _TAG,
-        *_CONNECTION,
+        *_WHICH,
         _arg("-t", "--task", help="Such as worker:0, or `am` for the application master (default: all tasks)"),
         _arg("-f", "--follow", action="store_true", help="Go on until the job ends"),
     ),
@@ -85,9 +82,7 @@ _KILL = ActionCommand(
     description="Its tasks are asked to end, and its last checkpoints and logs are copied; then it is killed.",
     func=lazily("tony_provider.cli.kill.kill"),
     args=(
-        _APPLICATION,
-        _TAG,
-        *_CONNECTION,
+        *_WHICH,
         _arg("--reason", help="For its diagnostics, and for the log of a task that watches it"),
         _arg("--grace", help="That its tasks get between SIGTERM and SIGKILL, such as 30s (default: as the job says)"),
     ),
