@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 import attrs
 
 from benchmarks import hadoop, raw_copy
+from tests.files import files_below
 from tests.hadoop.cluster import HadoopCluster
 from tests.runtime.certificates import make_certificates
 from tests.runtime.executor.containers import APPLICATION, ContainerDirectory, job
@@ -70,10 +72,11 @@ class Bench:
 
         grants = Grants(grant)
         task = TaskAddress("worker", 0, Role.WORKER, "127.0.0.1", {MAIN_PORT: 20000})
-        self.its.checkpoints.committed_step = -1  # each round copies the same one
+        for file in files_below(self.its.checkpoints.path):  # as if the program had saved the same again
+            os.utime(self.its.checkpoints.path / file)
         began = time.monotonic()
         carrier = Carrier(self.its, Order(number, ClusterSpec(number, (task,))), grants)
-        checkpoint = await carrier.in_thread(self.its.checkpoints.newest, 0, True)
+        checkpoint = await carrier.in_thread(self.its.checkpoints.newest, None, True)
         assert checkpoint is not None
         trouble = await carrier.carry(checkpoint)
         seconds = time.monotonic() - began

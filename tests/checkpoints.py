@@ -18,8 +18,8 @@ FILE = "model.bin"
 
 
 def new_directory(catalog: Catalog, step: int) -> str:
-    """For a checkpoint of this step, as an executor names it; it is not there yet."""
-    return uris.join(catalog.uri, directory_name(step))
+    """For a checkpoint of this step, as an executor names it; it is not there yet. Saves are counted like steps."""
+    return uris.join(catalog.uri, directory_name(step, step))
 
 
 def commit(storage: Storage, lineage_uri: str, step: int, content: bytes = b"weights") -> StoredCheckpoint:
@@ -30,4 +30,4 @@ def commit(storage: Storage, lineage_uri: str, step: int, content: bytes = b"wei
     checksum = Checksum()
     checksum.update(content)
     files = [CheckpointFile(FILE, len(content), checksum.text)]
-    return catalog.commit(uri, Manifest(step, "manifest", FILE, files))
+    return catalog.commit(uri, Manifest(step, step, "manifest", FILE, files))

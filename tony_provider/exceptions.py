@@ -22,7 +22,8 @@ class TonyJobFailed(AirflowException):
     """The application ended without success.
 
     ``failure`` says which task failed and how; it is None when the application master died before it could say so.
-    ``resumed_step`` is the step that its tasks had gone on from at last, None when they had begun at the beginning.
+    ``resumed_step`` is the step that its tasks had gone on from at last, None when they had begun at the beginning, or
+    nothing says a step.
     ``permanent`` says that the same job would fail again, as its exit code was declared to mean.
     """
 

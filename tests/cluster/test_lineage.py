@@ -14,7 +14,7 @@ from tests.checkpoints import commit
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, lineage_number
-from tony_provider.cluster.lineage import Lineages, LineageState, new_lineage, newest_step
+from tony_provider.cluster.lineage import Lineages, LineageState, new_lineage, newest_checkpoint
 from tony_provider.cluster.lineage_choice import Resume, choose
 from tony_provider.cluster.results import Delivered
 from tony_provider.runtime.lineage import Lineage, Owner
@@ -115,18 +115,23 @@ def test_what_somebody_else_owns_by_now_or_has_saved_stays(lineages: Lineages) -
     commit(lineages.storage, uri, 5)
     lineages.disown({uri: None}, B)
     lineages.abandon(uri)
-    assert newest_step(lineages.storage, uri) == 5
+    assert _newest_step(lineages, uri) == 5
+
+
+def _newest_step(lineages: Lineages, uri: str) -> int | None:
+    newest = newest_checkpoint(lineages.storage, uri)
+    return newest.step if newest else None
 
 
 def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(lineages: Lineages) -> None:
     uri = lineages.open_after(None, new_lineage())
-    assert newest_step(lineages.storage, uri) is None
+    assert newest_checkpoint(lineages.storage, uri) is None
     commit(lineages.storage, uri, 90)
     commit(lineages.storage, uri, 100)
     cut = commit(lineages.storage, uri, 110)
     lineages.storage.write(f"{cut.uri}/rank-0/model.bin", b"w", overwrite=True)
-    lineages.storage.make_directories(f"{uri}/checkpoints/step-000000000120-0000aaaa/rank-0")
-    assert newest_step(lineages.storage, uri) == 100
+    lineages.storage.make_directories(f"{uri}/checkpoints/save-000120-step-120-0000aaaa/rank-0")
+    assert _newest_step(lineages, uri) == 100
     assert lineages.storage.exists(cut.uri), "a look changes nothing"
 
 

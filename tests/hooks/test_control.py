@@ -124,7 +124,7 @@ def test_a_shorter_grace_is_heeded(hook: TonyHook, marker: Path) -> None:
 def test_a_checkpoint_is_asked_of_the_user_process(hook: TonyHook, marker: Path) -> None:
     command = f"until test -e $TONY_CHECKPOINT_REQUEST; do sleep 0.1; done; echo asked > {marker}; sleep 600"
     _, application_id = start(hook, command)
-    assert hook.control(application_id, "checkpoint", {"reason": "before the night"}) == {"step": None}
+    assert hook.control(application_id, "checkpoint", {"reason": "before the night"}) == {"newest": None}
     until(marker.exists, "the request")
     with pytest.raises(UnexpectedAnswer, match="reason"):
         hook.control(application_id, "stop", {})

@@ -5,6 +5,7 @@ import math
 
 from tests.operators.statuses import ID, application, status
 from tony_provider.operators.result import JobResult
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import FinalStatus
 
 DIRECTORY = f"hdfs://nn:8020/user/alice/.tony/jobs/digits/applications/{ID}"
@@ -29,16 +30,16 @@ def test_everything_known() -> None:
             model_dir=f"{DIRECTORY}/model",
             metrics={"loss": math.nan, "accuracy": 0.5},
             step=10,
-            resumed_step=4,
-            checkpoint_step=8,
-            checkpoint_dir="hdfs://nn:8020/L0001/checkpoints/step-8",
+            resumed=ResumePoint(4, "hdfs://nn:8020/L0001/checkpoints/4", 2),
+            checkpoint=ResumePoint(8, "hdfs://nn:8020/L0001/checkpoints/8", 3),
             restarts=1,
         ),
         "hdfs://nn:8020/L0001",
     ).to_dict()
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert (result["lineage"], result["resumed_step"], result["checkpoint_step"]) == ("hdfs://nn:8020/L0001", 4, 8)
-    assert (result["checkpoint_dir"], result["restarts"]) == ("hdfs://nn:8020/L0001/checkpoints/step-8", 1)
+    assert (result["checkpoint_dir"], result["restarts"]) == ("hdfs://nn:8020/L0001/checkpoints/8", 1)
+    assert (result["resumed_from"], result["checkpoint"]) == ("step 4", "step 8")
     assert result["logs_dir"] == f"{DIRECTORY}/logs"
     assert result["metrics"] == {"loss": "NaN", "accuracy": 0.5}
     assert (result["duration_s"], result["queue"], result["final_status"]) == (60.5, "ml", "SUCCEEDED")

@@ -433,7 +433,7 @@ def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Tra
     training.mended.touch()
     result = training.again(training.spec(COUNTS), deferrable=deferrable).results["train"]
     assert (result["resumed_step"], result["step"], result["checkpoint_step"]) == (40, 60, 60)
-    assert result["checkpoint_dir"].startswith(f"{result['lineage']}/checkpoints/step-000000000060-")
+    assert result["checkpoint_dir"].startswith(f"{result['lineage']}/checkpoints/save-")
     assert (result["generation"], result["restarts"]) == (1, 0)
     assert training.lineages == ["L0001"]
     result = training.again(training.spec(COUNTS), deferrable=deferrable).results["train"]

@@ -6,6 +6,7 @@ from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.base import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.operators.verdict import failure, is_permanent
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, TaskSpec
 
@@ -33,7 +34,7 @@ def test_success(cluster: Application | None, job: JobStatus | None) -> None:
             status(
                 "FAILED",
                 failure=Failure(FailureKind.USER, "worker:0 exited with 3", task="worker:0", exit_code=3),
-                resumed_step=120,
+                resumed=ResumePoint(120, "hdfs://n/c"),
             ),
             TonyJobFailed,
             "worker:0 exited with 3",
@@ -46,7 +47,7 @@ def test_success(cluster: Application | None, job: JobStatus | None) -> None:
         ),
         (
             application("FAILED", final_status=FAILED, diagnostics="AM Container exited with 1"),
-            status("RUNNING", resumed_step=7),
+            status("RUNNING", resumed=ResumePoint(7, "hdfs://n/c")),
             TonyJobFailed,
             "AM Container exited with 1",
         ),

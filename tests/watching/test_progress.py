@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.operators.statuses import ID, application, status, worker
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.watching.progress import MAX_ROWS, PROGRESS_INTERVAL, ProgressLog
 
 
@@ -69,17 +70,19 @@ def test_restarts_in_plain_words() -> None:
         "Training from the beginning (generation 2): no checkpoint was on the store",
     ]
     lines("RESTARTING", generation=2, restarts=2)
-    assert lines("RUNNING", generation=3, restarts=2, resumed_step=120) == [
+    assert lines("RUNNING", generation=3, restarts=2, resumed=ResumePoint(120, "hdfs://n/c")) == [
         "Job is RUNNING (restart 2)",
         "Training from the checkpoint of step 120 (generation 3)",
     ]
     lines("RESTARTING", generation=3, restarts=3)
-    assert lines("SUCCEEDED", generation=4, restarts=3, resumed_step=240)[-1].endswith("of step 240 (generation 4)")
+    assert lines("SUCCEEDED", generation=4, restarts=3, resumed=ResumePoint(240, "hdfs://n/c"))[-1].endswith(
+        "of step 240 (generation 4)"
+    )
 
 
 def test_a_new_application_master_in_plain_words() -> None:
     log = ProgressLog()
-    fields: dict[str, Any] = {"generation": 3, "restarts": 2, "resumed_step": 120}
+    fields: dict[str, Any] = {"generation": 3, "restarts": 2, "resumed": ResumePoint(120, "hdfs://n/c")}
     log.lines(application(), status("RUNNING", **fields))
     assert log.lines(application(), status("RECOVERING", **fields)) == [
         "Job is RECOVERING (its application master was started again, its tasks go on)"
@@ -88,7 +91,7 @@ def test_a_new_application_master_in_plain_words() -> None:
 
 
 def test_a_first_generation_that_resumes_says_from_which_step() -> None:
-    lines = ProgressLog().lines(application(), status(generation=1, resumed_step=0))
+    lines = ProgressLog().lines(application(), status(generation=1, resumed=ResumePoint(0, "hdfs://n/c")))
     assert lines[-1] == "Training from the checkpoint of step 0"
 
 
@@ -124,5 +127,29 @@ def test_progress_now_and_then_and_at_the_end() -> None:
 def test_metrics_and_checkpoint_stand_beside_the_step() -> None:
     metrics = {"loss": 0.123456, "accuracy": 0.9}
     assert ProgressLog().lines(application(), status(step=5, metrics=metrics))[-1] == "step 5, accuracy=0.9 loss=0.1235"
-    lines = ProgressLog().lines(application(), status(step=5, metrics=metrics, checkpoint_step=4))
+    lines = ProgressLog().lines(application(), status(step=5, metrics=metrics, checkpoint=ResumePoint(4, "hdfs://n/c")))
     assert lines[-1] == "step 5, accuracy=0.9 loss=0.1235, checkpoint 4"
+
+
+def test_a_checkpoint_without_a_step_is_told_by_its_save() -> None:
+    point = ResumePoint(None, "hdfs://n/c", 7, 50_592_000)
+    assert ProgressLog().lines(application(), status(generation=1, resumed=point))[-1] == (
+        "Training from the checkpoint of save 7, 14:03:12 UTC"
+    )
+    line = ProgressLog().lines(application(), status(step=5, checkpoint=point))[-1]
+    assert line == "step 5, checkpoint save 7, 14:03:12 UTC"
+
+
+def test_a_warning_is_told_once_for_as_long_as_it_lasts() -> None:
+    log = ProgressLog()
+
+    def lines(*warnings: str) -> list[str]:
+        return log.lines(application(), status("RUNNING", warnings=list(warnings)))
+
+    assert lines("the store is full")[-1] == "Warning: the store is full"
+    assert lines("the store is full") == []
+    assert lines() == []
+    assert lines("the store is full", "a side-car failed") == [
+        "Warning: the store is full",
+        "Warning: a side-car failed",
+    ]

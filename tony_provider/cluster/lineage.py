@@ -16,6 +16,7 @@ from tony_provider.cluster.layout import Layout, lineage_number
 from tony_provider.cluster.records import read_record
 from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.lineage import Lineage, Owner
 from tony_provider.runtime.storage import uris
@@ -140,7 +141,7 @@ def read_owner(storage: Storage, uri: str) -> Owner | None:
     return read_record(storage, uris.join(uri, contract.OWNER_FILE), Owner, without=without)
 
 
-def newest_step(storage: Storage, uri: str) -> int | None:
+def newest_checkpoint(storage: Storage, uri: str) -> ResumePoint | None:
     """Of the committed checkpoints in a lineage whose files are all there; None when there is none."""
     found = Catalog(storage, uri, read_only=True).newest()
-    return found.step if found is not None else None
+    return found.point if found is not None else None

@@ -7,7 +7,7 @@ import attrs
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.lineage import Lineages, newest_step, read_lineage
+from tony_provider.cluster.lineage import Lineages, newest_checkpoint, read_lineage
 from tony_provider.cluster.sources import in_store
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
@@ -35,7 +35,7 @@ class OriginFinder:
         if wanted is None:
             return None
         uri = self._newest_of(wanted) if isinstance(wanted, Identity) else self._given(wanted)
-        if newest_step(self.storage, uri) is None:
+        if newest_checkpoint(self.storage, uri) is None:
             raise SourceMissing(f"resume_from: {uri} holds no checkpoint to go on from")
         return uri
 

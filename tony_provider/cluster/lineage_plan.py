@@ -7,10 +7,11 @@ import attrs
 from tony_provider.cluster.base import Cluster
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.lineage import Lineages, LineageState, new_lineage, newest_step
+from tony_provider.cluster.lineage import Lineages, LineageState, new_lineage, newest_checkpoint
 from tony_provider.cluster.lineage_choice import Resume, choose
 from tony_provider.cluster.lineage_origin import Origin, OriginFinder
 from tony_provider.cluster.predecessor import predecessor
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.lineage import Lineage
 from tony_provider.runtime.storage.base import Storage
 
@@ -21,13 +22,13 @@ class Plan:
     goes_on: bool  # in the newest one; else another is opened
     about: Lineage  # what its file will say
     why: str  # for the task's log
-    step: int | None = None  # of the newest checkpoint, which is to be gone on from
+    resume: ResumePoint | None = None  # the newest checkpoint, which is to be gone on from
     saved_in: str = ""  # URI of the lineage that holds it
 
     def __str__(self) -> str:
         where = f"goes on in {self.newest.uri}" if self.goes_on and self.newest else "opens a new lineage"
-        if self.step is not None:
-            whence = f"from the checkpoint of step {self.step} in {self.saved_in}"
+        if self.resume is not None:
+            whence = f"from the checkpoint of {self.resume.label} in {self.saved_in}"
         else:
             whence = "from the beginning" + (f", with {self.about.warm_start}" if self.about.warm_start else "")
         return f"{where} ({self.why}) and trains {whence}"
@@ -48,16 +49,16 @@ class Planner:
         kept = newest if choice.goes_on else None
         about = kept.about if kept is not None and kept.about is not None else new_lineage()
         finder = OriginFinder(self.storage, self.layout)
-        saved_in, step = self._own_checkpoint(kept)
-        if step is None:
+        saved_in, newest_one = self._own_checkpoint(kept)
+        if newest_one is None:
             # Only now: what this training has saved itself comes first, and needs the other one no more.
-            saved_in, step = self._foreign_checkpoint(finder.lineage(origin) or about.continues)
+            saved_in, newest_one = self._foreign_checkpoint(finder.lineage(origin) or about.continues)
             about = attrs.evolve(about, continues=saved_in or None)
         about = attrs.evolve(about, fingerprint=fingerprint, warm_start=finder.warm_start(origin))
-        return Plan(newest, choice.goes_on, about, choice.why, step, saved_in if step is not None else "")
+        return Plan(newest, choice.goes_on, about, choice.why, newest_one, saved_in if newest_one is not None else "")
 
-    def _own_checkpoint(self, lineage: LineageState | None) -> tuple[str, int | None]:
-        return ("", None) if lineage is None else (lineage.uri, newest_step(self.storage, lineage.uri))
+    def _own_checkpoint(self, lineage: LineageState | None) -> tuple[str, ResumePoint | None]:
+        return ("", None) if lineage is None else (lineage.uri, newest_checkpoint(self.storage, lineage.uri))
 
-    def _foreign_checkpoint(self, uri: str | None) -> tuple[str, int | None]:
-        return ("", None) if uri is None else (uri, newest_step(self.storage, uri))
+    def _foreign_checkpoint(self, uri: str | None) -> tuple[str, ResumePoint | None]:
+        return ("", None) if uri is None else (uri, newest_checkpoint(self.storage, uri))

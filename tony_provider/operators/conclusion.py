@@ -68,8 +68,8 @@ class Conclusion:
         """What it had saved, and the end of the failed task's log, or of the application master's when it could not say
         what failed.
         """
-        if status is not None and status.checkpoint_step is not None:
-            self.log.info("Its newest checkpoint is that of step %d: %s", status.checkpoint_step, status.checkpoint_dir)
+        if status is not None and status.checkpoint is not None:
+            self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
             title, tail = self._log_tail(error)
         except (ClusterError, StorageError) as problem:

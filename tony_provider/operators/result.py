@@ -23,8 +23,10 @@ class JobResult:
     model_dir: str | None = None  # URI of what the chief, or rank 0, left in TONY_MODEL_DIR
     returned: Any = None  # what the chief, or rank 0, left in TONY_RESULT_FILE, at most 1 MiB; "NaN" for no number
     lineage: str | None = None  # URI of the directory that this training's checkpoints are in, over all its tries
-    resumed_step: int | None = None  # the step that the tasks went on from at last; None: they began at the beginning
-    checkpoint_step: int | None = None  # the step of the newest checkpoint that was committed to the store
+    resumed_from: str | None = None  # the checkpoint that the tasks went on from at last: "step 120", or "save 7, …"
+    resumed_step: int | None = None  # its step; None: nothing says one, or they began at the beginning
+    checkpoint: str | None = None  # the newest that was committed to the store: "step 120", or "save 7, 14:03:12 UTC"
+    checkpoint_step: int | None = None  # its step; None: nothing says one
     checkpoint_dir: str | None = None  # URI of that checkpoint; None where checkpoint.after_success is "remove"
     tracking_url: str | None = None  # the application's page on the cluster
     queue: str | None = None  # where the cluster put it
@@ -36,7 +38,7 @@ class JobResult:
     generation: int | None = None  # how often the tasks were brought together; more than 1 after restarts
     restarts: int | None = None  # of all tasks or some of them, within the application
     duration_s: float | None = None  # seconds, from submission to the end
-    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed
+    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, or a checkpoint that was lost
 
     @classmethod
     def of(
@@ -51,9 +53,12 @@ class JobResult:
         """Of whatever is known: nothing yet just after submission, no ``application`` when the cluster forgot it."""
         known: dict[str, Any] = {}
         if status is not None:
+            resumed, newest = status.resumed, status.checkpoint
             known.update(
                 model_dir=status.model_dir,
+                resumed_from=resumed.label if resumed else None,
                 resumed_step=status.resumed_step,
+                checkpoint=newest.label if newest else None,
                 checkpoint_step=status.checkpoint_step,
                 checkpoint_dir=status.checkpoint_dir,
                 metrics=to_plain(status.metrics),

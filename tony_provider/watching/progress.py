@@ -27,6 +27,7 @@ class ProgressLog:
         self._tasks: dict[str, tuple[TaskState, int, int, str | None]] = {}
         self._step: int | None = None
         self._progress_at: float | None = None
+        self._warnings: list[str] = []
 
     def lines(self, application: Application, status: JobStatus | None) -> list[str]:
         lines = self._application_lines(application)
@@ -35,6 +36,7 @@ class ProgressLog:
             lines += self._generation_lines(status)
             lines += self._task_lines(status)
             lines += self._progress_lines(status)
+            lines += self._warning_lines(status)
         return lines
 
     def _application_lines(self, application: Application) -> list[str]:
@@ -59,8 +61,8 @@ class ProgressLog:
             return []
         self._generation = status.generation
         again = f" (generation {status.generation})" if status.generation > 1 else ""
-        if status.resumed_step is not None:
-            return [f"Training from the checkpoint of step {status.resumed_step}{again}"]
+        if status.resumed is not None:
+            return [f"Training from the checkpoint of {status.resumed.label}{again}"]
         return [f"Training from the beginning{again}: no checkpoint was on the store"] if again else []
 
     def _task_lines(self, status: JobStatus) -> list[str]:
@@ -71,6 +73,12 @@ class ProgressLog:
             return []
         # A small gang is shown whole: a task that is not there would look lost.
         return task_table(status.tasks if len(status.tasks) <= MAX_ROWS else changed, status.tasks)
+
+    def _warning_lines(self, status: JobStatus) -> list[str]:
+        """Those that are new."""
+        new = [f"Warning: {each}" for each in status.warnings if each not in self._warnings]
+        self._warnings = status.warnings
+        return new
 
     def _progress_lines(self, status: JobStatus) -> list[str]:
         if status.step is None or status.step == self._step:
@@ -92,8 +100,9 @@ def progress_line(status: JobStatus) -> str:
         line += f", {status.steps_per_second:.1f} steps/s"
     if metrics := " ".join(f"{name}={value:.4g}" for name, value in sorted(status.metrics.items())):
         line += f", {metrics}"
-    if status.checkpoint_step is not None:
-        line += f", checkpoint {status.checkpoint_step}"
+    if status.checkpoint is not None:
+        step = status.checkpoint.step
+        line += f", checkpoint {status.checkpoint.label if step is None else step}"
     return line
 
 

@@ -10,8 +10,10 @@ import attrs
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.checkpoint.catalog import read_stored
 from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, directory_name
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.lineage import Owner
 from tony_provider.runtime.protocol import tony_pb2
@@ -76,6 +78,7 @@ class Uploaded:
             start=start,
             request=request,
             step=self.step,
+            save=self.step,
             uri=f"{self.uri}/rank-{self.rank}",
             format="tensorflow",
             entry=f"ckpt-{self.step}",
@@ -85,12 +88,17 @@ class Uploaded:
         )
 
     @property
+    def point(self) -> ResumePoint:
+        """Once it is committed."""
+        return read_stored(LocalStorage(), self.uri).point
+
+    @property
     def committed(self) -> bool:
         return (self.directory / "manifest.json").exists()
 
 
 def upload(lineage: Path, step: int, *, rank: int = 0, name: str | None = None) -> Uploaded:
-    directory = lineage / contract.CHECKPOINTS_DIR / (name or directory_name(step))
+    directory = lineage / contract.CHECKPOINTS_DIR / (name or directory_name(step, step))
     content = f"weights of rank {rank} after step {step}".encode()
     file = directory / f"rank-{rank}" / f"ckpt-{step}.index"
     file.parent.mkdir(parents=True)
@@ -103,6 +111,6 @@ def upload(lineage: Path, step: int, *, rank: int = 0, name: str | None = None) 
 def commit(lineage: Path, step: int) -> Uploaded:
     """A whole one, committed by somebody else."""
     uploaded = upload(lineage, step)
-    manifest = Manifest(step, "tensorflow", f"ckpt-{step}", list(uploaded.files))
+    manifest = Manifest(step, step, "tensorflow", f"ckpt-{step}", list(uploaded.files))
     (uploaded.directory / "manifest.json").write_bytes(dump_json(manifest))
     return uploaded

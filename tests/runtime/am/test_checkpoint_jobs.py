@@ -119,7 +119,7 @@ async def until(look: Callable[[], bool], job: LocalJob) -> None:
         raise AssertionError(job.log) from None
 
 
-def committed(job: LocalJob) -> list[int]:
+def committed(job: LocalJob) -> list[int | None]:
     return [stored.step for stored in Catalog(LocalStorage(), job.description.lineage_dir).list()]
 
 

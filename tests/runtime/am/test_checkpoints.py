@@ -17,13 +17,14 @@ from tony_provider.runtime.am import patience
 from tony_provider.runtime.am.checkpoints import Checkpoints, Request
 from tony_provider.runtime.am.own_lineage import OwnLineage
 from tony_provider.runtime.am.owner import SupersededError
-from tony_provider.runtime.am.session.actions import Note, ResumePoint
+from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.checkpoint.model import agreed_name
+from tony_provider.runtime.checkpoint.model import directory_name
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
-from tony_provider.runtime.spec.model import CheckpointSpec
+from tony_provider.runtime.spec.model import CheckpointSpec, MirrorScope
 from tony_provider.runtime.storage import FileStatus, LocalStorage, Storage, StorageUnreachable
 
 DEADLINE = 30
@@ -42,6 +43,9 @@ class Heard:
 
     def commit_refusal(self, name: str, attempt: int, generation: int, start: int) -> str | None:
         return self.refused
+
+    def still_copies(self, name: str) -> bool:
+        return self.refused is None
 
     def __getattr__(self, name: str) -> Callable[..., list[Note]]:
         def told(*given: Any) -> list[Note]:
@@ -72,6 +76,7 @@ class Setting:
     checkpoints: Checkpoints
     running: asyncio.Future[None]
     notes: list[Note]
+    sent: list[tuple[str, tony_pb2.ToExecutor]]
 
     @property
     def lineage(self) -> Path:
@@ -88,7 +93,13 @@ class Setting:
 
     async def committed(self, uploaded: Uploaded) -> None:
         assert await self.ask(uploaded.message()) == (True, "")
-        assert await self.session.next() == ("checkpoint_committed", uploaded.step, uploaded.uri)
+        told, point = await self.session.next()
+        assert (told, point.step, point.save, point.uri) == (
+            "checkpoint_committed",
+            uploaded.step,
+            uploaded.step,
+            uploaded.uri,
+        )
         assert uploaded.committed
 
 
@@ -107,8 +118,11 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         def post(step: Callable[[float], list[Any]]) -> None:
             notes.extend(step(0.0))
 
-        checkpoints = Checkpoints(description, lineage, cast(Session, session), post)
-        setting = Setting(tmp_path, session, checkpoints, asyncio.ensure_future(checkpoints.run()), notes)
+        sent: list[tuple[str, tony_pb2.ToExecutor]] = []
+        checkpoints = Checkpoints(
+            description, lineage, cast(Session, session), post, lambda task, message: sent.append((task, message))
+        )
+        setting = Setting(tmp_path, session, checkpoints, asyncio.ensure_future(checkpoints.run()), notes, sent)
         made.append((setting, lineage))
         return setting
 
@@ -144,7 +158,7 @@ async def test_only_the_newest_stay_and_the_one_in_use(tmp_path: Path, make: Mak
         await setting.committed(upload(setting.lineage, step))
     setting.checkpoints.choose(1)  # once it answers, all before it is done
     await setting.session.next()
-    kept = sorted(int(path.name.split("-")[1]) for path in (setting.lineage / "checkpoints").iterdir())
+    kept = sorted(int(path.name.split("-")[3]) for path in (setting.lineage / "checkpoints").iterdir())
     assert kept == [100, 110, 130, 140]
 
 
@@ -217,16 +231,40 @@ async def test_executor_that_is_given_up_while_its_commit_waits_gets_none(make: 
     assert not uploaded.committed
 
 
-async def test_shards_of_all_ranks_are_one_commit(make: Make) -> None:
-    setting = make()
+async def test_parts_of_all_ranks_are_one_commit_and_answered_then(tmp_path: Path, make: Make) -> None:
+    setting = make(keeping(describe(tmp_path), CheckpointSpec(mirror=MirrorScope.ALL)))
     setting.session.ranks = {"chief:0": 0, "worker:0": 1}
-    name = agreed_name(APPLICATION_ID, 1, 20)
-    parts = [upload(setting.lineage, 20, rank=rank, name=name) for rank in (0, 1)]
-    assert await setting.ask(parts[1].message(), "worker:0") == (True, "")
-    assert not parts[1].committed
-    assert await setting.ask(parts[0].message(), "chief:0") == (True, "")
-    assert await setting.session.next() == ("checkpoint_committed", 20, parts[0].uri)
+    for task, steps in (("chief:0", [10, 20, 30]), ("worker:0", [10, 20])):
+        held = tony_pb2.CheckpointsHeld(generation=1, start=1, steps=steps, save=6)
+        setting.checkpoints.held(task, 1, held)
+    setting.checkpoints.look()
+    named = {task: message.copy_checkpoint for task, message in setting.sent}
+    assert {task: (copy.step, copy.save) for task, copy in named.items()} == {"chief:0": (20, 7), "worker:0": (20, 7)}
+    directory = Path(named["chief:0"].uri.removeprefix("file://"))
+    parts = [upload(setting.lineage, 20, rank=rank, name=directory.name) for rank in (0, 1)]
+    messages = [part.message() for part in parts]
+    for message in messages:
+        message.save = 7
+    waiting = setting.asked(messages[1], "worker:0")
+    assert await setting.ask(messages[0], "chief:0") == (True, "")
+    assert await asyncio.wait_for(waiting, DEADLINE) == (True, "")
+    told, point = await setting.session.next()
+    assert (told, point.step, point.save, point.uri) == ("checkpoint_committed", 20, 7, parts[0].uri)
     assert parts[0].committed
+
+
+async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) -> None:
+    setting = make()
+    for save in (1, 2):
+        uploaded = upload(setting.lineage, 5, name=directory_name(save))
+        message = uploaded.message()
+        message.ClearField("step")
+        message.save = save
+        assert await setting.ask(message) == (True, "")
+        _, point = await setting.session.next()
+        assert (point.step, point.save) == (None, save)
+    setting.checkpoints.choose(1)
+    assert (await setting.session.next())[2].save == 2
 
 
 async def test_store_that_is_away_delays_the_choice(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +278,7 @@ async def test_store_that_is_away_delays_the_choice(make: Make, monkeypatch: pyt
         while not setting.notes:  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0.01)
     storage.down = False
-    assert await setting.session.next() == ("resume_chosen", 1, ResumePoint(20, committed.uri))
+    assert await setting.session.next() == ("resume_chosen", 1, committed.point)
     assert [note.event for note in setting.notes] == ["store_unavailable"]
 
 
@@ -260,7 +298,7 @@ async def test_damaged_checkpoint_is_not_chosen_again(make: Make) -> None:
     older, damaged = commit(setting.lineage, 10), commit(setting.lineage, 20)
     setting.checkpoints.set_aside(ResumePoint(20, damaged.uri), "other bytes")
     setting.checkpoints.choose(1)
-    assert await setting.session.next() == ("resume_chosen", 1, ResumePoint(10, older.uri))
+    assert await setting.session.next() == ("resume_chosen", 1, older.point)
 
 
 async def test_newer_application_ends_this_one(make: Make) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tony_provider.runtime.am import messages
-from tony_provider.runtime.am.session.actions import ResumePoint, SendRendezvous, StopProcess
+from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.spec.model import Role
 
 CLUSTER = ClusterSpec(
@@ -18,11 +21,12 @@ CLUSTER = ClusterSpec(
 
 
 def test_rendezvous_has_each_task_s_own_start() -> None:
-    action = SendRendezvous(CLUSTER, {"chief:0": 4, "worker:0": 7}, ResumePoint(120, "hdfs://n/c"))
+    action = SendRendezvous(CLUSTER, {"chief:0": 4, "worker:0": 7}, ResumePoint(120, "hdfs://n/c", 7, 1000, "crc32:1"))
     sent = {task: message.rendezvous for task, message in list(messages.rendezvous(action))}
     assert {task: each.start for task, each in sent.items()} == {"chief:0": 4, "worker:0": 7}
     for each in sent.values():
-        assert (each.generation, each.resume.step, each.resume.uri) == (3, 120, "hdfs://n/c")
+        assert each.generation == 3
+        assert points.of_message(each.resume) == ResumePoint(120, "hdfs://n/c", 7, 1000, "crc32:1")
         assert not each.keep_checkpoints
         assert [(task.type, task.index, task.role, task.host, dict(task.ports)) for task in each.tasks] == [
             ("chief", 0, "chief", "n1", {"main": 1}),
@@ -41,3 +45,11 @@ def test_stop_of_a_process() -> None:
     assert messages.stop_process(action).stop == tony_pb2.StopProcess(
         generation=3, start=7, grace_seconds=30.0, checkpoint_seconds=60.0, reason="no progress", stacks=True
     )
+
+
+@pytest.mark.parametrize("step", [None, 0, 120])
+def test_a_resume_point_says_its_step_or_none(step: int | None) -> None:
+    point = ResumePoint(step, "hdfs://n/c", 7)
+    message = points.message(point)
+    assert message is not None
+    assert points.of_message(message) == point

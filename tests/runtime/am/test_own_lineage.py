@@ -39,7 +39,7 @@ def lineage(description: ApplicationDescription) -> Iterator[OwnLineage]:
 
 def steps(directory: Path, lineage: str = "L0001") -> list[int]:
     """Of everything below checkpoints/, committed or not."""
-    return sorted(int(path.name.split("-")[1]) for path in (directory / lineage / "checkpoints").glob("step-*"))
+    return sorted(int(path.name.split("-")[3]) for path in (directory / lineage / "checkpoints").glob("save-*"))
 
 
 def test_fresh_lineage_has_nothing_to_go_on_from(lineage: OwnLineage) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,15 @@ def manifest_of(number: int, /, **changes: object) -> Manifest:
             summed = checksum.Checksum()
             summed.update(data)
             listed.append(CheckpointFile(path, len(data), summed.text, rank))
-    values = {"step": number, "format": "tensorflow", "entry": "ckpt", "files": listed, "committed_ms": 1000, **changes}
+    values = {
+        "save": number,
+        "step": number,
+        "format": "tensorflow",
+        "entry": "ckpt",
+        "files": listed,
+        "committed_ms": 1000,
+        **changes,
+    }
     return Manifest(**values)  # type: ignore[arg-type]
 
 
@@ -65,6 +74,16 @@ def test_a_new_lineage_has_none(catalog: Catalog) -> None:
     assert catalog.prune(1) == []
     assert catalog.remove_unfinished() == []
     catalog.finish(AfterSuccess.REMOVE)
+
+
+def test_the_newest_is_the_last_save_whatever_its_step(place: Place, catalog: Catalog) -> None:
+    for save, step in ((1, 30), (2, None), (3, 10)):
+        uri = uris.join(catalog.uri, model.directory_name(save, step))
+        upload(place, uri)
+        catalog.commit(uri, attrs.evolve(manifest_of(save), step=step))
+        newest = Catalog(place.storage, place.root).newest()
+        assert newest is not None
+        assert (newest.save, newest.step) == (save, step)
 
 
 def test_the_newest_is_the_highest_step(place: Place, catalog: Catalog) -> None:
@@ -147,12 +166,6 @@ def test_what_cannot_be_a_checkpoint_is_not_committed(tmp_path: Path, changes: d
     assert catalog.newest() is None
 
 
-def test_a_directory_may_have_an_agreed_name(place: Place, catalog: Catalog) -> None:
-    uri = uris.join(catalog.uri, model.agreed_name("application_1_1", 1, 5))
-    upload(place, uri)
-    assert catalog.commit(uri, manifest_of(5)) == catalog.newest()
-
-
 # ---- damage ------------------------------------------------------------------------------------------------------
 
 
@@ -218,11 +231,13 @@ def test_a_newer_runtime_may_say_more_in_a_manifest(place: Place, catalog: Catal
     upload(place, uri)
     plain = {**json.loads(dump_json(manifest_of(5))), "more": [1]}
     place.storage.write(uris.join(uri, model.MANIFEST_FILE), json.dumps(plain).encode())
-    assert catalog.newest() == StoredCheckpoint(uri, manifest_of(5))
+    newest = catalog.newest()
+    assert newest is not None
+    assert (newest.uri, newest.manifest) == (uri, manifest_of(5))
 
 
 def test_setting_aside_again_and_again(place: Place, catalog: Catalog) -> None:
-    uri = uris.join(catalog.uri, model.agreed_name("a", 1, 5))
+    uri = uris.join(catalog.uri, model.directory_name(5, 5))
     for number in range(3):
         upload(place, uri)
         target = catalog.set_aside(uri, f"reason {number}")

@@ -18,7 +18,7 @@ from tony_provider.runtime.spec.model import CheckpointFormat
 TORCH = SAMPLES / "torch"
 
 
-def entries(found: Found) -> list[tuple[int, str]]:
+def entries(found: Found) -> list[tuple[int | None, str]]:
     return [(one.step, one.entry) for one in found.complete]
 
 

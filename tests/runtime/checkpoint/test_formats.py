@@ -23,7 +23,7 @@ PYTORCH, ORBAX, MANIFEST = CheckpointFormat.PYTORCH, CheckpointFormat.ORBAX, Che
 class Case:
     sample: str
     kind: CheckpointFormat
-    complete: list[tuple[int, str]]  # step, and how the entry begins; the newest last
+    complete: list[tuple[int | None, str]]  # step, and how the entry begins; the newest last
     verified: list[str]  # files that cannot lose a byte unnoticed
     needed: list[str] = attrs.field(factory=list)  # others that cannot be missing unnoticed
     spare: list[str] = attrs.field(factory=list)  # of the verified, those that can
@@ -66,7 +66,7 @@ CASES = [
         "torch",
         PYTORCH,
         [
-            (0, "nocrc.pt"),
+            (None, "nocrc.pt"),
             (7, "checkpoint.pt"),
             (8, "last.ckpt"),
             (20, "model-20.pth"),
@@ -121,11 +121,11 @@ def case(request: pytest.FixtureRequest) -> Case:
     return found
 
 
-def entries(found: Found) -> list[tuple[int, str]]:
+def entries(found: Found) -> list[tuple[int | None, str]]:
     return [(one.step, one.entry) for one in found.complete]
 
 
-def without(found: Found, file: str) -> list[tuple[int, str]]:
+def without(found: Found, file: str) -> list[tuple[int | None, str]]:
     """What stays complete when this file is not whole."""
     damaged = [one for one in found.complete if file in one.stamps]
     assert len(damaged) == 1

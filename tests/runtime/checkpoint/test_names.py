@@ -75,27 +75,22 @@ def test_what_is(name: str) -> None:
     assert not is_temporary(name)
 
 
-@given(st.integers(0, 10**15))
-def test_a_directory_on_the_store_says_its_step(step: int) -> None:
-    assert model.step_of(model.directory_name(step)) == step
-    assert model.step_of(model.agreed_name("application_1_2", 3, step)) == step
-    assert model.directory_name(step) != model.directory_name(step)
+@given(st.integers(0, 10**15), st.none() | st.integers(0, 10**15))
+def test_a_directory_on_the_store_says_its_save_and_step(save: int, step: int | None) -> None:
+    assert model.place_of(model.directory_name(save, step)) == model.Place(save, step)
+    assert model.directory_name(save, step) != model.directory_name(save, step)
 
 
-def test_all_ranks_agree_on_a_name_of_which_there_is_one() -> None:
-    names = {
-        model.agreed_name(application, generation, step)
-        for application in ("application_1_1", "application_1_11")
-        for generation in (1, 11)
-        for step in (1, 11)
-    }
-    assert len(names) == 8
-    assert model.agreed_name("a", 1, 2) == model.agreed_name("a", 1, 2)
+def test_directories_on_the_store_sort_by_their_saves() -> None:
+    names = [model.directory_name(save, step) for save, step in ((2, 900), (10, None), (100, 7), (10**5, 1))]
+    assert sorted(names) == names
 
 
-@pytest.mark.parametrize("name", ["step-1-aa", "step-000000000001", "step-000000000001-", "x-000000000001-aa", "user"])
+@pytest.mark.parametrize(
+    "name", ["save-1-0000aaaa", "save-000001", "save-000001-", "save-000001-aa", "x-000001-0000aaaa", "user"]
+)
 def test_other_directories_are_none(name: str) -> None:
-    assert model.step_of(name) is None
+    assert model.place_of(name) is None
 
 
 @pytest.mark.parametrize("path", ["", "/", "a/", "/a", "a//b", "../a", "a/..", "./a", "a\0"])

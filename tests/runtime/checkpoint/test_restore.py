@@ -42,9 +42,10 @@ def mirror(
 ) -> StoredCheckpoint:
     """As an executor does it."""
     catalog = Catalog(place.storage, place.root)
-    uri = into or new_directory(catalog, checkpoint.step)
+    step = checkpoint.step or 0
+    uri = into or new_directory(catalog, step)
     files = list(send(place, directory, checkpoint, uri, rank))
-    return catalog.commit(uri, Manifest(checkpoint.step, checkpoint.format, checkpoint.entry, files))
+    return catalog.commit(uri, Manifest(step, step, checkpoint.format, checkpoint.entry, files))
 
 
 def send(place: Place, directory: Path, checkpoint: LocalCheckpoint, uri: str, rank: int) -> list[CheckpointFile]:
@@ -61,7 +62,7 @@ def send(place: Place, directory: Path, checkpoint: LocalCheckpoint, uri: str, r
 
 
 def get(place: Place, stored: StoredCheckpoint, work: Path, rank: int = 0, reuse: tuple[Path, ...] = ()) -> Restored:
-    return restore(place.storage, stored.uri, work / "checkpoints", rank, cancelled=threading.Event(), reuse=reuse)
+    return restore(place.storage, stored.point, work / "checkpoints", rank, cancelled=threading.Event(), reuse=reuse)
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -89,10 +90,10 @@ def test_the_directory_holds_exactly_the_checkpoint(
 ) -> None:
     (work / "checkpoints" / "leftover").write_text("x")
     restored = get(place, stored, work)
-    assert restored.step == 2
+    assert restored.stored.step == 2
     assert restored.entry == work / "checkpoints" / "checkpoint_2"
     assert (restored.copied, restored.reused) == (stored.manifest.size, 0)
-    assert restored.manifest == stored.manifest
+    assert restored.stored.manifest == stored.manifest
     assert content(restored.entry) == content(source / "checkpoint_2")
     assert [path.name for path in (work / "checkpoints").iterdir()] == ["checkpoint_2"]
     assert [path.name for path in (work / "set-aside").iterdir()] == ["leftover"]
@@ -288,7 +289,7 @@ def test_it_can_be_cancelled(tmp_path: Path, source: Path, work: Path) -> None:
     cancelled.set()
     (work / "checkpoints" / "mine").write_text("x")
     with pytest.raises(Cancelled):
-        restore(LocalStorage(), stored.uri, work / "checkpoints", 0, cancelled=cancelled)
+        restore(LocalStorage(), stored.point, work / "checkpoints", 0, cancelled=cancelled)
     assert content(work) == {"checkpoints/mine": b"x"}
 
 
@@ -296,7 +297,7 @@ def test_a_disk_that_cannot_be_written(tmp_path: Path, source: Path, work: Path)
     stored = committed(tmp_path, source)
     where = work / "checkpoints" / ("x" * 200) / ("y" * 200)
     with pytest.raises(OSError, match="No such file"):
-        restore(LocalStorage(), stored.uri, where, 0, cancelled=threading.Event())
+        restore(LocalStorage(), stored.point, where, 0, cancelled=threading.Event())
     assert content(work) == {}
 
 
@@ -308,7 +309,7 @@ def test_a_manifest_cannot_lead_out_of_the_directory(tmp_path: Path, source: Pat
     storage = LocalStorage()
     storage.write(uris.join(stored.uri, model.MANIFEST_FILE), dump_json(evil), overwrite=True)
     with pytest.raises(DamagedCheckpoint, match="does not lie in a directory"):
-        restore(storage, stored.uri, work / "checkpoints", 0, cancelled=threading.Event())
+        restore(storage, stored.point, work / "checkpoints", 0, cancelled=threading.Event())
 
 
 def test_an_unknown_checksum(tmp_path: Path, source: Path, work: Path) -> None:
@@ -319,8 +320,16 @@ def test_an_unknown_checksum(tmp_path: Path, source: Path, work: Path) -> None:
         dump_json(attrs.evolve(stored.manifest, files=files)),
         overwrite=True,
     )
+    with pytest.raises(DamagedCheckpoint, match="not the one that was committed"):
+        get(Place("local", LocalStorage(), ""), stored, work)
     with pytest.raises(DamagedCheckpoint, match="crc64"):
-        restore(LocalStorage(), stored.uri, work / "checkpoints", 0, cancelled=threading.Event())
+        restore(
+            LocalStorage(),
+            attrs.evolve(stored.point, checksum=""),
+            work / "checkpoints",
+            0,
+            cancelled=threading.Event(),
+        )
 
 
 # ---- several ranks -----------------------------------------------------------------------------------------------
@@ -340,7 +349,7 @@ def test_each_rank_gets_its_own_and_what_the_others_have(place: Place, tmp_path:
             os.utime(path, (1e9, 1e9))
         (shard,) = find(directory, part=True).complete
         files += send(place, directory, shard, uri, rank)
-    stored = catalog.commit(uri, Manifest(40, "pytorch", "step-40", files))
+    stored = catalog.commit(uri, Manifest(40, 40, "pytorch", "step-40", files))
     for rank, own in ((0, b"of rank 0"), (1, b"of rank 1"), (2, b"of rank 0")):
         restored = get(place, stored, work, rank)
         assert (restored.entry / "state.json").read_bytes() == own
@@ -358,7 +367,7 @@ def test_each_rank_gets_its_own_and_what_the_others_have(place: Place, tmp_path:
 )
 def test_which_files_a_rank_gets(places: list[tuple[int, str]], rank: int) -> None:
     files = [CheckpointFile(path, 1, "", owner) for owner, path in places]
-    chosen = choose_files(Manifest(1, "x", "a", files), rank)
+    chosen = choose_files(Manifest(1, 1, "x", "a", files), rank)
     assert [file.path for file in chosen] == sorted({path for _, path in places})
     for file in chosen:
         owners = [owner for owner, path in places if path == file.path]
@@ -391,7 +400,7 @@ def test_what_was_restored_loads(tensorflow_samples: Path, tmp_path: Path) -> No
         place = Place("local", LocalStorage(), f"file://{tmp_path}/store/{name}")
         stored = mirror(place, source, find(source).complete[-1])
         (tmp_path / "restored" / name).mkdir(parents=True)
-        restore(place.storage, stored.uri, tmp_path / "restored" / name, 0, cancelled=threading.Event())
+        restore(place.storage, stored.point, tmp_path / "restored" / name, 0, cancelled=threading.Event())
     said = run_tensorflow("check", tmp_path / "restored").splitlines()
     assert said == [
         "manager ckpt-30 30",

@@ -31,5 +31,5 @@ def commit(lineage: str, step: int, *, ranks: int = 1, size: int = 1000, storage
             summed = Checksum()
             summed.update(data)
             files.append(CheckpointFile(path, len(data), summed.text, rank))
-    catalog.commit(uri, Manifest(step, "manifest", f"weights-{step}", files))
+    catalog.commit(uri, Manifest(step, step, "manifest", f"weights-{step}", files))
     return uri

@@ -17,7 +17,7 @@ from tests.runtime.executor.containers import APPLICATION, KEY, is_alive, job
 from tests.runtime.executor.master import Master, address
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.checkpoint.checksum import Checksum
-from tony_provider.runtime.checkpoint.model import agreed_name, step_of
+from tony_provider.runtime.checkpoint.model import Place, directory_name, place_of
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 from tony_provider.runtime.storage import local_path, uris
@@ -77,7 +77,8 @@ async def test_a_complete_checkpoint_goes_to_the_store_while_the_process_runs(la
     uploaded = await running.master.first("uploaded")
     assert (uploaded.generation, uploaded.start, uploaded.step) == (1, 1, 120)
     assert uris.parent(uris.parent(uploaded.uri)) == f"{running.container.lineage_dir}/checkpoints"
-    assert step_of(directory(uploaded).name) == 120
+    assert place_of(directory(uploaded).name) == Place(1, 120)
+    assert (uploaded.save, uploaded.saved_ms > 0) == (1, True)
     assert uris.name(uploaded.uri) == "rank-0"
     assert (uploaded.format, uploaded.entry) == ("manifest", "weights-120")
     files = {file.path: file for file in uploaded.files}
@@ -139,7 +140,7 @@ async def test_a_stop_bounds_the_last_copy(launch: Launch) -> None:
     exited = await running.master.first("exited")
     assert (exited.stopped, exited.start) == (True, 1)
     settled = await running.master.first("settled")
-    assert settled.problem == "no time was left for uploading checkpoint 40"
+    assert settled.problem == "no time was left for uploading the checkpoint of step 40"
 
 
 async def test_the_job_bounds_the_last_copy(launch: Launch) -> None:
@@ -148,7 +149,7 @@ async def test_the_job_bounds_the_last_copy(launch: Launch) -> None:
     running.order("save 40")
     running.order("exit 1")
     settled = await running.master.first("settled")
-    assert settled.problem == "no time was left for uploading checkpoint 40"
+    assert settled.problem == "no time was left for uploading the checkpoint of step 40"
 
 
 async def test_a_stop_that_leaves_no_time_begins_no_copy(launch: Launch) -> None:
@@ -193,7 +194,7 @@ async def test_a_refused_checkpoint_is_removed_and_tried_under_another_name(laun
     await running.until(lambda: stored(running) == [], "what was refused is removed")
     running.order("exit 1")
     _, second = await running.master.all_of("uploaded", 2)
-    assert step_of(directory(second).name) == 60
+    assert place_of(directory(second).name) == Place(1, 60)
     assert second.uri != first.uri
     running.master.answer(second, granted=False, reason="another application owns the lineage")
     settled = await running.master.first("settled")
@@ -286,7 +287,7 @@ async def test_the_next_start_takes_over_what_was_not_copied(launch: Launch) -> 
     running.master.answer(again)
     running.order("exit 0")
     first, second = await running.master.all_of("settled", 2)
-    assert [first.problem, second.problem] == ["no time was left for uploading checkpoint 80", ""]
+    assert [first.problem, second.problem] == ["no time was left for uploading the checkpoint of step 80", ""]
     assert [each.start for each in (first, second)] == [1, 2]
 
 
@@ -318,12 +319,151 @@ async def test_whose_checkpoints_are_copied(
         await running.master.first("settled")
         assert kinds(running) == ["started", "exited", "settled"]
         return
+    named = ""
+    if scope is MirrorScope.ALL:
+        named = await name(running, 90)
     uploaded = await running.master.uploaded(90)
     assert uris.name(uploaded.uri) == f"rank-{rank}"
-    agreed = directory(uploaded).name == agreed_name(APPLICATION, 1, 90)
-    assert agreed == (scope is MirrorScope.ALL)
+    assert not named or uris.parent(uploaded.uri) == named
     running.master.answer(uploaded)
     assert (await running.master.first("settled")).problem == ""
+
+
+async def name(running: Running, step: int, *, save: int = 1) -> str:
+    """Once it is held, have it copied; returns its URI."""
+    while step not in (held := (await running.master.all_of("held"))[-1]).steps:
+        await running.master.all_of("held", len(await running.master.all_of("held")) + 1)
+    uri = f"{running.container.lineage_dir}/checkpoints/{directory_name(save, step)}"
+    copy = tony_pb2.CopyCheckpoint(
+        generation=held.generation, start=held.start, wanted=True, step=step, save=save, uri=uri
+    )
+    running.master.say(tony_pb2.ToExecutor(copy_checkpoint=copy))
+    return uri
+
+
+ALL = CheckpointSpec(mirror=MirrorScope.ALL)
+
+
+async def test_with_all_ranks_the_master_names_what_is_copied(launch: Launch) -> None:
+    """Not the newest: the newest that all ranks have."""
+    running = await started(launch, spec=job(COMMAND, checkpoint=ALL))
+    running.order("save 10")
+    running.order("save 20")
+    running.order("save 30")
+    while (await running.master.all_of("held"))[-1].steps != [10, 20, 30]:
+        await running.master.all_of("held", len(await running.master.all_of("held")) + 1)
+    uri = await name(running, 20, save=7)
+    uploaded = await running.master.uploaded(20)
+    assert (uris.parent(uploaded.uri), uploaded.save) == (uri, 7)
+    running.master.answer(uploaded)
+    running.order("exit 1")
+    last = await until_last(running)
+    assert (list(last.steps), last.save) == ([30], 7), "what is older than what is committed is not offered any more"
+    running.master.say(tony_pb2.ToExecutor(copy_checkpoint=tony_pb2.CopyCheckpoint(generation=1, start=1)))
+    assert (await running.master.first("settled")).problem == ""
+    assert [uploaded.step for uploaded in uploads(running)] == [20]
+
+
+async def until_last(running: Running) -> tony_pb2.CheckpointsHeld:
+    while not (held := (await running.master.all_of("held"))[-1]).last:
+        await running.master.all_of("held", len(await running.master.all_of("held")) + 1)
+    return held  # type: ignore[no-any-return]
+
+
+async def test_what_is_named_and_gone_is_not_held_any_more(launch: Launch) -> None:
+    running = await started(launch, spec=job(COMMAND, checkpoint=ALL))
+    running.order("save 10")
+    await running.master.first("held")
+    running.order("remove step-10.tony.json")
+    running.order("touch removed")
+    await running.until_there("removed")
+    await name(running, 10)
+    _, second = await running.master.all_of("held", 2)
+    assert list(second.steps) == []
+    running.order("exit 1")
+    assert (await running.master.first("settled")).problem == ""
+    assert uploads(running) == []
+
+
+async def test_a_master_that_comes_back_hears_what_is_held(launch: Launch) -> None:
+    running = await started(launch, spec=job(COMMAND, checkpoint=ALL))
+    running.order("save 10")
+    await running.master.first("held")
+    await running.lose_master()
+    await running.meet(Master(APPLICATION, KEY))
+    assert list((await running.master.first("held")).steps) == [10]
+    await name(running, 10)
+    running.master.answer(await running.master.uploaded(10))
+    running.order("exit 0")
+    assert (await running.master.first("settled")).problem == ""
+
+
+async def test_with_all_ranks_a_save_without_a_step_is_told_to_be_lost(launch: Launch, tmp_path: Path) -> None:
+    running = await started(launch, spec=job(COMMAND, checkpoint=ALL))
+    running.order(f"copy {keras_archive(tmp_path / 'weights', 1000)} model.keras")
+    running.order("exit 0")
+    assert "must say its step" in (await running.master.first("settled")).problem
+
+
+async def test_each_save_under_one_name_gets_to_the_store(launch: Launch, tmp_path: Path) -> None:
+    """As in PyTorch's DDP tutorial, of which the first save alone was ever kept: it reports no steps."""
+    running = await started(launch)
+    for save in (1, 2, 3):
+        archive = keras_archive(tmp_path / f"weights-{save}", 1000 + save)
+        running.order(f"copy {archive} snapshot.keras")
+        uploaded = (await running.master.all_of("uploaded", save))[-1]
+        assert (uploaded.HasField("step"), uploaded.save, uploaded.entry) == (False, save, "snapshot.keras")
+        assert place_of(directory(uploaded).name) == Place(save, None)
+        assert (local_path(uploaded.uri) / "snapshot.keras").read_bytes() == archive.read_bytes()
+        running.master.answer(uploaded)
+    running.order("exit 0")
+    assert (await running.master.first("settled")).problem == ""
+    assert len(uploads(running)) == 3
+
+
+async def test_a_save_that_comes_while_another_is_copied_is_copied_next(launch: Launch, tmp_path: Path) -> None:
+    running = await started(launch)
+    first, last = keras_archive(tmp_path / "first", 1000), keras_archive(tmp_path / "last", 2000)
+    running.order(f"copy {first} snapshot.keras")
+    unanswered = await running.master.first("uploaded")
+    running.order(f"copy {last} snapshot.keras")
+    running.order("touch saved")
+    await running.until_there("saved")
+    running.master.answer(unanswered)
+    _, second = await running.master.all_of("uploaded", 2)
+    assert second.save == 2
+    assert (local_path(second.uri) / "snapshot.keras").read_bytes() == last.read_bytes()
+
+
+async def test_what_the_program_leaves_last_is_kept(launch: Launch, tmp_path: Path) -> None:
+    running = await started(launch)
+    running.master.grants = True
+    for save in range(5):
+        running.order(f"copy {keras_archive(tmp_path / f'weights-{save}', 1000 + save)} snapshot.keras")
+    running.order("exit 0")
+    await running.master.first("settled")
+    kept = local_path(uploads(running)[-1].uri) / "snapshot.keras"
+    assert kept.read_bytes() == (tmp_path / "weights-4").read_bytes()
+
+
+async def test_trouble_with_the_store_is_told_while_it_lasts(launch: Launch) -> None:
+    running = await started(launch)
+    lineage(running).write_text("a file where a directory should be")
+    running.order("save 70")
+    beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
+    assert beat.trouble.startswith("its newest checkpoint does not get to the store since ")
+    assert beat.trouble.endswith("lineage is a file")
+    lineage(running).unlink()
+    running.master.grants = True
+    await running.master.uploaded(70)
+    seen = len(running.master.received)
+    await running.until(
+        lambda: any(
+            message.WhichOneof("kind") == "heartbeat" and not message.heartbeat.trouble
+            for message in running.master.received[seen:]
+        ),
+        "nothing is wrong any more",
+    )
 
 
 async def test_a_checkpoint_that_is_cut_short_is_not_copied(launch: Launch) -> None:
@@ -359,6 +499,8 @@ async def test_the_heartbeats_say_what_is_copied(launch: Launch) -> None:
     running = await started(launch, spec=SLOW)
     running.order("save 120 20000000")
     beat = await running.master.heartbeat_with(lambda beat: "checkpoint" in beat.activity)
-    assert beat.activity == "running, uploading checkpoint 120"
+    assert beat.activity == "running, uploading the checkpoint of step 120"
     running.master.stop(1, grace=1, checkpoint_seconds=0)
-    assert (await running.master.first("settled")).problem == "no time was left for uploading checkpoint 120"
+    assert (
+        await running.master.first("settled")
+    ).problem == "no time was left for uploading the checkpoint of step 120"

@@ -11,7 +11,7 @@ import pytest
 from tests.hadoop.cluster import HadoopCluster
 from tests.runtime.executor import trainer
 from tests.runtime.executor.conftest import Launch
-from tests.runtime.executor.containers import APPLICATION, job
+from tests.runtime.executor.containers import job
 from tests.runtime.executor.test_mirror import COMMAND
 from tests.runtime.executor.test_preparation import resume
 from tony_provider.runtime.checkpoint.catalog import Catalog
@@ -44,7 +44,7 @@ def store(hadoop: HadoopCluster) -> Iterator[Store]:
 def committed(store: Store, uploaded: tony_pb2.CheckpointUploaded) -> str:
     """As the application master does it; the URI of the checkpoint."""
     files = [CheckpointFile(file.path, file.size, file.checksum) for file in uploaded.files]
-    manifest = Manifest(uploaded.step, uploaded.format, uploaded.entry, files, APPLICATION, uploaded.generation)
+    manifest = Manifest(uploaded.save, uploaded.step, uploaded.format, uploaded.entry, files)
     return Catalog(store.storage, f"{store.uri}/lineage").commit(uris.parent(uploaded.uri), manifest).uri
 
 
@@ -55,13 +55,13 @@ async def test_a_checkpoint_moves_to_another_container(launch: Launch, store: St
     uploaded = await first.master.uploaded(120)
     uri = committed(store, uploaded)
     first.master.answer(uploaded)
-    assert uri.startswith(f"{store.uri}/lineage/checkpoints/step-000000000120-")
+    assert uri.startswith(f"{store.uri}/lineage/checkpoints/save-000001-step-120-")
     await first.end()
 
     second = await launch(COMMAND, below=first.container.root / "another", attempt=2, **store.container)
     await second.begin(generation=2, **resume(uri, 120))
     assert (await second.master.first("started")).generation == 2
-    assert "checkpoint 120: 6000" in second.executor.stderr  # bytes came from the store
+    assert "checkpoint of step 120: 6000" in second.executor.stderr  # bytes came from the store
     restored = second.container.directory / "tony-work" / "checkpoints" / "weights-120" / "b"
     assert restored.read_bytes() == trainer.content(120, "b", 3_000_000)
     second.order("exit 0")
@@ -74,10 +74,10 @@ async def test_a_copy_that_is_given_up_leaves_nothing(launch: Launch, store: Sto
     running = await launch(spec, **store.container)
     await running.begin()
     running.order("save 5 20000000")
-    await running.master.heartbeat_with(lambda beat: "uploading checkpoint 5" in beat.activity)
+    await running.master.heartbeat_with(lambda beat: "uploading the checkpoint of step 5" in beat.activity)
     running.master.stop(1, grace=1, checkpoint_seconds=0)
     settled = await running.master.first("settled")
-    assert settled.problem == "no time was left for uploading checkpoint 5"
+    assert settled.problem == "no time was left for uploading the checkpoint of step 5"
     checkpoints = f"{store.uri}/lineage/checkpoints"
     await running.until(lambda: store.storage.list(checkpoints) == [], "what was begun is removed")
     await running.end()

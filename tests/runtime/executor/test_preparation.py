@@ -93,7 +93,7 @@ async def test_what_is_here_already_is_not_copied_again(launch: Launch) -> None:
     await running.master.first("settled")
     await running.begin(generation=2, **resume(uri, 120))
     await running.master.all_of("started", 2)
-    assert "checkpoint 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
+    assert "checkpoint of step 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
     assert files_below(checkpoints(running)) == ["weights-120/a", "weights-120/b"]
     running.order("exit 0")
     await running.master.all_of("settled", 2)
@@ -113,7 +113,7 @@ async def test_checkpoints_that_the_program_removed_are_still_here(launch: Launc
     await running.master.first("settled")
     await running.begin(generation=2, **resume(uri, 120))
     await running.master.all_of("started", 2)
-    assert "checkpoint 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
+    assert "checkpoint of step 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
 
 
 async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None:
@@ -123,6 +123,7 @@ async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None
     uploaded = await running.master.uploaded(120)
     uri = stored.commit(running.container.lineage_dir, 120)
     running.master.answer(uploaded)
+    running.master.grants = True  # what was changed is another save
     for generation in (1, 2):  # after it was uploaded, then after it was restored
         running.order(f"write weights-120/a {'x' * 1000}")
         running.order("exit 1")
@@ -130,7 +131,9 @@ async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None
         await running.begin(generation=generation + 1, **resume(uri, 120))
         await running.master.all_of("started", generation + 1)
         assert (checkpoints(running) / "weights-120" / "a").read_bytes() == trainer.content(120, "a", 1000)
-    assert running.executor.stderr.count("checkpoint 120: 1000 bytes copied from the store, 1000 were here") == 2
+    assert (
+        running.executor.stderr.count("checkpoint of step 120: 1000 bytes copied from the store, 1000 were here") == 2
+    )
 
 
 async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launch) -> None:
@@ -140,7 +143,7 @@ async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launc
     good = stored.commit(running.container.lineage_dir, 80)
     await running.begin(**resume(damaged, 120))
     failed = await running.master.first("restore_failed")
-    assert (failed.generation, failed.start, failed.step, failed.damaged) == (1, 1, 120, True)
+    assert (failed.generation, failed.start, failed.uri, failed.damaged) == (1, 1, damaged, True)
     assert "weights-120/a of rank 0 is not what was committed" in failed.reason
     beat = await running.master.heartbeat_with(lambda beat: "restored" in beat.activity)
     assert beat.rss_bytes == 0
@@ -151,7 +154,7 @@ async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launc
 
 async def test_a_process_that_never_started_can_be_stopped(launch: Launch) -> None:
     running = await launch(COMMAND)
-    await running.begin(**resume(f"{running.container.lineage_dir}/checkpoints/step-000000000007-00000000", 7))
+    await running.begin(**resume(f"{running.container.lineage_dir}/checkpoints/save-000007-step-7-00000000", 7))
     assert (await running.master.first("restore_failed")).damaged
     running.master.stop(1, grace=1)
     exited = await running.master.first("exited")
@@ -168,7 +171,7 @@ async def test_a_store_that_fails_is_no_damage(launch: Launch) -> None:
     file.mkdir()
     await running.begin(**resume(uri, 7))
     failed = await running.master.first("restore_failed")
-    assert (failed.step, failed.damaged) == (7, False)
+    assert (failed.uri, failed.damaged) == (uri, False)
     assert "Is a directory" in failed.reason
 
 
@@ -181,7 +184,7 @@ async def test_a_store_that_hangs_holds_nobody_up(launch: Launch) -> None:
     os.mkfifo(file)
     await running.begin(**resume(uri, 7))
     beat = await running.master.heartbeat_with(lambda beat: True)
-    assert beat.activity == "restoring checkpoint 7"
+    assert beat.activity == "restoring the checkpoint of step 7"
     running.master.stop(1, grace=0)
     assert (await running.master.first("exited")).stopped
     await running.begin(generation=2)  # from the beginning
@@ -231,7 +234,7 @@ async def test_a_warm_start_that_is_not_there(launch: Launch, tmp_path: Path) ->
     running = await launch("true", warm_start=f"file://{tmp_path}/nothing")
     await running.begin()
     failed = await running.master.first("restore_failed")
-    assert (failed.step, failed.damaged) == (0, False)
+    assert (failed.uri, failed.damaged) == ("", False)
     assert failed.reason.startswith("the warm start could not be copied: ")
 
 
@@ -241,7 +244,7 @@ async def test_a_node_that_has_no_room_for_its_files(launch: Launch) -> None:
     (running.container.directory / "tony-cluster.json").mkdir()
     await running.begin()
     failed = await running.master.first("restore_failed")
-    assert (failed.step, failed.damaged) == (0, False)
+    assert (failed.uri, failed.damaged) == ("", False)
     assert failed.reason.startswith("its files could not be written: [Errno 21] Is a directory")
 
 

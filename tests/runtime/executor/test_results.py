@@ -11,8 +11,9 @@ import pytest
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
+from tests.runtime.executor.test_mirror import kinds
 from tony_provider.runtime.executor.results import commit_directory
-from tony_provider.runtime.spec.model import TaskSpec
+from tony_provider.runtime.spec.model import Duration, TaskSpec, Timeouts
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 
 _SAVE = 'cd "$TONY_MODEL_DIR" && mkdir -p variables assets && echo weights > variables/data && echo graph > saved.pb'
@@ -73,8 +74,48 @@ async def test_a_model_that_cannot_be_uploaded_fails_the_task(launch: Launch) ->
     await running.begin()
     ended = await running.master.first("exited")
     assert ended.exit_code == 0
-    assert ended.error.startswith("its results could not be uploaded: ")
+    assert ended.not_kept.startswith("what it left cannot be kept: ")
     assert stored(running.container.application_dir) == []
+
+
+async def test_a_store_that_does_not_do_is_waited_for(launch: Launch) -> None:
+    """The training is over, and is not done again for an upload."""
+    running = await launch(_SAVE)
+    directory = running.container.application_dir
+    directory.rmdir()
+    directory.write_text("a file where a directory should be")
+    await running.begin()
+    beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
+    assert beat.trouble.startswith("its results do not get to the store, tried again until ")
+    assert beat.activity == "waiting for the store, to keep its results"
+    directory.unlink()
+    ended = await running.master.first("exited")
+    assert (ended.exit_code, ended.not_kept, ended.error) == (0, "", "")
+    assert (directory / "model" / "saved.pb").exists()
+    assert kinds(running)[:2] == ["started", "exited"]
+
+
+async def test_a_store_that_refuses_for_long_is_the_end_and_says_where_the_files_are(launch: Launch) -> None:
+    running = await launch(job(_SAVE, timeouts=Timeouts(grace=Duration(5), upload=Duration(1))))
+    directory = running.container.application_dir
+    directory.rmdir()
+    directory.write_text("a file where a directory should be")
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert (ended.exit_code, ended.stopped, ended.error) == (0, False, "")
+    assert ended.not_kept.startswith("what it left could not be kept within 1 s (timeouts.upload): ")
+    assert f"It is in {running.container.directory}/tony-work on 127.0.0.1" in ended.not_kept
+
+
+async def test_whoever_waits_for_the_store_is_stopped_at_once(launch: Launch) -> None:
+    running = await launch(_SAVE)
+    directory = running.container.application_dir
+    directory.rmdir()
+    directory.write_text("a file where a directory should be")
+    await running.begin()
+    await running.master.heartbeat_with(lambda beat: beat.trouble)
+    running.master.stop(1, grace=60)
+    assert (await running.master.first("exited")).stopped
 
 
 class BreakingStorage(LocalStorage):
@@ -109,8 +150,8 @@ async def test_what_is_no_file_is_named(launch: Launch, command: str) -> None:
     running = await launch(command)
     await running.begin()
     ended = await running.master.first("exited")
-    assert "could not be uploaded" in ended.error
-    assert ("odd" if "odd" in command else "model") in ended.error
+    assert "cannot be kept" in ended.not_kept
+    assert ("odd" if "odd" in command else "model") in ended.not_kept
     assert await running.end() == 0
     assert stored(running.container.application_dir) == ["logs", "logs/worker-0.log"]
 
@@ -167,5 +208,5 @@ async def test_what_cannot_be_returned_fails_the_task(launch: Launch, command: s
     running = await launch(f"{command}; {_SAVE}")
     await running.begin()
     ended = await running.master.first("exited")
-    assert ended.error.startswith(f"TONY_RESULT_FILE {words}")
+    assert f": TONY_RESULT_FILE {words}" in ended.not_kept
     assert stored(running.container.application_dir) == []

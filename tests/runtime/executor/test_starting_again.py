@@ -44,11 +44,11 @@ async def test_while_its_checkpoint_is_restored_a_start_has_done_no_step(launch:
     hanging, good = stored.commit(running.container.lineage_dir, 6), stored.commit(running.container.lineage_dir, 7)
     data = hang(stored.weights(hanging, 6))
     await running.begin(generation=2, **resume(hanging, 6))
-    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring checkpoint 6")
+    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring the checkpoint of step 6")
     assert not beat.HasField("progress")
     # This one has to wait until that is over, so that heartbeats surely come before its own checkpoint is there.
     await running.begin(generation=3, **resume(good, 7))
-    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring checkpoint 7")
+    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring the checkpoint of step 7")
     assert not beat.HasField("progress")
     stored.weights(hanging, 6).write_bytes(data)
     await running.master.all_of("started", 2)

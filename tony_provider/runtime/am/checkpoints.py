@@ -13,19 +13,22 @@ from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.am.common_copies import CommonCopies, Send
 from tony_provider.runtime.am.own_lineage import OwnLineage
 from tony_provider.runtime.am.owner import FencedError
 from tony_provider.runtime.am.patience import persistently
-from tony_provider.runtime.am.session.actions import Action, Note, ResumePoint
+from tony_provider.runtime.am.session.actions import Action, Note
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.shards import Shard, ShardError, Shards, manifest
+from tony_provider.runtime.am.shards import Shard, ShardError, manifest
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.model import Manifest, StoredCheckpoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint, label
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
+from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import StorageError, StorageExists
 
 log = logging.getLogger(__name__)
@@ -55,13 +58,17 @@ class Checkpoints:
         lineage: OwnLineage,
         session: Session,
         post: Callable[[Step], None],
+        send: Send,
     ) -> None:
         self._application_id = description.application_id
         self._spec = description.job.checkpoint
         self._lineage = lineage
         self._session = session
         self._post = post
-        self._shards = Shards()
+        self._common: Optional[CommonCopies] = None
+        if self._spec.mirror is MirrorScope.ALL:
+            self._common = CommonCopies(session, send, self._abandoned)
+        self._asked: dict[str, list[Request]] = {}  # by the URI of the checkpoint that they want committed
         self._newest: Optional[StoredCheckpoint] = None  # that was committed or chosen
         self._in_use: Optional[StoredCheckpoint] = None  # that was chosen
         self._chosen_for = 0  # generation
@@ -103,11 +110,24 @@ class Checkpoints:
         except ShardError as error:
             self._refuse(request, str(error))
             return
-        whole = self._shards.add(shard, ranks.values())
+        self._asked.setdefault(shard.checkpoint, []).append(request)
+        try:
+            whole = self._common.add(shard) if self._common else [shard]
+        except ShardError as error:
+            self._abandoned(shard.checkpoint, str(error))
+            return
         if whole:
             self._work.put_nowait(partial(self._commit, catalog, request, whole))
-        else:
-            request.answer(True, "")
+
+    def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
+        """A rank says which checkpoints it has; with ``mirror: all``."""
+        if self._common:
+            self._common.held(task, attempt, message)
+
+    def look(self) -> None:
+        """What follows from what the ranks have said, and from ranks that are gone. Call it now and then."""
+        if self._common and self._lineage.catalog:
+            self._common.look(self._lineage.catalog.uri)
 
     # ---- the work ----------------------------------------------------------------------------------------------
 
@@ -122,27 +142,30 @@ class Checkpoints:
             self._post(partial(self._session.resume_failed, generation, str(error)))
             return
         self._newest = self._in_use = found
-        resume = ResumePoint(found.step, found.uri) if found else None
-        self._post(partial(self._session.resume_chosen, generation, resume))
+        self._post(partial(self._session.resume_chosen, generation, found.point if found else None))
 
     async def _commit(self, catalog: Catalog, request: Request, whole: list[Shard]) -> None:
+        uri = whole[0].checkpoint
         refusal = self._refusal(request)  # much may have happened since it was asked
         if refusal:
-            self._refuse(request, refusal)
+            self._abandoned(uri, refusal)
             return
         made = manifest(whole, self._application_id, epoch_ms())
-        commit = partial(self._lineage.do, partial(_commit, catalog, whole[0].checkpoint, made))
+        commit = partial(self._lineage.do, partial(_commit, catalog, uri, made))
         try:
             stored = await persistently(commit, _COMMIT_PATIENCE, _warn, only=StorageError)
         except (StorageError, DamagedCheckpoint) as error:
-            self._refuse(request, str(error))
+            self._abandoned(uri, str(error))
             return
         except FencedError as error:
-            self._refuse(request, str(error))
+            self._abandoned(uri, str(error))
             raise
         self._newest = stored
-        self._post(partial(self._session.checkpoint_committed, stored.step, stored.uri))
-        request.answer(True, "")
+        self._post(partial(self._session.checkpoint_committed, stored.point))
+        for asked in self._asked.pop(uri, []):
+            asked.answer(True, "")
+        if self._common:
+            self._common.ended(uri, committed=True)
         await self._prune(catalog)
 
     async def _prune(self, catalog: Catalog) -> None:
@@ -157,7 +180,7 @@ class Checkpoints:
             await self._lineage.do(partial(self._lineage.set_aside, resume.uri, reason))
         except StorageError as error:
             # Chosen again, it is found to be damaged again; how often that may happen is for the session to say.
-            self._note("store_unavailable", f"the damaged checkpoint of step {resume.step} is still there: {error}")
+            self._note("store_unavailable", f"the damaged checkpoint of {resume.label} is still there: {error}")
 
     # ---- helpers -----------------------------------------------------------------------------------------------
 
@@ -168,12 +191,22 @@ class Checkpoints:
         if asked.generation < self._chosen_for:
             return f"generation {self._chosen_for} has begun"
         newest = self._newest
-        if newest and asked.step <= newest.step and not asked.uri.startswith(f"{newest.uri}/"):
-            return f"step {newest.step} is on the store already"
+        if newest and not asked.uri.startswith(f"{newest.uri}/") and _is_older(asked, newest):
+            return f"{newest.point.label} is on the store already"
         return self._session.commit_refusal(request.task, request.attempt, asked.generation, asked.start)
 
+    def _abandoned(self, uri: str, reason: str) -> None:
+        """This checkpoint will not be committed."""
+        for request in self._asked.pop(uri, []):
+            self._refuse(request, reason)
+        if self._common:
+            self._common.ended(uri, committed=False)
+
     def _refuse(self, request: Request, reason: str) -> None:
-        self._note("checkpoint_refused", f"step {request.uploaded.step}: {reason}", request.task)
+        uploaded = request.uploaded
+        step = uploaded.step if uploaded.HasField("step") else None
+        what = label(step, uploaded.save, uploaded.saved_ms)
+        self._note("checkpoint_refused", f"{what}: {reason}", request.task)
         request.answer(False, reason)
 
     def _note(self, event: str, message: str, task: Optional[str] = None) -> None:
@@ -186,6 +219,12 @@ def _commit(catalog: Catalog, uri: str, made: Manifest) -> StoredCheckpoint:
         return catalog.commit(uri, made)
     except StorageExists:
         return catalog.load(uri)  # a former application master has committed it, and its answer did not get through
+
+
+def _is_older(asked: tony_pb2.CheckpointUploaded, newest: StoredCheckpoint) -> bool:
+    if asked.HasField("step") and newest.step is not None and asked.step != newest.step:
+        return asked.step < newest.step
+    return asked.save <= newest.save
 
 
 def _warn(error: StorageError) -> None:

@@ -13,7 +13,7 @@ from tony_provider.runtime.am.service import Listener, Stream
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.streams import Streams
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.task_identity import TaskIdentity
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Executors(Listener):
             registration.ports,
             registration.generation,
             registration.start,
-            registration.resumed_step or None,
+            points.of_message(registration.resumed) if registration.HasField("resumed") else None,
             identity.container_id,
             now,
         )
@@ -102,9 +102,12 @@ class Executors(Listener):
             return session.settled(name, attempt, message.settled.start, message.settled.problem, now)
         if kind == "restore_failed":
             failed = message.restore_failed
-            return session.restore_failed(name, attempt, failed.start, failed.step, failed.damaged, failed.reason, now)
+            return session.restore_failed(name, attempt, failed.start, failed.uri, failed.damaged, failed.reason, now)
         if kind == "uploaded":
             self._checkpoints.uploaded(Request(name, attempt, message.uploaded, partial(_answer, stream, message)))
+            return []
+        if kind == "held":
+            self._checkpoints.held(name, attempt, message.held)
             return []
         log.warning("%s sent a message of a kind that is not known here", name)
         return []

@@ -111,7 +111,9 @@ class Life:
 
     def _result(self, status: JobStatus) -> JobStatus:
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
-        return attrs.evolve(status, checkpoint_dir=None) if removed else status
+        if not removed or status.checkpoint is None:
+            return status
+        return attrs.evolve(status, checkpoint=attrs.evolve(status.checkpoint, uri=""))
 
     async def _clean_up(self, status: FinalStatus, records: Records) -> None:
         await self.lineage.conclude(self._after_success if status is FinalStatus.SUCCEEDED else None)

@@ -41,6 +41,7 @@ from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobStatus
 from tony_provider.runtime.storage import StorageError
 
@@ -82,7 +83,7 @@ class Master:
         job = description.job
         self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
-        self._checkpoints = Checkpoints(description, lineage, self.session, self._steps.put_nowait)
+        self._checkpoints = Checkpoints(description, lineage, self.session, self._steps.put_nowait, self._send)
         self.executors = Executors(
             self.session, self._checkpoints, self._steps.put_nowait, self._heard, am_attempt=ownership.am_attempt
         )
@@ -172,6 +173,7 @@ class Master:
         while True:
             await asyncio.sleep(TICK)
             self._steps.put_nowait(self.session.tick)
+            self._checkpoints.look()
 
     async def _announce(self) -> None:
         """Executors that lose this master, or have lost a former one, find it by its address on the store."""
@@ -272,6 +274,9 @@ class Master:
     def _send_rendezvous(self, action: actions.SendRendezvous) -> None:
         for task, message in messages.rendezvous(action):
             self.executors.streams.send(task, message)
+
+    def _send(self, task: str, message: tony_pb2.ToExecutor) -> None:
+        self.executors.streams.send(task, message)
 
     def _shutdown(self, action: actions.ShutdownTask) -> None:
         self.executors.streams.send(action.task, messages.shutdown(action.grace, action.reason))

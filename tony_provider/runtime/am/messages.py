@@ -8,12 +8,12 @@ from typing import Optional, Union
 from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.task import Beat
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.protocol.status import TaskProgress
 
 
 def beat(message: tony_pb2.Heartbeat) -> Beat:
-    return Beat(message.rss_bytes, message.cpu_percent, _progress(message), message.activity)
+    return Beat(message.rss_bytes, message.cpu_percent, _progress(message), message.activity, message.trouble)
 
 
 def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
@@ -25,6 +25,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         stopped=message.stopped,
         output_tail=message.output_tail,
         error=message.error,
+        not_kept=message.not_kept,
         model_dir=message.model_dir,
         progress=_progress(message),
     )
@@ -44,7 +45,7 @@ def rendezvous(action: SendRendezvous) -> Iterator[tuple[str, tony_pb2.ToExecuto
             )
             for task in action.cluster.tasks
         ],
-        resume=tony_pb2.Resume(step=action.resume.step, uri=action.resume.uri) if action.resume else None,
+        resume=points.message(action.resume),
         keep_checkpoints=action.keep_checkpoints,
     )
     for task, start in action.starts.items():
@@ -71,6 +72,15 @@ def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
 
 def checkpoint_answer(request: int, granted: bool, reason: str) -> tony_pb2.ToExecutor:
     return tony_pb2.ToExecutor(checkpoint=tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason))
+
+
+def copy_checkpoint(generation: int, start: int, step: int, save: int, uri: str) -> tony_pb2.ToExecutor:
+    copy = tony_pb2.CopyCheckpoint(generation=generation, start=start, wanted=True, step=step, save=save, uri=uri)
+    return tony_pb2.ToExecutor(copy_checkpoint=copy)
+
+
+def no_more_copies(generation: int, start: int) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(copy_checkpoint=tony_pb2.CopyCheckpoint(generation=generation, start=start))
 
 
 def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:

@@ -15,6 +15,7 @@ from typing import Optional, Union
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint import model
+from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.model import Manifest, StoredCheckpoint
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
@@ -46,16 +47,16 @@ class Catalog:
         self._storage = storage
         self._read_only = read_only
         self._lock = threading.Lock()
-        self._manifests: dict[str, Manifest] = {}  # by URI; a manifest never changes
+        self._stored: dict[str, StoredCheckpoint] = {}  # by URI; a manifest never changes
 
     def newest(self) -> Optional[StoredCheckpoint]:
-        """The committed checkpoint with the highest step, of two with the same step the later one.
+        """The committed checkpoint of the last save. All its files are there, with their sizes.
 
-        All its files are there, with their sizes; those above it that are broken are set aside.
+        Later ones that are broken are set aside.
         """
-        steps = sorted({step for step, _ in self._directories()}, reverse=True)
-        for step in steps:
-            for found in reversed(self._load_all(step)):
+        saves = sorted({save for save, _ in self._directories()}, reverse=True)
+        for save in saves:
+            for found in reversed(self._load_all(save)):
                 try:
                     self._verify(found)
                 except DamagedCheckpoint as error:
@@ -65,18 +66,18 @@ class Catalog:
         return None
 
     def list(self) -> Sequence[StoredCheckpoint]:
-        """All that are committed, the highest step last; those whose manifest cannot be read are set aside."""
+        """All that are committed, the last save last; those whose manifest cannot be read are set aside."""
         return self._load_all()
 
     def load(self, uri: str) -> StoredCheckpoint:
         """One committed checkpoint. Raises StorageNotFound when it is not committed, DamagedCheckpoint."""
         uri = str(uris.parse(uri))
         with self._lock:
-            known = self._manifests.get(uri)
-        manifest = known or read_manifest(self._storage, uri)
+            known = self._stored.get(uri)
+        stored = known or read_stored(self._storage, uri)
         with self._lock:
-            self._manifests[uri] = manifest
-        return StoredCheckpoint(uri, manifest)
+            self._stored[uri] = stored
+        return stored
 
     def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
         """From now on this checkpoint counts. Doing it twice is no error.
@@ -84,16 +85,17 @@ class Catalog:
         Raises DamagedCheckpoint when not all of its files are there, StorageExists when it was committed as another.
         """
         uri = str(uris.parse(uri))
-        stored = StoredCheckpoint(uri, manifest)
+        data = dump_json(manifest)
+        stored = StoredCheckpoint(uri, manifest, _checksum(data))
         check_manifest(uri, manifest)
         self._verify(stored)
         try:
-            self._storage.write(uris.join(uri, model.MANIFEST_FILE), dump_json(manifest))
+            self._storage.write(uris.join(uri, model.MANIFEST_FILE), data)
         except StorageExists:
-            if read_manifest(self._storage, uri) != manifest:
+            if read_stored(self._storage, uri) != stored:
                 raise
         with self._lock:
-            self._manifests[uri] = manifest
+            self._stored[uri] = stored
         return stored
 
     def set_aside(self, checkpoint: Union[StoredCheckpoint, str], reason: str) -> Optional[str]:
@@ -116,11 +118,11 @@ class Catalog:
         raise StorageExists(source, "set aside", f"{self._broken_uri} is full of that name")
 
     def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
-        """Remove all but the ``keep_last`` newest, those whose step is a multiple of ``keep_every``, and ``keep``
-        (URIs that are in use). Returns the URIs of those removed."""
+        """Remove all but the ``keep_last`` newest, those whose step is known and a multiple of ``keep_every``, and
+        ``keep`` (URIs that are in use). Returns the URIs of those removed."""
         stored = self.list()
         kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in stored[max(0, len(stored) - keep_last) :]}
-        kept |= {one.uri for one in stored if keep_every and one.step % keep_every == 0}
+        kept |= {one.uri for one in stored if keep_every and one.step is not None and one.step % keep_every == 0}
         return self._remove([one.uri for one in stored if one.uri not in kept])
 
     def finish(self, after_success: AfterSuccess) -> None:
@@ -135,25 +137,25 @@ class Catalog:
         return self._remove([uri for uri in found if not self._storage.exists(uris.join(uri, model.MANIFEST_FILE))])
 
     def _directories(self) -> Sequence[tuple[int, str]]:
-        """Step and URI of all that look like checkpoints, committed or not, by step."""
+        """Save and URI of all that look like checkpoints, committed or not, by save."""
         try:
             found = self._storage.list(self.uri)
         except StorageNotFound:
             return []
-        steps = ((model.step_of(status.name), status) for status in found if status.is_directory)
-        return sorted((step, status.path) for step, status in steps if step is not None)
+        places = ((model.place_of(status.name), status) for status in found if status.is_directory)
+        return sorted((place.save, status.path) for place, status in places if place is not None)
 
-    def _load_all(self, only_step: Optional[int] = None) -> Sequence[StoredCheckpoint]:
+    def _load_all(self, only_save: Optional[int] = None) -> Sequence[StoredCheckpoint]:
         found = []
-        for step, uri in self._directories():
+        for save, uri in self._directories():
             try:
-                if only_step in (None, step):
+                if only_save in (None, save):
                     found.append(self.load(uri))
             except StorageNotFound:
                 continue  # not committed, or just removed
             except DamagedCheckpoint as error:
                 self._give_up(error)
-        return sorted(found, key=lambda stored: (stored.step, stored.manifest.committed_ms))
+        return sorted(found, key=lambda stored: (stored.save, stored.manifest.committed_ms))
 
     def _verify(self, stored: StoredCheckpoint) -> None:
         for rank in sorted({file.rank for file in stored.manifest.files}):
@@ -188,27 +190,33 @@ class Catalog:
 
     def _forget(self, uri: str) -> None:
         with self._lock:
-            self._manifests.pop(uri, None)
+            self._stored.pop(uri, None)
 
 
-def read_manifest(storage: Storage, uri: str) -> Manifest:
-    """Of the checkpoint at ``uri``. Raises StorageNotFound when it is not committed, other StorageErrors, and
-    DamagedCheckpoint when it makes no sense."""
+def read_stored(storage: Storage, uri: str) -> StoredCheckpoint:
+    """The checkpoint at ``uri``. Raises StorageNotFound when it is not committed, other StorageErrors, and
+    DamagedCheckpoint when its manifest makes no sense."""
     data = read_bytes(storage, uris.join(uri, model.MANIFEST_FILE))
     try:
         manifest = load_json(data, Manifest, ignore_unknown=True)  # a newer runtime may have written it
     except CodecError as error:
         raise DamagedCheckpoint(uri, f"its manifest cannot be read: {error}") from error
     check_manifest(uri, manifest)
-    return manifest
+    return StoredCheckpoint(uri, manifest, _checksum(data))
+
+
+def _checksum(data: bytes) -> str:
+    summed = Checksum()
+    summed.update(data)
+    return summed.text
 
 
 def check_manifest(uri: str, manifest: Manifest) -> None:
     """Raises DamagedCheckpoint for one that names impossible files, or none."""
     if not manifest.files:
         raise DamagedCheckpoint(uri, "its manifest names no files")
-    if manifest.step != model.step_of(uris.name(uri)):
-        raise DamagedCheckpoint(uri, f"its manifest is of step {manifest.step}")
+    if model.Place(manifest.save, manifest.step) != model.place_of(uris.name(uri)):
+        raise DamagedCheckpoint(uri, f"its manifest is of save {manifest.save}, step {manifest.step}")
     paths = [file.path for file in manifest.files] + [manifest.entry] * (manifest.entry != ".")
     for path in paths:
         if not model.is_inside(path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import secrets
@@ -11,12 +10,13 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.storage import uris
 
 MANIFEST_FILE = "manifest.json"
 """In a checkpoint's directory on the store; there last and in one act: without it nothing was committed."""
 
-_DIRECTORY = re.compile(r"step-([0-9]{12,})-[0-9a-f]+")
+_DIRECTORY = re.compile(r"save-([0-9]{6,})(?:-step-([0-9]+))?-[0-9a-f]{8}")
 
 
 @attrs.frozen
@@ -31,10 +31,12 @@ class CheckpointFile:
 class Manifest:
     """Says what a committed checkpoint is made of."""
 
-    step: int
+    save: int  # counts the saves of the training: the highest is the newest
+    step: Optional[int]  # None: neither the program nor the files say one
     format: str  # a CheckpointFormat
     entry: str  # path of what user code loads, relative to the checkpoint directory: a prefix, a file or a directory
     files: list[CheckpointFile]
+    saved_ms: int = 0  # epoch, when the program wrote the last of its files, by the clock of its node
     application_id: str = ""  # that committed it
     generation: int = 0
     committed_ms: int = 0  # epoch
@@ -52,10 +54,19 @@ class StoredCheckpoint:
 
     uri: str
     manifest: Manifest
+    checksum: str  # of the manifest, as it is written
 
     @property
-    def step(self) -> int:
+    def step(self) -> Optional[int]:
         return self.manifest.step
+
+    @property
+    def save(self) -> int:
+        return self.manifest.save
+
+    @property
+    def point(self) -> ResumePoint:
+        return ResumePoint(self.step, self.uri, self.save, self.manifest.saved_ms, self.checksum)
 
 
 @attrs.frozen
@@ -73,31 +84,43 @@ class Stamp:
 
 @attrs.frozen
 class LocalCheckpoint:
-    """A complete checkpoint in a task's checkpoint directory."""
+    """A complete checkpoint in a task's checkpoint directory: one save of the program, told by its files' stamps."""
 
-    step: int
+    step: Optional[int]  # None: neither the program nor its files say one
     format: str
     entry: str
     files: tuple[str, ...]  # paths below the directory, with slashes, sorted; all that is needed to load it
     generated: dict[str, bytes] = attrs.field(factory=dict)  # files whose content names this checkpoint alone
     stamps: dict[str, Stamp] = attrs.field(factory=dict)  # of the others, as they were when they were verified
 
+    @property
+    def saved_ns(self) -> int:
+        """Epoch, when the last of its files was written."""
+        return max((stamp.mtime_ns for stamp in self.stamps.values()), default=0)
 
-def directory_name(step: int) -> str:
-    """A new name for a checkpoint's directory on the store, that nobody else comes to."""
-    return f"step-{step:012d}-{secrets.token_hex(4)}"
-
-
-def agreed_name(application_id: str, generation: int, step: int) -> str:
-    """The name that all ranks of a generation know without asking, so that their shards meet in one directory."""
-    key = f"{application_id}\0{generation}\0{step}"
-    return f"step-{step:012d}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    @property
+    def saved_ms(self) -> int:
+        return self.saved_ns // 1_000_000
 
 
-def step_of(name: str) -> Optional[int]:
-    """The step in such a name; None for other names."""
+@attrs.frozen
+class Place:
+    """What the name of a checkpoint's directory on the store says."""
+
+    save: int
+    step: Optional[int]
+
+
+def directory_name(save: int, step: Optional[int] = None) -> str:
+    """A new name for a checkpoint's directory on the store, that nobody else comes to. Names sort by age."""
+    said = "" if step is None else f"step-{step}-"
+    return f"save-{save:06d}-{said}{secrets.token_hex(4)}"
+
+
+def place_of(name: str) -> Optional[Place]:
+    """None for other names."""
     match = _DIRECTORY.fullmatch(name)
-    return int(match[1]) if match else None
+    return Place(int(match[1]), None if match[2] is None else int(match[2])) if match else None
 
 
 def checkpoints_directory(lineage_uri: str) -> str:

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.checkpoint import checksum, model
-from tony_provider.runtime.checkpoint.catalog import read_manifest
+from tony_provider.runtime.checkpoint.catalog import read_stored
 from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, Stamp
+from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, StoredCheckpoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -32,39 +33,37 @@ _LONG_AGO = 60.0  # seconds, after which no format takes a file for one that is 
 
 @attrs.frozen
 class Restored:
-    step: int
+    """What a checkpoint directory holds now."""
+
+    stored: StoredCheckpoint
     entry: Path  # what user code loads
     copied: int  # bytes that came from the store
     reused: int  # bytes that were here already
-    manifest: Manifest
 
 
 def restore(
     storage: Storage,
-    stored_uri: str,
+    resume: ResumePoint,
     directory: Path,
     rank: int,
     *,
     cancelled: threading.Event,
     aside: Optional[Path] = None,
     reuse: Sequence[Path] = (),
-    known: Optional[Mapping[Stamp, str]] = None,
     at_once: int = 4,
 ) -> Restored:
-    """Make ``directory`` hold exactly the checkpoint at ``stored_uri``: the files of ``rank``, and of the others those
-    whose paths are not taken by its own.
+    """Make ``directory`` hold exactly that committed checkpoint: the files of ``rank``, and of the others those whose
+    paths are not taken by its own.
 
     Files that are in ``directory`` or in one of ``reuse`` already, with the size and checksum wanted, are linked and
-    not copied; the others come several at once. Checksums that are ``known`` are not summed up again. What else was in
-    ``directory`` goes to ``aside`` (default: beside it), where it stays until the next time. On any exception
-    ``directory`` is as it was.
+    not copied; the others come several at once. What else was in ``directory`` goes to ``aside`` (default: beside it),
+    where it stays until the next time. On any exception ``directory`` is as it was.
 
-    Blocks. Raises DamagedCheckpoint (also when it is gone), Cancelled, StorageError, OSError.
+    Blocks. Raises DamagedCheckpoint (also when it is gone, or another one than was meant), Cancelled, StorageError,
+    OSError.
     """
-    try:
-        manifest = read_manifest(storage, stored_uri)
-    except StorageNotFound as error:
-        raise DamagedCheckpoint(stored_uri, "it has no manifest, or is gone") from error
+    stored = _stored(storage, resume)
+    manifest = stored.manifest
     wanted = choose_files(manifest, rank)
     aside = aside or directory.with_name(ASIDE)
     if shutil.disk_usage(directory.parent).free < manifest.size:
@@ -72,7 +71,7 @@ def restore(
     prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
     prepared.mkdir(mode=0o700)
     try:
-        work = _Work(storage, stored_uri, prepared, (directory, *reuse), known or {}, cancelled)
+        work = _Work(storage, stored.uri, prepared, (directory, *reuse), cancelled)
         reused = sum(work.run(wanted, at_once))
         _date(prepared, wanted, min(manifest.committed_ms / 1000, time.time() - _LONG_AGO))
         _put_in_place(prepared, directory, aside)
@@ -80,7 +79,17 @@ def restore(
         shutil.rmtree(prepared, ignore_errors=True)
         raise
     total = sum(file.size for file in wanted)
-    return Restored(manifest.step, directory / manifest.entry, total - reused, reused, manifest)
+    return Restored(stored, directory / manifest.entry, total - reused, reused)
+
+
+def _stored(storage: Storage, resume: ResumePoint) -> StoredCheckpoint:
+    try:
+        stored = read_stored(storage, resume.uri)
+    except StorageNotFound as error:
+        raise DamagedCheckpoint(resume.uri, "it has no manifest, or is gone") from error
+    if resume.checksum and stored.checksum != resume.checksum:
+        raise DamagedCheckpoint(resume.uri, "its manifest is not the one that was committed")
+    return stored
 
 
 def empty(directory: Path, *, aside: Optional[Path] = None) -> None:
@@ -108,7 +117,6 @@ class _Work:
     uri: str
     target: Path
     sources: tuple[Path, ...]
-    known: Mapping[Stamp, str]
     cancelled: threading.Event
 
     def run(self, files: Iterable[CheckpointFile], at_once: int) -> list[int]:
@@ -145,7 +153,8 @@ class _Work:
             try:
                 if source.is_symlink() or not source.is_file() or source.stat().st_size != file.size:
                     continue
-                # What is summed up is what was linked, whatever becomes of the name.
+                # What is summed up is what was linked, whatever becomes of the name; and always, since a file that was
+                # rewritten in place may look unchanged.
                 os.link(source, target, follow_symlinks=False)
                 if self._checksum(target, file) == file.checksum:
                     return True
@@ -156,8 +165,7 @@ class _Work:
         return False
 
     def _checksum(self, path: Path, file: CheckpointFile) -> str:
-        known = self.known.get(Stamp.of(path.lstat()))
-        return known or checksum.file_checksum(path, self._algorithm(file), cancelled=self.cancelled)
+        return checksum.file_checksum(path, self._algorithm(file), cancelled=self.cancelled)
 
     def _algorithm(self, file: CheckpointFile) -> str:
         try:

@@ -12,7 +12,6 @@ import attrs
 from tony_provider.runtime.checkpoint.model import (
     MANIFEST_FILE,
     LocalCheckpoint,
-    agreed_name,
     checkpoints_directory,
     directory_name,
     rank_directory,
@@ -39,6 +38,15 @@ class Trouble:
 
     text: str
     refused: bool = False  # by the application master: the same again would be refused again
+    changed: bool = False  # the program was writing it: the next look finds what it has written
+
+
+@attrs.frozen
+class Target:
+    """Where a checkpoint goes to."""
+
+    save: int
+    uri: str  # of the checkpoint's directory
 
 
 @attrs.frozen
@@ -60,25 +68,27 @@ class Carrier:
         # Threads of its own: a store that hangs must not hold up what the executor does in its common ones.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
 
-    async def carry(self, checkpoint: LocalCheckpoint) -> Optional[Trouble]:
-        """None when it is committed, or with mirror=all when this task's part is accepted.
+    async def carry(self, checkpoint: LocalCheckpoint, target: Optional[Target] = None) -> Optional[Trouble]:
+        """None when it is committed. ``target``: the application master has named one, for every rank; else a new one.
 
         Cancel it to give the checkpoint up; threads that wait for a silent server end later by themselves.
         """
-        uri = self._uri(checkpoint.step)
+        target = target or self._new_target(checkpoint)
+        uri = rank_directory(target.uri, self._rank)
         upload = Upload(self._its.storage, self._throttle)
         try:
             copied = await self.in_thread(self._copy, checkpoint, uri, upload)
-        except (StorageError, OSError, SnapshotChanged) as error:
+        except SnapshotChanged as error:
+            return Trouble(str(error), changed=True)
+        except (StorageError, OSError) as error:
             return Trouble(str(error))
         finally:
             upload.cancel()
-        answer = await self._ask(checkpoint, uri, copied)
+        answer = await self._ask(checkpoint, target, uri, copied)
         if answer.granted:
-            checksums = {file.path: file.checksum for file in copied.files}
-            await self.in_thread(self._its.checkpoints.committed, copied.snapshot, checksums)
+            await self.in_thread(self._its.checkpoints.committed, copied.snapshot, target.save)
             return None
-        log.warning("checkpoint %d was refused: %s", checkpoint.step, answer.reason)
+        log.warning("a checkpoint was refused: %s", answer.reason)
         await self.in_thread(self._drop, copied, uri)
         return Trouble(f"the application master refused it: {answer.reason}", refused=True)
 
@@ -86,16 +96,13 @@ class Carrier:
         """No other checkpoint will come. Does not wait for threads."""
         self._pool.shutdown(wait=False)
 
-    def _uri(self, step: int) -> str:
-        """Of this task's own directory.
-
-        With mirror=all every rank must come to the same checkpoint. Else it is a new one for each try: a former try may
-        still be at work in its own, perhaps in a container that was given up and replaced.
+    def _new_target(self, checkpoint: LocalCheckpoint) -> Target:
+        """A new one for each try: a former try may still be at work in its own, perhaps in a container that was given
+        up and replaced.
         """
-        description = self._its.container.description
-        agreed = agreed_name(description.application_id, self._order.generation, step)
-        name = agreed if self._shared else directory_name(step)
-        return rank_directory(uris.join(checkpoints_directory(description.lineage_dir), name), self._rank)
+        save = self._its.checkpoints.next_save
+        lineage = checkpoints_directory(self._its.container.description.lineage_dir)
+        return Target(save, uris.join(lineage, directory_name(save, checkpoint.step)))
 
     def _copy(self, checkpoint: LocalCheckpoint, uri: str, upload: Upload) -> _Copied:
         """In the thread. Whatever goes wrong, nothing is left of it here, and as a rule on the store."""
@@ -110,7 +117,9 @@ class Carrier:
                 self._remove(uri)
             raise
 
-    async def _ask(self, checkpoint: LocalCheckpoint, uri: str, copied: _Copied) -> tony_pb2.CheckpointAnswer:
+    async def _ask(
+        self, checkpoint: LocalCheckpoint, target: Target, uri: str, copied: _Copied
+    ) -> tony_pb2.CheckpointAnswer:
         try:
             return await self._grants.ask(
                 tony_pb2.CheckpointUploaded(
@@ -121,6 +130,8 @@ class Carrier:
                     format=checkpoint.format,
                     entry=checkpoint.entry,
                     files=copied.files,
+                    save=target.save,
+                    saved_ms=checkpoint.saved_ms,
                 )
             )
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
@@ -15,14 +16,18 @@ import attrs
 
 from tony_provider.runtime.checkpoint.formats import Finder, set_aside
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
-from tony_provider.runtime.checkpoint.restore import choose_files, empty, restore
+from tony_provider.runtime.checkpoint.restore import empty, restore
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint, label
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.executor.order import Resume
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import Storage
+
+# What a program has written this very moment it may write again, and it looks the same: the file system's clock ticks
+# some hundred times a second.
+_TICK_NS = 50_000_000
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +36,19 @@ log = logging.getLogger(__name__)
 class Resumed:
     """What a user process goes on from."""
 
-    step: int
+    step: Optional[int]  # None: nothing says one
     path: str  # that it loads
+    label: str  # for people
+
+
+@attrs.frozen
+class _OnStore:
+    """The newest save that is committed, as it was on this disk."""
+
+    save: int = 0  # 0: there is none
+    step: Optional[int] = None
+    saved_ns: int = 0  # 0: it was restored, so that all that the process writes is newer
+    stamps: Mapping[str, Stamp] = attrs.field(factory=dict)
 
 
 class CheckpointDirectory:
@@ -41,14 +57,13 @@ class CheckpointDirectory:
     def __init__(self, container: Container, workspace: Workspace, storage: Storage) -> None:
         checkpoint = container.job.checkpoint
         self.path = workspace.checkpoints
-        self.committed_step = -1  # the newest that is on the store
-        self._reported_step = 0  # that the user process reported last
+        self._on_store = _OnStore()
+        self._reported_step: Optional[int] = None  # by the user process, last
         self._workspace = workspace
         self._storage = storage
         self._finder = Finder(self.path, checkpoint.format, part=checkpoint.mirror is MirrorScope.ALL)
         self._finding = threading.Lock()
         self._restored: dict[str, Stamp] = {}  # files that the last start began with
-        self._checksums: dict[Stamp, str] = {}  # of files that the next one may begin with
         self._snapshots = 0
         self._rewrites = False
         self._keeping = threading.Lock()
@@ -59,9 +74,9 @@ class CheckpointDirectory:
     def empty(self) -> None:
         """A fresh start. Raises OSError."""
         empty(self.path, aside=self._workspace.set_aside)
-        self._begin(-1)
+        self._begin(None)
 
-    def restore(self, resume: Resume, rank: int, cancelled: threading.Event) -> Resumed:
+    def restore(self, resume: ResumePoint, rank: int, cancelled: threading.Event) -> Resumed:
         """Make it hold exactly that checkpoint; what is here already is not copied.
 
         Raises DamagedCheckpoint, StorageError, OSError, Cancelled; then it is as it was.
@@ -69,54 +84,75 @@ class CheckpointDirectory:
         kept = [self._kept.directory] if self._kept is not None else []
         restored = restore(
             self._storage,
-            resume.uri,
+            resume,
             self.path,
             rank,
             cancelled=cancelled,
             aside=self._workspace.set_aside,
             reuse=kept,
-            known=self._checksums,
         )
-        step, copied, reused = restored.step, restored.copied, restored.reused
-        log.info("checkpoint %d: %d bytes copied from the store, %d were here", step, copied, reused)
-        self._begin(restored.step)
-        for file in choose_files(restored.manifest, rank):
-            self._checksums[self._restored[file.path]] = file.checksum
-        return Resumed(restored.step, str(restored.entry))
+        point, copied, reused = restored.stored.point, restored.copied, restored.reused
+        log.info("checkpoint of %s: %d bytes copied from the store, %d were here", point.label, copied, reused)
+        self._begin(point)
+        return Resumed(point.step, str(restored.entry), point.label)
 
     def keep(self) -> Optional[Resumed]:
         """Leave it as the last process did, but for what is broken. Raises OSError."""
         with self._finding:
             found = self._finder.look(math.inf, self._reported_step)
             # The next process goes back to there, however far the last one had come.
-            self._reported_step = found.complete[-1].step if found.complete else 0
+            self._reported_step = found.complete[-1].step if found.complete else None
         for broken in found.broken:
             log.warning("set aside: %s: %s", ", ".join(broken.paths), broken.reason)
         set_aside(self.path, found.broken, self._workspace.set_aside)
         if not found.complete:
             return None
         newest = found.complete[-1]
-        return Resumed(newest.step, str(self.path / newest.entry))
+        return Resumed(
+            newest.step, str(self.path / newest.entry), label(newest.step, self.next_save - 1, newest.saved_ms)
+        )
 
-    def _begin(self, step: int) -> None:
-        self.committed_step = step
-        self._checksums = {}
-        self._reported_step = max(step, 0)
+    def _begin(self, resume: Optional[ResumePoint]) -> None:
+        self._on_store = _OnStore(resume.save, resume.step) if resume else _OnStore()
+        self._reported_step = resume.step if resume else None
         self._restored = _stamps(self.path)
         self.make_room()
 
     # ---- while it runs, and after it -----------------------------------------------------------------------------
 
-    def newest(self, reported_step: int, final: bool) -> Optional[LocalCheckpoint]:
-        """The complete checkpoint with the highest step, if it is one that is not on the store yet.
+    @property
+    def next_save(self) -> int:
+        """The number that the next save on the store gets."""
+        return self._on_store.save + 1
 
-        ``reported_step``: by the user process, last. With ``final`` nobody writes any more. Raises OSError.
+    def newest(self, reported_step: Optional[int], final: bool) -> Optional[LocalCheckpoint]:
+        """The newest complete checkpoint, if it is one that is not on the store yet. See ``newer``."""
+        newer = self.newer(reported_step, final)
+        return newer[-1] if newer else None
+
+    def newer(self, reported_step: Optional[int], final: bool) -> list[LocalCheckpoint]:
+        """The complete checkpoints that are newer than what is on the store, the newest last.
+
+        ``reported_step``: by the user process, last; None: none. With ``final`` nobody writes any more. Raises OSError.
         """
         with self._finding:
-            self._reported_step = max(self._reported_step, reported_step)
+            if reported_step is not None:
+                self._reported_step = max(self._reported_step or 0, reported_step)
             found = self._finder.look(math.inf if final else None, self._reported_step)
-        made = [checkpoint for checkpoint in found.complete if not self._is_restored(checkpoint)]
-        return made[-1] if made and made[-1].step > self.committed_step else None
+        written_by = math.inf if final else time.time_ns() - _TICK_NS
+        return [
+            one
+            for one in found.complete
+            if one.saved_ns < written_by and not self._is_restored(one) and self._is_newer(one)
+        ]
+
+    def _is_newer(self, checkpoint: LocalCheckpoint) -> bool:
+        known = self._on_store
+        if checkpoint.stamps == known.stamps:
+            return False
+        if checkpoint.step is not None and known.step is not None and checkpoint.step != known.step:
+            return checkpoint.step > known.step
+        return checkpoint.saved_ns > known.saved_ns
 
     def _is_restored(self, checkpoint: LocalCheckpoint) -> bool:
         return bool(checkpoint.stamps) and all(
@@ -133,10 +169,10 @@ class CheckpointDirectory:
         """A file changed while it was sent to the store: this program writes in place, so it is copied here first."""
         self._rewrites = True
 
-    def committed(self, snapshot: Snapshot, checksums: Mapping[str, str]) -> None:
-        """It is on the store now, and so what the next start will likely go on from. ``checksums`` by path."""
-        self.committed_step = snapshot.checkpoint.step
-        self._checksums = {Stamp.of(file.local.lstat()): checksums[file.path] for file in snapshot.files}
+    def committed(self, snapshot: Snapshot, save: int) -> None:
+        """It is on the store now, as this save, and so what the next start will likely go on from."""
+        one = snapshot.checkpoint
+        self._on_store = _OnStore(save, one.step, one.saved_ns, one.stamps)
         self._keep(snapshot)
 
     def _keep(self, snapshot: Optional[Snapshot]) -> None:

@@ -104,5 +104,6 @@ def _contract(container: Container, workspace: Workspace, resumed: Optional[Resu
         env[contract.ENV_WARM_START] = str(workspace.warm_start)
     if resumed is not None:
         env[contract.ENV_RESUME_FROM] = resumed.path
-        env[contract.ENV_RESUME_STEP] = str(resumed.step)
+        if resumed.step is not None:
+            env[contract.ENV_RESUME_STEP] = str(resumed.step)
     return env

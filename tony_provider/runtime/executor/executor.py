@@ -26,7 +26,7 @@ from tony_provider.runtime.executor.tensorboard.part import event_files
 from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
 from tony_provider.runtime.executor.whereabouts import Whereabouts
 from tony_provider.runtime.frameworks.base import MAIN_PORT
-from tony_provider.runtime.protocol import timing, tony_pb2
+from tony_provider.runtime.protocol import points, timing, tony_pb2
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class Executor:
             pid=os.getpid(),
             generation=newest.order.generation if newest else 0,
             start=newest.order.start if newest else 0,
-            resumed_step=newest.resumed.step if newest and newest.resumed else 0,
+            resumed=points.message(newest.order.resume) if newest else None,
         )
         said = current.said if current else []
         return [tony_pb2.FromExecutor(registration=registration), *said, *self._grants.open]
@@ -161,6 +161,9 @@ class Executor:
             self._grants.answered(message.checkpoint)
         elif kind == "checkpoint_now":
             self._on_checkpoint_now(message.checkpoint_now)
+        elif kind == "copy_checkpoint":
+            if self._current is not None:
+                self._current.copy_checkpoint(message.copy_checkpoint)
         elif kind == "page_wanted":
             self._send_on_errand(self._tunnel.answer(message.page_wanted))
         elif kind == "tail_wanted":

@@ -1,23 +1,25 @@
-"""Copies the newest complete checkpoint to the store: again and again while a user process runs, and once after it."""
+"""Copies complete checkpoints to the store: again and again while a user process runs, and once after it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import Callable, Optional
+import time
+from typing import Optional
 
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.carrier import Carrier, Trouble
-from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.container import Container
+from tony_provider.runtime.executor.copies import Copies
 from tony_provider.runtime.executor.stopping import Deadline, Stopping
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import MirrorScope, Role
 
 log = logging.getLogger(__name__)
 
 _LOOK = 1.5  # seconds between two looks at the directory
+_LOOK_AGAIN = 0.3  # seconds, when the program was just writing
 _LONGEST_PAUSE = 60.0  # seconds after a copy that failed; the first pause is that between two looks, then it doubles
 _LONGEST_LAST_PAUSE = 3.0  # once the process has ended, and somebody waits
 
@@ -35,16 +37,24 @@ def mirrors(container: Container) -> bool:
 class Mirror:
     """``start``, ``finish`` and ``close`` it once. Trouble with the store or the disk is never more than a delay."""
 
-    def __init__(self, directory: CheckpointDirectory, carrier: Carrier, step: Callable[[], Awaitable[int]]) -> None:
-        """``step`` tells which one the user process reported last."""
-        self.activity = ""  # for people; empty while there is nothing to copy
-        self._directory = directory
+    def __init__(self, copies: Copies, carrier: Carrier) -> None:
+        self.trouble = ""  # for people: what does not get to the store at present, since when and why
+        self._copies = copies
         self._carrier = carrier
-        self._step = step
         self._ended = False  # the user process
         self._nudge = asyncio.Event()
-        self._trouble: Optional[Trouble] = None  # with the newest checkpoint
+        self._newest: Optional[Trouble] = None  # with the newest checkpoint
         self._work: Optional[asyncio.Future[None]] = None
+
+    @property
+    def activity(self) -> str:
+        """For people; empty while there is nothing to copy."""
+        return self._copies.activity
+
+    @property
+    def said(self) -> list[tony_pb2.FromExecutor]:
+        """What an application master that missed it must hear."""
+        return list(self._copies.said)
 
     def start(self) -> None:
         self._work = asyncio.ensure_future(self._copy_until_done())
@@ -52,6 +62,11 @@ class Mirror:
     def look_now(self) -> None:
         """There may be something new, or the store may be there again."""
         self._nudge.set()
+
+    def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
+        """The application master names a checkpoint."""
+        self._copies.wanted(message)
+        self.look_now()
 
     async def finish(self, stopping: Stopping, deadline: Deadline) -> str:
         """The user process has ended: copy what is there now. Why that did not succeed; empty when it did."""
@@ -64,7 +79,7 @@ class Mirror:
             await self.close()
             return given_up
         self._work.result()
-        return self._trouble.text if self._trouble else ""
+        return self._newest.text if self._newest else ""
 
     async def close(self) -> None:
         """Whatever is under way is given up."""
@@ -74,8 +89,8 @@ class Mirror:
         self._carrier.close()
 
     def _given_up(self) -> str:
-        if self._trouble is not None and not self.activity:
-            return self._trouble.text
+        if self._newest is not None and not self.activity:
+            return self._newest.text
         return f"no time was left for {self.activity or 'a look at the checkpoint directory'}"
 
     async def _copy_until_done(self) -> None:
@@ -83,14 +98,26 @@ class Mirror:
         while True:
             await self._wait(min(pause, _LONGEST_LAST_PAUSE) if self._ended else pause)
             last = self._ended
-            self._trouble = await self._copy_newest(last=last)
-            if self._trouble is None or self._trouble.refused:
+            self._newest = trouble = await self._copy_newest(last=last)
+            self._tell(trouble)
+            if trouble is None or trouble.refused:
                 if last:
                     return
-                pause = _LOOK if self._trouble is None else _LONGEST_PAUSE
+                pause = _LOOK if trouble is None else _LONGEST_PAUSE
+            elif trouble.changed:
+                log.info("%s; looking again", trouble.text)
+                pause = _LOOK_AGAIN
             else:
-                log.warning("the newest checkpoint is not on the store yet: %s", self._trouble.text)
+                log.warning("the newest checkpoint is not on the store yet: %s", trouble.text)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _tell(self, trouble: Optional[Trouble]) -> None:
+        """In the same words for as long as it lasts."""
+        if trouble is None or trouble.refused or trouble.changed:
+            self.trouble = ""
+        elif not self.trouble:
+            since = time.strftime("%H:%M:%S", time.gmtime())
+            self.trouble = f"its newest checkpoint does not get to the store since {since} UTC: {trouble.text}"
 
     async def _wait(self, seconds: float) -> None:
         """Or until there is a reason to look at once."""
@@ -102,15 +129,9 @@ class Mirror:
 
     async def _copy_newest(self, *, last: bool) -> Optional[Trouble]:
         try:
-            newest = await self._carrier.in_thread(self._directory.newest, await self._step(), last)
-            if newest is None:
-                return None
-            self.activity = f"uploading checkpoint {newest.step}"
-            return await self._carrier.carry(newest)
+            return await self._copies.copy(last=last)
         except OSError as error:
-            return Trouble(f"{self._directory.path} cannot be read: {error}")
+            return Trouble(f"the checkpoint directory cannot be read: {error}")
         except Exception as error:  # whatever a program left there: no fault of ours in reading it ends its training
             log.exception("a fault of the checkpoint mirror itself")
             return Trouble(f"a fault of the checkpoint mirror itself: {error!r}")
-        finally:
-            self.activity = ""

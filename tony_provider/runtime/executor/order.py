@@ -6,18 +6,11 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.ranks import ranks
 from tony_provider.runtime.spec.model import Role
-
-
-@attrs.frozen
-class Resume:
-    """A committed checkpoint on the store."""
-
-    step: int
-    uri: str
 
 
 @attrs.frozen
@@ -26,7 +19,7 @@ class Order:
 
     start: int  # counts the starts of this task's process, over containers and application masters
     cluster: ClusterSpec
-    resume: Optional[Resume] = None  # None: from the beginning
+    resume: Optional[ResumePoint] = None  # None: from the beginning
     keep_checkpoints: bool = False  # the checkpoint directory stays as it is; the process goes on from what it holds
 
     @classmethod
@@ -35,7 +28,7 @@ class Order:
             TaskAddress(task.type, task.index, Role(task.role), task.host, dict(task.ports))
             for task in rendezvous.tasks
         )
-        resume = Resume(rendezvous.resume.step, rendezvous.resume.uri) if rendezvous.HasField("resume") else None
+        resume = points.of_message(rendezvous.resume) if rendezvous.HasField("resume") else None
         cluster = ClusterSpec(rendezvous.generation, tasks)
         return cls(rendezvous.start, cluster, resume, rendezvous.keep_checkpoints)
 

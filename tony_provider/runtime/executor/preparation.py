@@ -29,9 +29,9 @@ _STORE_PATIENCE = 300.0
 class PreparationError(Exception):
     """The process cannot start from where it was to."""
 
-    def __init__(self, step: int, reason: str, *, damaged: bool = False) -> None:
+    def __init__(self, reason: str, *, uri: str = "", damaged: bool = False) -> None:
         super().__init__(reason)
-        self.step = step  # of the checkpoint, 0: it was something else
+        self.uri = uri  # of the checkpoint; empty: it was something else
         self.damaged = damaged  # the checkpoint itself: another try finds the same
 
 
@@ -48,7 +48,7 @@ def prepare(its: Surroundings, order: Order, cancelled: threading.Event) -> Prep
     try:
         return Prepared(resumed, _environment(its, order, resumed))
     except OSError as error:  # this node's trouble, as a rule a full disk
-        raise PreparationError(0, f"its files could not be written: {error}") from error
+        raise PreparationError(f"its files could not be written: {error}") from error
 
 
 def _fetch_warm_start(its: Surroundings, cancelled: threading.Event) -> None:
@@ -58,17 +58,17 @@ def _fetch_warm_start(its: Surroundings, cancelled: threading.Event) -> None:
             fetch = partial(warm_start.fetch, its.storage, warm, its.workspace.warm_start, cancelled)
             patiently(fetch, _STORE_PATIENCE, cancelled)
     except (StorageError, OSError) as error:
-        raise PreparationError(0, f"the warm start could not be copied: {error}") from error
+        raise PreparationError(f"the warm start could not be copied: {error}") from error
 
 
 def _put_checkpoint(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
-    step = order.resume.step if order.resume else 0
+    uri = order.resume.uri if order.resume else ""
     try:
         return patiently(partial(_resume, its, order, cancelled), _STORE_PATIENCE, cancelled)
     except DamagedCheckpoint as error:
-        raise PreparationError(step, str(error), damaged=True) from error
+        raise PreparationError(str(error), uri=uri, damaged=True) from error
     except (StorageError, OSError) as error:
-        raise PreparationError(step, f"the checkpoint directory could not be prepared: {error}") from error
+        raise PreparationError(f"the checkpoint directory could not be prepared: {error}", uri=uri) from error
 
 
 def _resume(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
@@ -97,6 +97,6 @@ def _environment(its: Surroundings, order: Order, resumed: Optional[Resumed]) ->
         Path(container.directory, name).write_text(text)
     workspace.renew()
     python_bin = workspace.python_bin(container.job.python_env)
-    after = f", from step {resumed.step}" if resumed else ""
+    after = f", from {resumed.label}" if resumed else ""
     its.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
     return user_environment(container, workspace, found.env, resumed, python_bin)

@@ -11,6 +11,7 @@ from tony_provider.runtime.executor import disk, processes
 from tony_provider.runtime.executor.run import Run
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.text import replaced
 
 
 class Pulse:
@@ -40,3 +41,4 @@ class Pulse:
             heartbeat.progress.CopyFrom(progress)
         if not (ending and current.over.is_set()):
             heartbeat.activity = current.activity
+        heartbeat.trouble = replaced(current.trouble)

@@ -7,13 +7,16 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.returned import keep_returned, read_returned
+from tony_provider.runtime.executor.returned import ReturnedError, keep_returned, read_returned
 from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.storage import Storage, StorageError, StorageExists, upload, uris
@@ -24,20 +27,81 @@ _CANCEL_PATIENCE = 5.0  # seconds for an upload that was told to stop to clear a
 _AT_ONCE = 4  # files in transfer; each holds a buffer of storage.base.CHUNK or so
 
 
+_SOONEST = 2.0  # seconds between the first tries, doubled up to
+_LATEST = 60.0
+
+
 class UploadCancelledError(Exception):
     """The upload was told to stop; nothing of it is left on the store."""
 
 
-async def keep_results(its: Surroundings, order: Order, stopping: Stopping) -> str:
-    """Commit what the user process left as its model to the store, and what it returned.
+class NotKeptError(Exception):
+    """What a process that has ended well left could not be kept. To run it again would not mend that."""
 
-    The model's URI there, empty when it left none. Raises StorageError, OSError, ReturnedError, and
-    UploadCancelledError when it was told to stop.
-    """
-    uploading = asyncio.ensure_future(asyncio.to_thread(_keep, its, order, stopping.cancelled))
-    if not await stopping.bound(uploading, lambda: stopping.asked_at + _CANCEL_PATIENCE):
-        raise UploadCancelledError("the upload did not end when it was told to")
-    return uploading.result()
+
+class Results:
+    """What one start of the leading task leaves, on its way to the store. ``keep`` it once."""
+
+    def __init__(self, its: Surroundings, order: Order, stopping: Stopping) -> None:
+        self.activity = ""  # for people; empty while nothing is tried again
+        self.trouble = ""  # likewise, once for all tries
+        self._its = its
+        self._order = order
+        self._stopping = stopping
+
+    async def keep(self) -> str:
+        """Commit what the user process left as its model to the store, and what it returned.
+
+        Tried again and again, for ``timeouts.upload``: what it has cost to train is worth more than the wait. Returns
+        the model's URI there, empty when it left none. Raises NotKeptError, and UploadCancelledError when it was told
+        to stop.
+        """
+        deadline = time.monotonic() + self._its.container.job.timeouts.upload
+        pause = _SOONEST
+        while True:
+            try:
+                return await self._try()
+            except (ReturnedError, OSError) as error:  # the same again would be the same
+                raise NotKeptError(f"what it left cannot be kept: {error}") from error
+            except StorageError as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise NotKeptError(self._given_up(error)) from error
+                self._tell(error, left)
+            finally:
+                self.activity = ""
+            self.activity = "waiting for the store, to keep its results"
+            await self._pause(min(pause, left))
+            pause = min(2 * pause, _LATEST)
+
+    async def _try(self) -> str:
+        uploading = asyncio.ensure_future(asyncio.to_thread(_keep, self._its, self._order, self._stopping.cancelled))
+        if not await self._stopping.bound(uploading, lambda: self._stopping.asked_at + _CANCEL_PATIENCE):
+            raise UploadCancelledError("the upload did not end when it was told to")
+        result = uploading.result()
+        self.trouble = ""
+        return result
+
+    async def _pause(self, seconds: float) -> None:
+        """Raises UploadCancelledError."""
+        with suppress(asyncio.TimeoutError):
+            await within(self._stopping.wait(), seconds)
+        if self._stopping.asked:
+            raise UploadCancelledError("told to stop while it waited for the store")
+
+    def _tell(self, error: StorageError, left: float) -> None:
+        log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
+        if not self.trouble:
+            until = time.strftime("%H:%M:%S", time.gmtime(time.time() + left))
+            self.trouble = f"its results do not get to the store, tried again until {until} UTC: {error}"
+
+    def _given_up(self, error: StorageError) -> str:
+        its = self._its
+        return (
+            f"what it left could not be kept within {its.container.job.timeouts.upload:g} s (timeouts.upload): "
+            f"{error}. It is in {its.workspace.root} on {its.container.host}, until YARN removes the container's "
+            "directory"
+        )
 
 
 def _keep(its: Surroundings, order: Order, cancelled: threading.Event) -> str:
@@ -67,9 +131,17 @@ def commit_directory(storage: Storage, directory: Path, target: str, cancelled: 
         _upload_tree(storage, directory, temporary, cancelled)
         _put_in_place(storage, temporary, target, f"{target}.old-{mark}")
     except BaseException:
-        storage.remove(temporary, recursive=True)
+        _remove(storage, temporary)
         raise
     return target
+
+
+def _remove(storage: Storage, uri: str) -> None:
+    """What is in the way of an error that is to be told is only logged."""
+    try:
+        storage.remove(uri, recursive=True)
+    except StorageError as error:
+        log.warning("%s is left on the store: %s", uri, error)
 
 
 def _put_in_place(storage: Storage, temporary: str, target: str, former: str) -> None:

@@ -13,19 +13,19 @@ from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.carrier import Carrier
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.executor.copies import CommonCopies, OwnCopies
 from tony_provider.runtime.executor.grants import Grants, Send
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.preparation import PreparationError, prepare
 from tony_provider.runtime.executor.progress import ProgressReader
-from tony_provider.runtime.executor.results import UploadCancelledError, keep_results
-from tony_provider.runtime.executor.returned import ReturnedError
+from tony_provider.runtime.executor.results import NotKeptError, Results, UploadCancelledError
 from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.workspace import PythonEnvError
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.text import replaced
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Run:
 
     def __init__(self, surroundings: Surroundings, order: Order, grants: Grants, send: Send) -> None:
         self.order = order
-        self.said: list[tony_pb2.FromExecutor] = []  # in order: what a master that missed it must hear
+        self._said: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
         self.over = asyncio.Event()  # nothing more comes of it
         self._its = surroundings
@@ -49,10 +49,23 @@ class Run:
         self._process = UserProcess(surroundings, self._stopping)
         self._reader: Optional[ProgressReader] = None  # once the metrics file is no former process's any more
         self._reading = asyncio.Lock()
+        self._results = Results(surroundings, order, self._stopping)
         self._mirror: Optional[Mirror] = None
         if mirrors(surroundings.container):
-            carrier = Carrier(surroundings, order, grants)
-            self._mirror = Mirror(surroundings.checkpoints, carrier, self._reported_step)
+            self._mirror = self._make_mirror(grants)
+
+    def _make_mirror(self, grants: Grants) -> Mirror:
+        its = self._its
+        carrier = Carrier(its, self.order, grants)
+        if its.container.job.checkpoint.mirror is MirrorScope.ALL:
+            common = CommonCopies(its.checkpoints, carrier, self._reported_step, self.order, self._send)
+            return Mirror(common, carrier)
+        return Mirror(OwnCopies(its.checkpoints, carrier, self._reported_step), carrier)
+
+    @property
+    def said(self) -> list[tony_pb2.FromExecutor]:
+        """In order: what an application master that missed it must hear."""
+        return [*self._said, *(self._mirror.said if self._mirror else ())]
 
     @property
     def pid(self) -> Optional[int]:
@@ -62,10 +75,15 @@ class Run:
     @property
     def activity(self) -> str:
         """For people."""
-        copying = self._mirror.activity if self._mirror else ""
+        copying = (self._mirror.activity if self._mirror else "") or self._results.activity
         if not copying:
             return self._activity
         return f"running, {copying}" if self._activity == "running" else copying
+
+    @property
+    def trouble(self) -> str:
+        """For people: what does not get to the store at present, and why; empty: nothing is wrong."""
+        return self._results.trouble or (self._mirror.trouble if self._mirror else "")
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
         """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
@@ -82,6 +100,11 @@ class Run:
         """There may be a new one."""
         if self._mirror is not None:
             self._mirror.look_now()
+
+    def copy_checkpoint(self, wanted: tony_pb2.CopyCheckpoint) -> None:
+        """The application master names the checkpoint that every rank is to copy."""
+        if self._mirror is not None:
+            self._mirror.wanted(wanted)
 
     async def progress(self) -> Optional[tony_pb2.Progress]:
         """What the user process reported last; None before it can have."""
@@ -127,7 +150,8 @@ class Run:
         if self._stopping.asked:
             raise Cancelled("stopped before its turn came")
         loop = asyncio.get_running_loop()
-        self._activity = f"restoring checkpoint {self.order.resume.step}" if self.order.resume else "starting"
+        resume = self.order.resume
+        self._activity = f"restoring the checkpoint of {resume.label}" if resume else "starting"
         preparing = loop.run_in_executor(self._its.preparing, prepare, self._its, self.order, self._stopping.cancelled)
         if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_PATIENCE):
             raise Cancelled("a copy from the store did not end when it was told to")
@@ -149,12 +173,12 @@ class Run:
     async def _stay_stopped(self, error: PreparationError) -> None:
         """Until another start is wanted, or none."""
         log.error("%s: %s", self.order, error)
-        what = "its checkpoint could not be restored" if error.step else "it could not be prepared"
+        what = "its checkpoint could not be restored" if error.uri else "it could not be prepared"
         self._activity = f"waiting: {what}"
         failed = tony_pb2.RestoreFailed(
             generation=self.order.generation,
             start=self.order.start,
-            step=error.step,
+            uri=error.uri,
             damaged=error.damaged,
             reason=replaced(str(error)),
         )
@@ -196,13 +220,11 @@ class Run:
             return
         self._activity = "uploading"
         try:
-            exited.model_dir = await keep_results(self._its, self.order, self._stopping)
+            exited.model_dir = await self._results.keep()
         except UploadCancelledError:
             exited.stopped = True
-        except ReturnedError as error:
-            exited.error = replaced(str(error))
-        except (StorageError, OSError) as error:
-            exited.error = replaced(f"its results could not be uploaded: {error}")
+        except NotKeptError as error:
+            exited.not_kept = replaced(str(error))
 
     async def _look_at_disk(self, exited: tony_pb2.ProcessExited) -> None:
         """A process that found no room seldom says so in its last words."""
@@ -210,12 +232,12 @@ class Run:
         if full and not exited.error and not exited.stopped:
             exited.error = full
 
-    async def _reported_step(self) -> int:
+    async def _reported_step(self) -> Optional[int]:
         progress = await self.progress()
-        return progress.step if progress else 0
+        return progress.step or None if progress else None
 
     def _say(self, message: tony_pb2.FromExecutor) -> None:
-        self.said.append(message)
+        self._said.append(message)
         self._send(message)
 
 

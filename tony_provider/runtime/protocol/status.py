@@ -11,6 +11,8 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+
 
 class JobState(str, Enum):
     WAITING = "WAITING"  # for the containers of the whole gang
@@ -63,6 +65,7 @@ class FailureKind(str, Enum):
     REGISTRATION_TIMEOUT = "REGISTRATION_TIMEOUT"
     PREEMPTED = "PREEMPTED"  # the cluster took the container back, or its node out of service
     STALLED = "STALLED"  # no new step for timeouts.stall
+    UPLOAD = "UPLOAD"  # training has ended well, and what it left could not be kept on the store
     CHECKPOINT = "CHECKPOINT"  # the resume point could not be restored
     FENCED = "FENCED"  # a newer application owns the lineage
     KILLED = "KILLED"
@@ -126,10 +129,24 @@ class JobStatus:
     total_steps: Optional[int] = None
     steps_per_second: Optional[float] = None
     model_dir: Optional[str] = None
-    resumed_step: Optional[int] = None  # that the current generation went on from; None: it began at the beginning
-    checkpoint_step: Optional[int] = None  # of the newest committed checkpoint
-    checkpoint_dir: Optional[str] = None  # its URI
+    resumed: Optional[ResumePoint] = None  # that the current generation went on from; None: it began at the beginning
+    checkpoint: Optional[ResumePoint] = None  # the newest that is committed
     restarts: int = 0  # of the gang or of single tasks, whatever they were for
     failure: Optional[Failure] = None
-    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed
+    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept
     version: int = 1  # of this message's form
+
+    @property
+    def resumed_step(self) -> Optional[int]:
+        """None also where nothing says a step."""
+        return self.resumed.step if self.resumed else None
+
+    @property
+    def checkpoint_step(self) -> Optional[int]:
+        """None also where nothing says a step."""
+        return self.checkpoint.step if self.checkpoint else None
+
+    @property
+    def checkpoint_dir(self) -> Optional[str]:
+        """None also where it was removed at the end."""
+        return (self.checkpoint.uri or None) if self.checkpoint else None

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class FromExecutor(_message.Message):
     RESTORE_FAILED_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     registration: Registration
     heartbeat: Heartbeat
     started: ProcessStarted
@@ -26,10 +27,11 @@ class FromExecutor(_message.Message):
     restore_failed: RestoreFailed
     tail: Tail
     page: Page
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+    held: CheckpointsHeld
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
-    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted")
+    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint")
     RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +40,7 @@ class ToExecutor(_message.Message):
     CHECKPOINT_NOW_FIELD_NUMBER: _ClassVar[int]
     TAIL_WANTED_FIELD_NUMBER: _ClassVar[int]
     PAGE_WANTED_FIELD_NUMBER: _ClassVar[int]
+    COPY_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     rendezvous: Rendezvous
     stop: StopProcess
     shutdown: Shutdown
@@ -46,10 +49,11 @@ class ToExecutor(_message.Message):
     checkpoint_now: CheckpointNow
     tail_wanted: TailWanted
     page_wanted: PageWanted
-    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ...) -> None: ...
+    copy_checkpoint: CopyCheckpoint
+    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ...) -> None: ...
 
 class Registration(_message.Message):
-    __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed_step")
+    __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed")
     class PortsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -64,7 +68,7 @@ class Registration(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
-    RESUMED_STEP_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
     host: str
     ports: _containers.ScalarMap[str, int]
     node: str
@@ -72,20 +76,22 @@ class Registration(_message.Message):
     pid: int
     generation: int
     start: int
-    resumed_step: int
-    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed_step: _Optional[int] = ...) -> None: ...
+    resumed: Resume
+    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity")
+    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble")
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ACTIVITY_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     rss_bytes: int
     cpu_percent: float
     progress: Progress
     activity: str
-    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ...) -> None: ...
+    trouble: str
+    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("step", "total_steps", "steps_per_second", "metrics")
@@ -117,7 +123,7 @@ class ProcessStarted(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., pid: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ProcessExited(_message.Message):
-    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start")
+    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "not_kept")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +134,7 @@ class ProcessExited(_message.Message):
     MODEL_DIR_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
     generation: int
     exit_code: int
     signal: int
@@ -138,7 +145,8 @@ class ProcessExited(_message.Message):
     model_dir: str
     progress: Progress
     start: int
-    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ...) -> None: ...
+    not_kept: str
+    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., not_kept: _Optional[str] = ...) -> None: ...
 
 class Settled(_message.Message):
     __slots__ = ("generation", "start", "problem")
@@ -151,7 +159,7 @@ class Settled(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class CheckpointUploaded(_message.Message):
-    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files")
+    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files", "save", "saved_ms")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +168,8 @@ class CheckpointUploaded(_message.Message):
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    SAVED_MS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
     request: int
@@ -168,7 +178,9 @@ class CheckpointUploaded(_message.Message):
     format: str
     entry: str
     files: _containers.RepeatedCompositeFieldContainer[CheckpointFile]
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ...) -> None: ...
+    save: int
+    saved_ms: int
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ...) -> None: ...
 
 class CheckpointFile(_message.Message):
     __slots__ = ("path", "size", "checksum")
@@ -191,18 +203,48 @@ class CheckpointAnswer(_message.Message):
     def __init__(self, request: _Optional[int] = ..., granted: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class RestoreFailed(_message.Message):
-    __slots__ = ("generation", "start", "step", "damaged", "reason")
+    __slots__ = ("generation", "start", "damaged", "reason", "uri")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
-    step: int
     damaged: bool
     reason: str
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., step: _Optional[int] = ..., damaged: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    uri: str
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., damaged: bool = ..., reason: _Optional[str] = ..., uri: _Optional[str] = ...) -> None: ...
+
+class CheckpointsHeld(_message.Message):
+    __slots__ = ("generation", "start", "steps", "last", "save")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    start: int
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    last: bool
+    save: int
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., steps: _Optional[_Iterable[int]] = ..., last: bool = ..., save: _Optional[int] = ...) -> None: ...
+
+class CopyCheckpoint(_message.Message):
+    __slots__ = ("generation", "start", "wanted", "step", "save", "uri")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    start: int
+    wanted: bool
+    step: int
+    save: int
+    uri: str
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., wanted: bool = ..., step: _Optional[int] = ..., save: _Optional[int] = ..., uri: _Optional[str] = ...) -> None: ...
 
 class TailWanted(_message.Message):
     __slots__ = ("question", "bytes")
@@ -302,12 +344,18 @@ class Rendezvous(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAddress, _Mapping]]] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("step", "uri")
+    __slots__ = ("step", "uri", "save", "saved_ms", "checksum")
     STEP_FIELD_NUMBER: _ClassVar[int]
     URI_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    SAVED_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     step: int
     uri: str
-    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ...) -> None: ...
+    save: int
+    saved_ms: int
+    checksum: str
+    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("am_attempt", "heartbeat_seconds")

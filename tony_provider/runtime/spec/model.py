@@ -61,8 +61,9 @@ class CheckpointFormat(str, Enum):
     AUTO = "auto"  # every format below is looked for
     TENSORFLOW = "tensorflow"  # tf.train.Checkpoint: state file, index, every data shard
     KERAS = "keras"  # .keras files, and what BackupAndRestore keeps
-    PYTORCH = "pytorch"  # .pt, .pth and .ckpt files, and directories of shards
+    PYTORCH = "pytorch"  # files of torch.save, and directories of shards
     ORBAX = "orbax"  # step directories
+    NUMPY = "numpy"  # .npz and .npy files; with auto only where there is nothing else
     MANIFEST = "manifest"  # whatever a manifest names, see tony_sdk.commit_checkpoint
 
 
@@ -150,6 +151,7 @@ class Timeouts:
     replacement: Duration = Duration(300)  # for a lost container; then it goes on smaller, or gives all back
     stall: Optional[Duration] = None  # without a new step a tracked task has failed; default: it may take for ever
     checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint once the user process has ended
+    upload: Duration = Duration(1800)  # for the model and the result of a process that has ended well, again and again
 
 
 @attrs.frozen
@@ -173,7 +175,7 @@ class CheckpointSpec:
     mirror: MirrorScope = MirrorScope.LEADER
     format: CheckpointFormat = CheckpointFormat.AUTO
     keep_last: int = 3  # newest ones
-    keep_every: Optional[int] = None  # and those whose step is a multiple of this; default: no others
+    keep_every: Optional[int] = None  # and those whose step, if known, is a multiple of this; default: no others
     after_success: AfterSuccess = AfterSuccess.KEEP_LAST
     bandwidth: Optional[Memory] = None  # MiB a second that one task copies at most; default: no limit
 

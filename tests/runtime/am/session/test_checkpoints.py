@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.am.session.actions import AskCheckpoint, ResumePoint
+from tests.runtime.am.session.world import World, job, point
+from tony_provider.runtime.am.session.actions import AskCheckpoint
 from tony_provider.runtime.am.session.checkpoints import MOST_DAMAGED
 from tony_provider.runtime.protocol.status import FailureKind, JobState
 from tony_provider.runtime.spec.model import MirrorScope, RestartPolicy
@@ -89,10 +89,10 @@ def test_the_resume_point_is_chosen_while_containers_are_waited_for() -> None:
 
 def test_a_job_begins_where_its_lineage_is() -> None:
     world = workers(answers=False)
-    world.checkpoints.append(ResumePoint(70, "store/step-70"))
+    world.checkpoints.append(point(70, "store/step-70"))
     world.choose(1)
     world.run()
-    assert world.rendezvous[0].resume == ResumePoint(70, "store/step-70")
+    assert world.rendezvous[0].resume == point(70, "store/step-70")
     world.commit(70)
     world.end("worker:0", exit_code=1)
     world.obey_all()
@@ -111,7 +111,7 @@ def test_a_store_that_does_not_answer_fails_the_job() -> None:
 def test_answers_that_nobody_waits_for_are_ignored() -> None:
     world = workers().run()
     world.carry_out(world.session.resume_failed(1, "late", world.now))
-    world.carry_out(world.session.resume_chosen(1, ResumePoint(1, "late"), world.now))
+    world.carry_out(world.session.resume_chosen(1, point(1, "late"), world.now))
     assert world.session.phase is JobState.RUNNING
     assert len(world.rendezvous) == 1
 
@@ -134,7 +134,7 @@ def test_an_answer_that_came_for_a_task_alone_is_not_used_for_the_next_generatio
     assert world.choices == [1, 1, 2, 2]
     world.choose(2)
     assert world.rendezvous[-1].starts == {"evaluator:0": 2}
-    assert world.rendezvous[-1].resume == world.rendezvous[-2].resume == ResumePoint(5, "store/step-5-1")
+    assert world.rendezvous[-1].resume == world.rendezvous[-2].resume == point(5, "store/step-5-1")
 
 
 # ---- restoring -----------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_an_answer_that_came_for_a_task_alone_is_not_used_for_the_next_generatio
 def with_checkpoints(steps: int) -> World:
     """Starts from the newest of these; nobody has restored it yet."""
     world = workers(answers=False, budget=1)
-    world.checkpoints += [ResumePoint(step, f"store/step-{step}") for step in range(1, steps + 1)]
+    world.checkpoints += [point(step, f"store/step-{step}") for step in range(1, steps + 1)]
     world.choose(1)
     world.answers = True
     world.grant_all()
@@ -155,15 +155,13 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_next_is_taken_by_all() -> Non
     world = with_checkpoints(3)
     world.start("worker:0")
     world.restore_fails("worker:1", damaged=True)
-    assert [(aside.resume, aside.reason) for aside in world.set_aside] == [
-        (ResumePoint(3, "store/step-3"), "bad checksum")
-    ]
+    assert [(aside.resume, aside.reason) for aside in world.set_aside] == [(point(3, "store/step-3"), "bad checksum")]
     world.restore_fails("worker:2", damaged=True)  # it found the same
     assert len(world.set_aside) == 1
     world.obey_all()
     sent = world.rendezvous[-1]
     assert sent.starts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}
-    assert sent.resume == ResumePoint(2, "store/step-2")
+    assert sent.resume == point(2, "store/step-2")
     assert not world.session.units.gang.budget.times
 
 
@@ -196,7 +194,7 @@ def test_a_task_that_cannot_restore_what_is_sound_gets_another_container() -> No
     world.obey_all()
     world.run()
     assert world.attempt("worker:1") == 2
-    assert world.rendezvous[-1].resume == ResumePoint(3, "store/step-3")
+    assert world.rendezvous[-1].resume == point(3, "store/step-3")
     assert len(world.session.units.gang.budget.times) == 1
     world.restore_fails("worker:1", damaged=False)
     world.complete_all()
@@ -215,7 +213,7 @@ def test_an_independent_task_chooses_again_alone() -> None:
     world.register_all()
     world.restore_fails("worker:1", damaged=True)
     sent = world.rendezvous[-1]
-    assert (sent.starts, sent.resume) == ({"worker:1": 3}, ResumePoint(4, "store/step-4-1"))
+    assert (sent.starts, sent.resume) == ({"worker:1": 3}, point(4, "store/step-4-1"))
     assert not sent.keep_checkpoints
     assert not world.stops
 
@@ -241,7 +239,7 @@ def test_a_checkpoint_that_the_store_has_no_more_is_not_named_either(left: int |
 def test_the_checkpoint_of_a_lineage_that_is_continued_is_not_this_jobs() -> None:
     world = workers().run()
     world.commit(20)
-    world.checkpoints = [ResumePoint(10, "another/step-10-1")]
+    world.checkpoints = [point(10, "another/step-10-1")]
     world.end("worker:1", exit_code=1)
     world.restarted()
     assert world.session.course.checkpoint is None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.am.session.actions import ResumePoint
+from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.elastic import GROW_WAIT
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.spec.model import RestartPolicy
@@ -34,7 +33,7 @@ def test_the_gang_goes_on_without_a_task_that_is_not_replaced_in_time() -> None:
     sent = gang.rendezvous[-1]
     assert sent.starts == {"worker:0": 2, "worker:2": 2}
     assert [(task.type, task.index) for task in sent.cluster.tasks] == [("worker", 0), ("worker", 2)]
-    assert sent.resume == ResumePoint(5, "store/step-5-1")
+    assert sent.resume == point(5, "store/step-5-1")
     assert gang.session.phase is JobState.RUNNING
     assert len(gang.outstanding) == 1  # it is still asked for
 
@@ -61,7 +60,7 @@ def test_it_grows_at_the_next_checkpoint() -> None:
     assert gang.stopped()[-2:] == ["worker:0", "worker:2"]
     gang.obey_all()
     assert gang.rendezvous[-1].starts == {"worker:0": 3, "worker:1": 2, "worker:2": 3}
-    assert gang.rendezvous[-1].resume == ResumePoint(8, "store/step-8-2")
+    assert gang.rendezvous[-1].resume == point(8, "store/step-8-2")
 
 
 def test_it_grows_after_a_time_where_no_checkpoint_comes() -> None:

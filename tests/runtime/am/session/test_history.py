@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runtime.am.session.world import EPOCH, World, job
-from tony_provider.runtime.am.session.actions import ResumePoint
+from tests.runtime.am.session.world import EPOCH, World, job, point
 from tony_provider.runtime.am.session.history import History, TaskHistory, merge
 from tony_provider.runtime.codec import CodecError
 from tony_provider.runtime.spec.model import RestartPolicy
@@ -37,13 +36,13 @@ def test_of_a_job_that_has_seen_something() -> None:
     assert history == History(
         started=EPOCH + 100,
         generation=2,
-        resume=ResumePoint(10, "store/step-10-1"),
+        resume=point(10, "store/step-10-1"),
         tasks={"worker:0": TaskHistory(1, 2), "worker:1": TaskHistory(2, 2)},
         restarts=2,
         restart_times={"gang": [EPOCH + 100, EPOCH + 100]},
         restarting={"gang": True},
         nodes={"node2:1": 1},
-        checkpoint=ResumePoint(10, "store/step-10-2"),
+        checkpoint=point(10, "store/step-10-2"),
     )
 
 

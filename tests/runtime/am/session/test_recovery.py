@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.am.session.actions import ResumePoint
+from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_AFTER_FIRST
 from tony_provider.runtime.protocol import timing
@@ -38,8 +37,8 @@ def test_nothing_that_runs_is_touched_when_all_come_back() -> None:
     assert set(world.states.values()) == {TaskState.RUNNING}
     assert (len(world.rendezvous), world.starts) == (sent, starts)
     assert len(world.stops) == 2  # of the restart before
-    assert world.session.course.generation.resumed_step == 10
-    assert world.session.course.checkpoint == ResumePoint(20, "store/step-20-2")
+    assert world.session.course.generation.resume == point(10, "store/step-10-1")
+    assert world.session.course.checkpoint == point(20, "store/step-20-2")
     assert world.session.course.restarts == 1
     assert world.commit(30) is None
     for name in world.states:
@@ -99,7 +98,7 @@ def test_executors_that_do_not_come_back_are_replaced() -> None:
     world.restarted()
     assert world.generation == 2
     assert world.attempt("worker:1") == 2
-    assert world.rendezvous[-1].resume == ResumePoint(5, "store/step-5-1")
+    assert world.rendezvous[-1].resume == point(5, "store/step-5-1")
     assert not world.register("worker:1", lost)
 
 
@@ -125,7 +124,7 @@ def test_nobody_comes_back() -> None:
     assert world.session.phase is JobState.WAITING
     world.run()
     assert world.generation == 2
-    assert world.rendezvous[-1].resume == ResumePoint(5, "store/step-5-1")
+    assert world.rendezvous[-1].resume == point(5, "store/step-5-1")
     assert {world.attempt(name) for name in world.states} == {2}
 
 

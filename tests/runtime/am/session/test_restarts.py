@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.am.session.actions import ResumePoint, StopProcess
+from tests.runtime.am.session.world import World, job, point, task_type
+from tony_provider.runtime.am.session.actions import StopProcess
 from tony_provider.runtime.am.session.judge import DOUBT
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Duration, Memory, MirrorScope, RestartPolicy, RestartScope
@@ -50,7 +50,7 @@ def test_gang_starts_again_in_the_same_containers_from_the_newest_checkpoint() -
     world.obey_all()
     assert world.generation == 2
     sent = world.rendezvous[-1]
-    assert sent.resume == ResumePoint(20, "store/step-20-1")
+    assert sent.resume == point(20, "store/step-20-1")
     assert sent.starts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}
     assert not sent.keep_checkpoints
     assert {name: world.container(name) for name in world.states} == containers
@@ -75,7 +75,7 @@ def test_the_last_copies_of_checkpoints_are_waited_for() -> None:
     assert world.states["worker:0"] is TaskState.REGISTERED
     world.commit(7)
     world.settle("worker:0")
-    assert world.rendezvous[-1].resume == ResumePoint(7, "store/step-7-1")
+    assert world.rendezvous[-1].resume == point(7, "store/step-7-1")
 
 
 def test_last_copies_that_take_too_long_are_given_up() -> None:
@@ -206,7 +206,7 @@ def test_only_the_lost_container_is_replaced() -> None:
     assert world.generation == 1
     world.run()
     assert world.generation == 2
-    assert world.rendezvous[-1].resume == ResumePoint(5, "store/step-5-1")
+    assert world.rendezvous[-1].resume == point(5, "store/step-5-1")
     assert [world.container(name) for name in ("worker:0", "worker:2")] == kept
     assert world.rendezvous[-1].cluster.task("worker", 1).host == "node0"
 
@@ -285,7 +285,7 @@ def test_the_whole_gang_is_given_back_when_a_replacement_does_not_come() -> None
     assert world.session.verdict is None  # the queue timeout counts from there
     world.run()
     assert world.generation == 2
-    assert world.rendezvous[-1].resume == ResumePoint(5, "store/step-5-1")
+    assert world.rendezvous[-1].resume == point(5, "store/step-5-1")
 
 
 def test_a_gang_that_was_given_back_waits_no_longer_than_the_queue_timeout() -> None:
@@ -325,7 +325,7 @@ def test_an_independent_task_in_a_new_container_goes_on_from_the_store() -> None
     world.run()
     sent = world.rendezvous[-1]
     assert (sent.starts, sent.keep_checkpoints) == ({"worker:1": 2}, False)
-    assert sent.resume == ResumePoint(5, "store/step-5-1")
+    assert sent.resume == point(5, "store/step-5-1")
     assert sent.cluster.generation == 1
     assert sent.cluster.task("worker", 1).host == "node0"
     assert world.states["worker:1"] is TaskState.RUNNING
@@ -404,7 +404,7 @@ def test_an_evaluator_waits_while_the_gang_starts_again() -> None:
     world.commit(9)
     world.obey_all()
     assert [sent.starts for sent in world.rendezvous[1:]] == [{"chief:0": 2, "worker:0": 2}, {"evaluator:0": 2}]
-    assert world.rendezvous[-1].resume == world.rendezvous[-2].resume == ResumePoint(9, "store/step-9-1")
+    assert world.rendezvous[-1].resume == world.rendezvous[-2].resume == point(9, "store/step-9-1")
 
 
 def test_an_evaluator_may_start_again_after_the_training() -> None:

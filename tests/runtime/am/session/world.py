@@ -20,7 +20,6 @@ from tony_provider.runtime.am.session.actions import (
     Note,
     Release,
     Request,
-    ResumePoint,
     SendRendezvous,
     SetAside,
     ShutdownTask,
@@ -32,6 +31,7 @@ from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.recovery import REPLAY
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.task import Beat, Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
 from tony_provider.runtime.protocol.status import TaskProgress, TaskState
 from tony_provider.runtime.ranks import in_cluster
@@ -47,6 +47,12 @@ from tony_provider.runtime.spec.model import (
     Timeouts,
 )
 from tony_provider.runtime.spec.problems import Problem
+
+
+def point(step: int, uri: str) -> ResumePoint:
+    """Of a training that saves each step once."""
+    return ResumePoint(step, uri, save=step)
+
 
 EPOCH = 1_000_000.0  # of the session's clock
 
@@ -372,7 +378,7 @@ class World:
                 {"main": 2000},
                 executor.generation,
                 executor.start,
-                executor.resume.step if executor.resume else None,
+                executor.resume,
                 executor.container.id,
                 self.now,
             )
@@ -465,7 +471,7 @@ class World:
     def choose(self, generation: int) -> None:
         """The store says which checkpoint is the newest."""
         self.unanswered.remove(generation)
-        newest = max(self.checkpoints, key=lambda each: each.step, default=None)
+        newest = max(self.checkpoints, key=lambda each: each.save, default=None)
         self.carry_out(self.session.resume_chosen(generation, newest, self.now))
 
     def commit(self, step: int, name: str | None = None) -> str | None:
@@ -478,17 +484,16 @@ class World:
     def commit_of(self, executor: Executor, step: int) -> str | None:
         refusal = self.session.commit_refusal(executor.task, executor.attempt, executor.generation, executor.start)
         if refusal is None:
-            self.checkpoints.append(ResumePoint(step, f"store/step-{step}-{executor.generation}"))
-            uri = self.checkpoints[-1].uri
-            self.carry_out(self.session.checkpoint_committed(step, uri, self.now))
+            self.checkpoints.append(point(step, f"store/step-{step}-{executor.generation}"))
+            self.carry_out(self.session.checkpoint_committed(self.checkpoints[-1], self.now))
         return refusal
 
     def restore_fails(self, name: str, *, damaged: bool) -> None:
         executor = self.executor(name)
         executor.running, executor.settled = False, True
-        step = executor.resume.step if executor.resume else 0
+        uri = executor.resume.uri if executor.resume else ""
         self.carry_out(
-            self.session.restore_failed(name, executor.attempt, executor.start, step, damaged, "bad checksum", self.now)
+            self.session.restore_failed(name, executor.attempt, executor.start, uri, damaged, "bad checksum", self.now)
         )
 
     # ---- the rest ----------------------------------------------------------------------------------------------

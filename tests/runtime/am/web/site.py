@@ -20,6 +20,7 @@ from tony_provider.runtime.am.web.gate import Gate
 from tony_provider.runtime.am.web.messages import Head
 from tony_provider.runtime.am.web.router import Access, Router
 from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.spec.model import PortRange, Timeouts
 from tony_provider.runtime.storage import LocalStorage
@@ -42,7 +43,7 @@ class Master:
     asked: list[tuple[Any, ...]] = attrs.field(factory=list)
 
     def status(self) -> JobStatus:
-        return JobStatus("application_1_0001", "digits", JobState.RUNNING, checkpoint_step=40)
+        return JobStatus("application_1_0001", "digits", JobState.RUNNING, checkpoint=ResumePoint(40, "hdfs://n/c"))
 
     def stop(self, reason: str, grace: float | None = None) -> None:
         self.asked.append(("stop", reason, grace))

@@ -7,6 +7,7 @@ import math
 import attrs
 from hypothesis import strategies as st
 
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,
@@ -33,9 +34,8 @@ FULL = JobStatus(
     step=250,
     total_steps=1000,
     steps_per_second=2.5,
-    checkpoint_step=200,
-    checkpoint_dir="hdfs://n/checkpoints/200",
-    resumed_step=100,
+    checkpoint=ResumePoint(200, "hdfs://n/checkpoints/200", 20),
+    resumed=ResumePoint(100, "hdfs://n/checkpoints/100", 10),
     restarts=4,
     failure=Failure(FailureKind.USER, "worker:1 ended with exit code 3\nlast words"),
     warnings=["a side-car failed"],
@@ -93,6 +93,7 @@ _task = st.builds(
     signal=_maybe(st.integers(0, 200)),
     activity=_text,
 )
+_point = st.builds(ResumePoint, step=_maybe(_count), uri=_text, save=_count, saved_ms=st.integers(0, NOW))
 any_status = st.builds(
     JobStatus,
     application_id=_text,
@@ -111,9 +112,8 @@ any_status = st.builds(
     total_steps=_maybe(_count),
     steps_per_second=_maybe(_float),
     model_dir=_maybe(_text),
-    resumed_step=_maybe(_count),
-    checkpoint_step=_maybe(_count),
-    checkpoint_dir=_maybe(_text),
+    resumed=_maybe(_point),
+    checkpoint=_maybe(_point),
     restarts=_count,
     failure=_maybe(st.builds(Failure, kind=st.sampled_from(FailureKind), message=_text)),
     warnings=st.lists(_text, max_size=2),

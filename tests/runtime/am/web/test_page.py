@@ -21,6 +21,7 @@ from tony_provider.runtime.am.web.page.html import Html, element, join
 from tony_provider.runtime.am.web.page.page import Page
 from tony_provider.runtime.am.web.page.view import MOST_TASKS, JobView, Place
 from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus, TaskState
 from tony_provider.runtime.spec.model import Timeouts
 
@@ -147,7 +148,7 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
         message=evil,
         metrics={evil: 1.0},
         warnings=[evil],
-        checkpoint_dir=evil,
+        checkpoint=ResumePoint(None, evil),
         model_dir=evil,
         tasks=[task],
         failure=Failure(FailureKind.USER, evil),

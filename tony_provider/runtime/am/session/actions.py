@@ -8,6 +8,7 @@ from typing import Any, Optional, Union
 import attrs
 
 from tony_provider.runtime.am.resource_manager import Container, ContainerRequest
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.protocol.status import Failure, FinalStatus
 
@@ -45,14 +46,6 @@ class LaunchTask:
     task: str
     attempt: int
     container: Container
-
-
-@attrs.frozen
-class ResumePoint:
-    """A committed checkpoint on the store that a generation goes on from."""
-
-    step: int
-    uri: str
 
 
 @attrs.frozen

@@ -8,13 +8,14 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session import failures, mirroring
-from tony_provider.runtime.am.session.actions import AskCheckpoint, ResumePoint, SetAside
+from tony_provider.runtime.am.session.actions import AskCheckpoint, SetAside
 from tony_provider.runtime.am.session.course import Course
 from tony_provider.runtime.am.session.ending import Ending
 from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.starts import Starts
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.am.session.units import Units
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 MOST_DAMAGED = 10  # resume points in a row
@@ -45,6 +46,10 @@ class Checkpoints:
             return f"generation {generation} is over: the next one's resume point is being chosen"
         return None
 
+    def still_copies(self, task: Task) -> bool:
+        """Whether another checkpoint may come of its newest process."""
+        return task.has_container and task.process is not None and not task.process.settled
+
     def ask(self, reason: str) -> bool:
         """Ask those that make checkpoints for one now. False when nobody can make one."""
         makers = mirroring.checkpoint_makers(self._course.job.checkpoint.mirror, self._course.members())
@@ -53,21 +58,20 @@ class Checkpoints:
             self._course.emit(AskCheckpoint(able, reason))
         return bool(able)
 
-    def committed(self, step: int, uri: str) -> None:
+    def committed(self, point: ResumePoint) -> None:
         course = self._course
-        if course.checkpoint is None or step >= course.checkpoint.step:
-            course.checkpoint = ResumePoint(step, uri)
+        if course.checkpoint is None or point.save >= course.checkpoint.save:
+            course.checkpoint = point
         data: dict[str, Any] = {"checkpoint": attrs.asdict(course.checkpoint)}
-        before = course.generation.resumed_step
-        if before is None or step > before:
+        if _is_progress(point, course.generation.resume):
             data.update(self._restarts.progress())
-        course.note("checkpoint", f"step {step} is on the store", data=data)
+        course.note("checkpoint", f"{point.label} is on the store", data=data)
 
     # ---- resume points -----------------------------------------------------------------------------------------
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
         if self._starts.waits_for_choice(generation):
-            what = f"step {resume.step}" if resume else "no checkpoint"
+            what = resume.label if resume else "no checkpoint"
             data = self._lower(resume)
             self._course.note("resume_chosen", f"generation {generation} goes on from {what}", data=data)
             self._starts.chosen(generation, resume)
@@ -75,7 +79,7 @@ class Checkpoints:
     def _lower(self, resume: Optional[ResumePoint]) -> dict[str, Any]:
         """What was committed after the resume point turned out to be of no use; for the event log."""
         known = self._course.checkpoint
-        if known is None or (resume and resume.step >= known.step):
+        if known is None or (resume and resume.save >= known.save):
             return {}
         # Of a lineage that is continued, it is not one that this job has committed.
         own = resume if resume and _directory(resume) == _directory(known) else None
@@ -87,15 +91,16 @@ class Checkpoints:
         if self._starts.waits_for_choice(generation):
             self._ending.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
-    def not_restored(self, task: Task, start: int, step: int, damaged: bool, reason: str, now: float) -> None:
+    def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
         """The resume point could not be put into a task's directory, so that its process was not started."""
         process = task.process
         if process is None or process.start != start or not process.runs:
             return
         process.settled = True
-        failure = failures.of_restore(task, step, reason)
-        if damaged:
-            self._take_out(step, process.order.resume if process.order else self._course.generation.resume, reason)
+        resume = process.order.resume if process.order else self._course.generation.resume
+        failure = failures.of_restore(task, resume if resume and resume.uri == uri else None, reason)
+        if damaged and resume and resume.uri == uri:
+            self._take_out(resume, reason)
         if task.told_to_stop or process.stop_by is not None:
             return
         if damaged:
@@ -104,8 +109,8 @@ class Checkpoints:
             task.unfit = True
             self._restarts.trouble(task, failure, now)
 
-    def _take_out(self, step: int, resume: Optional[ResumePoint], reason: str) -> None:
-        if resume is None or resume.step != step or resume.uri in self._set_aside:
+    def _take_out(self, resume: ResumePoint, reason: str) -> None:
+        if resume.uri in self._set_aside:
             return
         self._set_aside.add(resume.uri)
         self._course.emit(SetAside(resume, reason))
@@ -113,7 +118,7 @@ class Checkpoints:
         if self._course.checkpoint and self._course.checkpoint.uri == resume.uri:
             self._course.checkpoint = None
             data = {"checkpoint": None}
-        self._course.note("set_aside", f"the checkpoint of step {step} is damaged: {reason}", data=data)
+        self._course.note("set_aside", f"the checkpoint of {resume.label} is damaged: {reason}", data=data)
 
     def _choose_another(self, task: Task, failure: Failure, now: float) -> None:
         unit = self._units.of(task)
@@ -127,6 +132,13 @@ class Checkpoints:
 
 def _directory(point: ResumePoint) -> str:
     return point.uri.rpartition("/")[0]
+
+
+def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
+    """Whether it is further than what the generation went on from; where nothing says a step, a newer save is."""
+    if resumed is None or point.step is None or resumed.step is None:
+        return True
+    return point.step > resumed.step
 
 
 def _runs(task: Task) -> bool:

@@ -7,8 +7,9 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.actions import Action, Note, ResumePoint, Verdict
+from tony_provider.runtime.am.session.actions import Action, Note, Verdict
 from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.spec.model import JobSpec, MirrorScope
@@ -20,7 +21,6 @@ class Generation:
 
     number: int = 0  # 0: there was none yet
     resume: Optional[ResumePoint] = None  # None: from the beginning, or not known
-    resumed_step: Optional[int] = None  # None: from the beginning
     addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # by task; the newest of those that take part
     without: frozenset[str] = frozenset()  # tasks that do not take part
 

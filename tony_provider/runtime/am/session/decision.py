@@ -46,6 +46,8 @@ def _permanent(failure: Failure, policy: RestartPolicy) -> Optional[str]:
     """Why no restart would mend it; None when one might."""
     if failure.kind is FailureKind.LAUNCH and failure.exit_code in NOT_RUNNABLE:
         return ""
+    if failure.kind is FailureKind.UPLOAD:  # the training itself is done
+        return ""
     if failure.kind is FailureKind.USER and failure.exit_code in policy.permanent_exit_codes:
         return "this exit code is permanent (restart.permanent_exit_codes)"
     return None

@@ -53,6 +53,7 @@ class Executors:
     def heartbeat(self, task: Task, beat: Beat, now: float) -> None:
         task.heard_at = now
         task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
+        task.store_trouble = beat.trouble
         if beat.progress:
             task.progress = beat.progress
             if task.process:
@@ -102,7 +103,7 @@ class Executors:
             return
         if process.end is None and process.stop_by is None:
             return  # its end comes first
-        process.settled = True
+        process.settled, process.not_copied = True, problem
         self._starts.renew(task, now, "its container is not fit")
         if problem:
             self._course.note("not_copied", f"the newest checkpoint did not get to the store: {problem}", task)
@@ -110,6 +111,9 @@ class Executors:
     def _failed(self, task: Task, process: UserProcess, end: ProcessEnd, now: float) -> None:
         if end.succeeded:
             self._restarts.trouble(task, failures.of_early_end(task, end), now)
+            return
+        if end.not_kept and not end.stopped:
+            self._restarts.trouble(task, failures.of_upload(task, end), now)
             return
         # YARN kills all processes of a container at once: its word on why comes a little later.
         killed = end.signal in _KILL_SIGNALS or shell.killed_by(end.exit_code) in _KILL_SIGNALS

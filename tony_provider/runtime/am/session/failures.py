@@ -11,6 +11,7 @@ from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
@@ -78,9 +79,15 @@ def of_stall(task: Task, seconds: float) -> Failure:
     return _failure(task, FailureKind.STALLED, message)
 
 
-def of_restore(task: Task, step: int, reason: str) -> Failure:
-    what = f"could not restore the checkpoint of step {step}" if step else "could not prepare for its user process"
+def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
+    """``resume``: None when it was something else than a checkpoint."""
+    what = f"could not restore the checkpoint of {resume.label}" if resume else "could not prepare for its user process"
     return _failure(task, FailureKind.CHECKPOINT, f"{_where(task)} {what}: {reason}")
+
+
+def of_upload(task: Task, end: ProcessEnd) -> Failure:
+    """Its user process ended well, and what it left did not get to the store."""
+    return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has ended well, but {end.not_kept}", "", exit_code=0)
 
 
 def of_absence(task: Task) -> Failure:

@@ -12,7 +12,8 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.actions import ResumePoint, Verdict
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import from_plain
 
 

@@ -21,12 +21,14 @@ class ProcessEnd:
     stopped: bool = False  # the executor was told to stop it
     output_tail: str = ""  # last lines of its stderr
     error: str = ""  # what the executor itself could not do
+    not_kept: str = ""  # it ended well, and why what it left could not be kept
     model_dir: str = ""  # URI; empty: it left none
     progress: Optional[TaskProgress] = None
 
     @property
     def succeeded(self) -> bool:
-        return self.exit_code == 0 and self.signal == 0 and not (self.error or self.out_of_memory or self.stopped)
+        problem = self.error or self.not_kept or self.out_of_memory or self.stopped
+        return self.exit_code == 0 and self.signal == 0 and not problem
 
 
 @attrs.define(eq=False)
@@ -40,6 +42,7 @@ class UserProcess:
     moved_at: Optional[float] = None  # when it was last seen to take a step, or started
     step: Optional[int] = None  # the newest that it reported
     end: Optional[ProcessEnd] = None
+    not_copied: str = ""  # once it is settled: why its newest checkpoint is not on the store
     settled: bool = False  # nothing more comes of it: it has ended, and so have the copies of its checkpoints
     stop_by: Optional[float] = None  # it was told to stop, and is to be settled by then
 

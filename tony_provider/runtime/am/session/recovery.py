@@ -21,6 +21,7 @@ from tony_provider.runtime.am.session.process import UserProcess
 from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.am.session.units import Unit, Units
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
 WAIT_AFTER_FIRST = 30.0  # seconds for the other executors, once one has registered
@@ -88,7 +89,7 @@ class Recovery:
         ports: Mapping[str, int],
         generation: int,
         start: int,
-        resumed_step: Optional[int],
+        resumed: Optional[ResumePoint],
         now: float,
     ) -> None:
         """An executor that ``refusal`` has nothing against has registered."""
@@ -101,8 +102,8 @@ class Recovery:
         task.process = UserProcess(start, generation) if start else None
         if generation > self._newest:
             self._course.generation = Generation(generation, without=self._course.generation.without)
-        if generation == self._newest and self._course.generation.resumed_step is None:
-            self._course.generation.resumed_step = resumed_step
+        if generation == self._newest and self._course.generation.resume is None:
+            self._course.generation.resume = resumed
         self._course.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
     def ended(self, container_id: str) -> None:
@@ -196,9 +197,7 @@ class Recovery:
 
     def _remember(self, history: History) -> None:
         course = self._course
-        resume = history.resume
-        step = resume.step if resume else None
-        course.generation = Generation(history.generation, resume, step, without=frozenset(history.absent))
+        course.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
         course.checkpoint, course.restarts = history.checkpoint, history.restarts
         for name, known in history.tasks.items():
             task = course.by_name.get(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Container, Largest
-from tony_provider.runtime.am.session.actions import Action, ResumePoint, Verdict
+from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints import Checkpoints
 from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course
@@ -28,6 +28,7 @@ from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.starts import Starts
 from tony_provider.runtime.am.session.task import Beat, Task
 from tony_provider.runtime.am.session.units import Units
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 from tony_provider.runtime.spec.model import JobSpec
@@ -113,6 +114,11 @@ class Session:
         """Name and rank of the tasks of the current generation whose checkpoints are copied to the store."""
         return self._checkpoints.ranks()
 
+    def still_copies(self, name: str) -> bool:
+        """Whether another checkpoint may come of the newest process of this task."""
+        task = self.task(name)
+        return task is not None and self._checkpoints.still_copies(task)
+
     # ---- the cluster -------------------------------------------------------------------------------------------
 
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
@@ -190,8 +196,8 @@ class Session:
         self._checkpoints.not_chosen(generation, reason, now)
         return self._checked(now)
 
-    def checkpoint_committed(self, step: int, uri: str, now: float) -> list[Action]:
-        self._checkpoints.committed(step, uri)
+    def checkpoint_committed(self, point: ResumePoint, now: float) -> list[Action]:
+        self._checkpoints.committed(point)
         self._elastic.committed(now)
         return self._checked(now)
 
@@ -210,20 +216,20 @@ class Session:
         ports: Mapping[str, int],
         generation: int,
         start: int,
-        resumed_step: Optional[int],
+        resumed: Optional[ResumePoint],
         container_id: str,
         now: float,
     ) -> list[Action]:
         """An executor's stream is up.
 
-        ``generation``, ``start`` and ``resumed_step`` are those of the newest rendezvous that reached it, 0 and None
+        ``generation``, ``start`` and ``resumed`` are those of the newest rendezvous that reached it, 0 and None
         for none. What had ended by then it tells again.
         """
         task = self.task(name)
         if task is None or self.refusal(name, attempt, container_id) is not None:
             return []
         if self.recovery.waits_for(container_id):
-            self.recovery.adopt(task, attempt, container_id, host, ports, generation, start, resumed_step, now)
+            self.recovery.adopt(task, attempt, container_id, host, ports, generation, start, resumed, now)
         self._executors.registered(task, host, ports, start, now)
         return self._checked(now)
 
@@ -260,12 +266,12 @@ class Session:
         return self._checked(now)
 
     def restore_failed(
-        self, name: str, attempt: int, start: int, step: int, damaged: bool, reason: str, now: float
+        self, name: str, attempt: int, start: int, uri: str, damaged: bool, reason: str, now: float
     ) -> list[Action]:
-        """The resume point could not be put into a task's checkpoint directory."""
+        """The resume point (``uri``; empty: something else) could not be put into a task's checkpoint directory."""
         task = self._current(name, attempt)
         if task:
-            self._checkpoints.not_restored(task, start, step, damaged, reason, now)
+            self._checkpoints.not_restored(task, start, uri, damaged, reason, now)
         return self._checked(now)
 
     # ---- the clock ---------------------------------------------------------------------------------------------

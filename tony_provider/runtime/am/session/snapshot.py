@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Optional
 
 import attrs
@@ -22,7 +23,6 @@ def job_status(
     leader = _leader(session)
     progress = (leader.progress if leader else None) or TaskProgress()
     verdict, course = session.verdict, session.course
-    checkpoint = course.checkpoint
     return JobStatus(
         application_id=application_id,
         name=course.job.name,
@@ -40,13 +40,22 @@ def job_status(
         total_steps=progress.total_steps,
         steps_per_second=progress.steps_per_second,
         model_dir=_model_dir(leader),
-        resumed_step=course.generation.resumed_step,
-        checkpoint_step=checkpoint.step if checkpoint else None,
-        checkpoint_dir=checkpoint.uri if checkpoint else None,
+        resumed=course.generation.resume,
+        checkpoint=course.checkpoint,
         restarts=course.restarts,
         failure=verdict.failure if verdict else None,
-        warnings=list(course.warnings),
+        warnings=[*course.warnings, *_losses(session)],
     )
+
+
+def _losses(session: Session) -> Iterator[str]:
+    """What does not get to the store at present, or has not got there at the end of a task's newest process."""
+    for task in session.tasks:
+        not_copied = task.process.not_copied if task.process else ""
+        if not_copied:
+            yield f"the newest checkpoint of {task.name} is not on the store: {not_copied}"
+        elif task.store_trouble and not task.ended:
+            yield f"{task.name}: {task.store_trouble}"
 
 
 def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:

@@ -8,12 +8,13 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.session.actions import ChooseResumePoint, ResumePoint, SendRendezvous, StopProcess
+from tony_provider.runtime.am.session.actions import ChooseResumePoint, SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course, Generation
 from tony_provider.runtime.am.session.process import UserProcess
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.am.session.units import Choice, Restart, Unit, Units
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.protocol.timing import STOP_SLACK
 
@@ -122,7 +123,7 @@ class Starts:
         choice = restart.choice
         resume = choice.resume if choice else None
         number = course.generation.number + 1
-        course.generation = Generation(number, resume, resume.step if resume else None)
+        course.generation = Generation(number, resume)
         for task in members:
             task.absent = False
         course.generation.without = frozenset(task.name for task in course.tasks if task.absent or task.given_up)
@@ -143,7 +144,7 @@ class Starts:
             **self._order(members, resume, keep=False),
         }
         without = f", without {words.some(absent)}" if absent else ""
-        since = f"from step {resume.step}" if resume else "from the beginning"
+        since = f"from {resume.label}" if resume else "from the beginning"
         tasks = words.count(len(members), "task")
         course.note("rendezvous", f"generation {number} with {tasks}{without}, {since}", data=data)
 

@@ -6,10 +6,10 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.actions import ResumePoint
 from tony_provider.runtime.am.session.budget import Budget
 from tony_provider.runtime.am.session.judge import Judge
 from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
 

@@ -21,6 +21,7 @@ import attrs
 
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.web.messages import HttpError, Request, Response
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
@@ -73,7 +74,7 @@ class CheckpointOrder:
 
 @attrs.frozen
 class CheckpointAsked:
-    step: Optional[int] = None  # of the newest committed checkpoint so far
+    newest: Optional[ResumePoint] = None  # the newest committed checkpoint so far
 
 
 class Control:
@@ -105,7 +106,7 @@ class Control:
         _check_reason(order.reason)
         log.info("%r asks for a checkpoint: %s", request.user, order.reason)
         self._master.ask_checkpoint(order.reason)
-        return Response.of_object(CheckpointAsked(self._master.status().checkpoint_step), HTTPStatus.ACCEPTED)
+        return Response.of_object(CheckpointAsked(self._master.status().checkpoint), HTTPStatus.ACCEPTED)
 
     async def status(self, request: Request) -> Response:
         return Response.of_object(self._master.status())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from operator import itemgetter
 from pathlib import Path
+from posixpath import basename
 from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint.formats import keras, manifest, orbax, pytorch, tensorflow, torch_directory
-from tony_provider.runtime.checkpoint.formats.names import is_temporary
+from tony_provider.runtime.checkpoint.formats import keras, manifest, numpy, orbax, pytorch, tensorflow, torch_directory
+from tony_provider.runtime.checkpoint.formats.names import is_best, is_temporary, step_in
 from tony_provider.runtime.checkpoint.formats.view import Broken, Finding, Memory, View, look
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint
 from tony_provider.runtime.spec.model import CheckpointFormat
@@ -29,14 +29,17 @@ _FORMATS: tuple[tuple[CheckpointFormat, _Find], ...] = (
     (CheckpointFormat.TENSORFLOW, tensorflow.find),
     (CheckpointFormat.PYTORCH, pytorch.find),
     (CheckpointFormat.KERAS, keras.find_files),
+    (CheckpointFormat.NUMPY, numpy.find),
 )
 # A program that uses these goes on from them alone, whatever else it writes.
 _EXCLUSIVE = (manifest.find, keras.find_backups)
+# What programs write for other purposes, too: it counts where nothing else does.
+_LAST_RESORT = (numpy.find,)
 
 
 @attrs.frozen
 class Found:
-    complete: list[LocalCheckpoint]  # by step, the highest last; of one step, the preferred one last
+    complete: list[LocalCheckpoint]  # the newest last
     broken: list[Broken]
 
 
@@ -51,7 +54,7 @@ class Finder:
         self._finders = [find for kind, find in _FORMATS if wanted in (kind, CheckpointFormat.AUTO)]
         self._memory = Memory()
 
-    def look(self, now: Optional[float] = None, current_step: int = 0) -> Found:
+    def look(self, now: Optional[float] = None, current_step: Optional[int] = None) -> Found:
         """See ``find``."""
         whole = look(
             self.directory,
@@ -60,24 +63,67 @@ class Finder:
             current_step=current_step,
             memory=self._memory,
         )
-        complete: list[tuple[tuple[int, int, int], LocalCheckpoint]] = []
+        complete: list[_Candidate] = []
         broken: list[Broken] = []
         meant_to_stay = whole.without(name for name in whole.files if any(map(is_temporary, name.split("/"))))
         claimed: set[str] = set()
         for place, find in enumerate(self._finders):
+            if complete and find in _LAST_RESORT:
+                break
             # Only a manifest may name what has a name for something temporary.
             findings = list(find((whole if find is manifest.find else meant_to_stay).without(claimed)))
             for finding in findings:
                 if isinstance(finding, LocalCheckpoint):
-                    written = max(whole.files[name].mtime_ns for name in finding.stamps)
-                    complete.append(((finding.step, -place, written), finding))
+                    complete.append(_Candidate(finding, place))
                 elif isinstance(finding, Broken):
                     broken.append(finding)
             if findings and find in _EXCLUSIVE:
                 break
             claimed.update(name for finding in findings for name in _claimed(finding))
         self._memory.forget_unused()
-        return Found([one for _, one in sorted(complete, key=itemgetter(0))], broken)
+        return Found(_with_slots(_by_age(complete)), broken)
+
+
+@attrs.frozen
+class _Candidate:
+    checkpoint: LocalCheckpoint
+    place: int  # of its format in _FORMATS
+
+    @property
+    def key(self) -> tuple[int, bool, int, int]:
+        """Of two of one step, a copy of the best one so far is hardly what the program goes on from."""
+        one = self.checkpoint
+        return one.step or 0, not is_best(one.entry), -self.place, one.saved_ns
+
+
+def _by_age(candidates: list[_Candidate]) -> list[LocalCheckpoint]:
+    """The newest last: by step where one is known, else by time; of the newest of both kinds, by time."""
+    known = sorted((one for one in candidates if one.checkpoint.step is not None), key=lambda one: one.key)
+    unknown = sorted((one for one in candidates if one.checkpoint.step is None), key=lambda one: one.key)
+    groups = [group for group in (unknown, known) if group]
+    groups.sort(key=lambda group: group[-1].checkpoint.saved_ns)
+    return [one.checkpoint for group in groups for one in group]
+
+
+def _with_slots(checkpoints: list[LocalCheckpoint]) -> list[LocalCheckpoint]:
+    """A program that writes the same files again and again, such as ``model.pt`` and ``optimizer.pt``, or ``last.ckpt``
+    and ``best.ckpt``, looks for all of them when it starts again: they make up one checkpoint. Its entry is the newest.
+    """
+    if not checkpoints or not _is_slot(checkpoints[-1]):
+        return checkpoints
+    slots = [one for one in checkpoints if _is_slot(one)]
+    together = attrs.evolve(
+        checkpoints[-1],
+        files=tuple(sorted({name for one in slots for name in one.files})),
+        stamps={name: stamp for one in slots for name, stamp in one.stamps.items()},
+    )
+    return [*checkpoints[:-1], together]
+
+
+def _is_slot(checkpoint: LocalCheckpoint) -> bool:
+    """One file, whose name is not that of one step."""
+    stem = basename(checkpoint.entry).partition(".")[0]
+    return checkpoint.files == (checkpoint.entry,) and step_in(stem) is None
 
 
 def _claimed(finding: Finding) -> Iterable[str]:
@@ -90,13 +136,14 @@ def find(
     *,
     now: Optional[float] = None,
     part: bool = False,
-    current_step: int = 0,
+    current_step: Optional[int] = None,
 ) -> Found:
     """The checkpoints in a directory and below it; links are not followed.
 
     ``now`` (epoch seconds) tells what may still be being written: files that changed within ``view.QUIET`` seconds of
     it and cannot be loaded yet are neither complete nor broken. ``math.inf`` once nobody writes any more.
-    ``part`` says that the shards of other ranks may be elsewhere. ``current_step`` is for files that say no step.
+    ``part`` says that the shards of other ranks may be elsewhere. ``current_step`` is for files that say no step; None
+    when the program has reported none.
 
     Blocks, and reads what it verifies. Raises OSError when the directory itself cannot be read.
     """

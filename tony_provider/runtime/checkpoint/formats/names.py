@@ -20,6 +20,7 @@ _OTHER = re.compile(
 )
 # What programs call a file or directory that they will rename or remove: also TensorFlow's and Keras's own.
 _TEMPORARY = re.compile(r"[._]*te?mp[-_.].*|.*[-_.](?:te?mp|part|partial|incomplete)[0-9]*|workertemp_.*")
+_BEST = re.compile(r"(?:^|[^a-z])best(?:$|[^a-z])")
 _CHECKPOINT = re.compile(rf"(?:.*(?:^|[^a-z])(?:{_STEPS}|{_SAVES})[-_=.]?)?[0-9]+(?:\.ckpt|\.pt|\.pth)?")
 
 
@@ -50,6 +51,11 @@ def _last(texts: list[str]) -> Optional[int]:
 def names_a_checkpoint(directory: str) -> bool:
     """Whether a directory of this name will be one checkpoint, and not hold several: ``step_500``, ``20``."""
     return _CHECKPOINT.fullmatch(directory.lower()) is not None
+
+
+def is_best(entry: str) -> bool:
+    """Whether a checkpoint of this name is kept for how good it is, as ``model_best.pth.tar``."""
+    return _BEST.search(entry.lower()) is not None
 
 
 def is_temporary(name: str) -> bool:

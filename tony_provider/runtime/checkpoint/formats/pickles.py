@@ -172,9 +172,12 @@ def _paired(target: Any, items: list[Any]) -> Any:
 
 
 def number_at(value: Any, *keys: str) -> Optional[int]:
-    """The first of these keys of a dictionary that is a whole number from 0 on."""
-    for key in keys if isinstance(value, dict) else ():
-        number = value.get(key)
+    """The first of these keys of a dictionary, in upper or lower case, that is a whole number from 0 on."""
+    if not isinstance(value, dict):
+        return None
+    said = {key.lower(): number for key, number in value.items() if isinstance(key, str)}
+    for key in keys:
+        number = said.get(key)
         if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
             return number
     return None

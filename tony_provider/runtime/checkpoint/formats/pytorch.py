@@ -1,5 +1,7 @@
 """Single files of PyTorch, wherever they lie; those that make up one checkpoint together are for ``torch_directory``.
 
+A file of any other name, that lies in no directory of its own, counts when it is a whole one of ``torch.save``.
+
 The step is the one that the name is labelled with, else the one that the content says, else a number in the name, else
 the epoch that the content says.
 """
@@ -7,21 +9,26 @@ the epoch that the content says.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from posixpath import basename
+from posixpath import basename, splitext
+from typing import Optional
 
 from tony_provider.runtime.checkpoint.formats import torch_file
 from tony_provider.runtime.checkpoint.formats.names import labelled_step, step_in
 from tony_provider.runtime.checkpoint.formats.torch_file import TorchFile
 from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.model import LocalCheckpoint
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.PYTORCH
+_OF_OTHERS = (".keras", ".npz", ".zip")
 
 
 def find(view: View) -> Iterator[Finding]:
     for name in sorted(view.files):
         if suffix_of(name):
             yield from _file(view, name)
+        elif "/" not in name and splitext(name)[1] not in _OF_OTHERS:
+            yield from (one for one in _file(view, name) if isinstance(one, LocalCheckpoint))
 
 
 def suffix_of(name: str) -> str:
@@ -45,8 +52,8 @@ def _file(view: View, name: str) -> Iterator[Finding]:
             yield Pending((name,))
 
 
-def _step(view: View, name: str, read: TorchFile) -> int:
-    label = basename(name)[: -len(suffix_of(name))]
+def _step(view: View, name: str, read: TorchFile) -> Optional[int]:
+    label = basename(name).removesuffix(suffix_of(name))
     for step in (labelled_step(label), read.step, step_in(label), read.epoch):
         if step is not None:
             return step

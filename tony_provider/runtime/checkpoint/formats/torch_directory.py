@@ -36,7 +36,7 @@ _LONGEST_TRACKER = 1000  # bytes
 def find(view: View) -> Iterator[Finding]:
     trackers = {name: _read_tracker(view, name) for name in view.files if basename(name) in _TRACKERS}
     named = {join(dirname(tracker), text): tracker for tracker, text in trackers.items()}
-    roots = sorted(_roots(view, named), key=lambda root: view.step((), root))
+    roots = sorted(_roots(view, named), key=lambda root: view.step((), root) or 0)
     complete: list[LocalCheckpoint] = []
     for place, root in enumerate(roots):
         is_followed = dirname(root) in map(dirname, roots[place + 1 :])

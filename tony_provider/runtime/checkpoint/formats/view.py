@@ -82,7 +82,7 @@ class View:
     directories: frozenset[str]  # likewise
     now: float  # epoch seconds
     part: bool  # shards of other ranks may be elsewhere
-    current_step: int  # for what says no step itself
+    current_step: Optional[int]  # for what says no step itself; None: the program has reported none
     memory: Memory = attrs.field(factory=Memory)
 
     def path(self, name: str) -> Path:
@@ -123,14 +123,20 @@ class View:
         except OSError as error:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from error
 
-    def step(self, names: Iterable[str], *labels: str) -> int:
-        """What the first of the labels says that says one; else the step that was current when these files came."""
+    def step(self, names: Iterable[str], *labels: str) -> Optional[int]:
+        """What the first of the labels says that says one; else the step that was current when these files came; None
+        when there was none."""
         found = (step_in(basename(label)) for label in labels)
         step = next((step for step in found if step is not None), None)
         return self.remember("step", names, lambda: self.current_step) if step is None else step
 
     def complete(
-        self, step: int, kind: str, entry: str, names: Iterable[str], generated: Optional[Mapping[str, bytes]] = None
+        self,
+        step: Optional[int],
+        kind: str,
+        entry: str,
+        names: Iterable[str],
+        generated: Optional[Mapping[str, bytes]] = None,
     ) -> LocalCheckpoint:
         made = dict(generated or {})
         stamps = {name: self.files[name] for name in names if name not in made}
@@ -143,7 +149,12 @@ class View:
 
 
 def look(
-    directory: Path, *, now: float, part: bool = False, current_step: int = 0, memory: Optional[Memory] = None
+    directory: Path,
+    *,
+    now: float,
+    part: bool = False,
+    current_step: Optional[int] = None,
+    memory: Optional[Memory] = None,
 ) -> View:
     """Raises OSError when the directory cannot be read; one that is missing is an empty one."""
     files: dict[str, Stamp] = {}

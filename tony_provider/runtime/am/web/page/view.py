@@ -144,13 +144,12 @@ def _course(status: JobStatus) -> list[tuple[str, str]]:
 
 def _checkpoint(status: JobStatus) -> list[tuple[str, str]]:
     found = []
-    if status.checkpoint_step is not None:
-        found.append(("Newest", f"step {status.checkpoint_step:,}"))
-    if status.checkpoint_dir:
-        found.append(("Kept at", status.checkpoint_dir))
+    if status.checkpoint is not None:
+        found.append(("Newest", status.checkpoint.label))
+    if status.checkpoint is not None and status.checkpoint.uri:
+        found.append(("Kept at", status.checkpoint.uri))
     if status.generation:
-        resumed = status.resumed_step
-        found.append(("Trains from", "the beginning" if resumed is None else f"step {resumed:,}"))
+        found.append(("Trains from", status.resumed.label if status.resumed else "the beginning"))
     if status.model_dir:
         found.append(("Model", status.model_dir))
     return found

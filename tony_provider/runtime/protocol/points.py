@@ -1,0 +1,22 @@
+"""Resume points as master and executors tell them each other."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol import tony_pb2
+
+
+def of_message(message: tony_pb2.Resume) -> ResumePoint:
+    step = message.step if message.HasField("step") else None
+    return ResumePoint(step, message.uri, message.save, message.saved_ms, message.checksum)
+
+
+def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
+    """None for none."""
+    if point is None:
+        return None
+    return tony_pb2.Resume(
+        step=point.step, uri=point.uri, save=point.save, saved_ms=point.saved_ms, checksum=point.checksum
+    )
