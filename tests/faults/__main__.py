@@ -36,7 +36,8 @@ def main() -> int:
     arguments = parser.parse_args()
     chosen = [row for row in in_order() if _chosen(row, arguments.rows)]
     if arguments.quick:
-        chosen = [dataclasses.replace(row, program=COUNT) for row in chosen if row.program != SERVED]
+        chosen = [dataclasses.replace(row, program=COUNT) if row.program == TRAIN else row for row in chosen]
+        chosen = [row for row in chosen if row.program != SERVED]
     if not chosen:
         parser.error(f"no row is called so; there are {', '.join(row.name for row in in_order())}")
     if arguments.list:

@@ -55,9 +55,9 @@ def contradictions(diary: Diary) -> list[str]:
     begun: dict[tuple[str, int], dict[str, int]] = {}
     for ready in diary.entries("ready"):
         own = [entry for entry in diary.entries(task=ready.task) if entry.pid == ready.pid]
-        told = next(entry.resume for entry in own if entry.event == "started")
-        if ready.step != (told or 0):
-            problems.append(f"{ready.task} was told to go on from {told} and began at {ready.step}")
+        started = next(entry for entry in own if entry.event == "started")
+        if not started.stepless and ready.step != (started.resume or 0):
+            problems.append(f"{ready.task} was told to go on from {started.resume} and began at {ready.step}")
         steps = [entry.step or 0 for entry in own if entry.event == "step"]
         if steps != list(range((ready.step or 0) + 1, (ready.step or 0) + 1 + len(steps))):
             problems.append(f"{ready.task} began at {ready.step} and did the steps {steps}")

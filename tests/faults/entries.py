@@ -22,6 +22,7 @@ class Entry:
     attempt: int  # of the container
     step: int | None = None  # done, saved, or the one that a process begins after
     resume: int | None = None  # that it was told to go on from
+    stepless: bool = False  # it was told to go on from a checkpoint that says no step
     order: list[str] = field(default_factory=list)
 
 

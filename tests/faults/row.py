@@ -15,6 +15,7 @@ Run = Callable[["Field"], Account]
 
 TRAIN = "train"  # two workers with TensorFlow's MultiWorkerMirroredStrategy
 SERVED = "served"  # a chief, a parameter server and a worker with its ParameterServerStrategy
+OVERWRITE = "overwrite"  # a file overwritten again and again, in a program that knows nothing of us
 COUNT = "count"  # its stand-in, where TensorFlow adds only minutes
 
 

@@ -23,7 +23,12 @@ TOLERANCE = 1e-6  # between two weights that count as equal
 
 WORKERS = (("worker", 0), ("worker", 1))
 TASKS = {"served": (("chief", 0), ("ps", 0), ("worker", 0))}  # of programs that are no two workers; the first one ends
-CHECKPOINT = {"train": "ckpt-{}", "served": "ckpt-{}", "count": "state-{}"}  # that a program makes after a step
+CHECKPOINT = {
+    "train": "ckpt-{}",
+    "served": "ckpt-{}",
+    "count": "state-{}",
+    "overwrite": "snapshot.npz",
+}  # that a program makes after a step
 
 Weights = dict[str, np.ndarray]
 

@@ -44,7 +44,8 @@ def note_start() -> None:
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     resume = os.environ.get("TONY_RESUME_STEP")
-    note("started", at=time.time() - age, resume=int(resume) if resume else None)
+    told = "TONY_RESUME_FROM" in os.environ
+    note("started", at=time.time() - age, resume=int(resume) if resume else None, stepless=told and resume is None)
 
 
 def pace() -> float:
@@ -55,12 +56,17 @@ def pace() -> float:
         return 0.0
 
 
-def note_step(step: int) -> None:
+def note_step(step: int, *, report: bool = True) -> None:
     """Report a step to the diary and to the job, then do as ordered."""
     note("step", step=step)
+    if report:
+        _report(step)
+    obey()
+
+
+def _report(step: int) -> None:
     with open(os.environ["TONY_METRICS_FILE"], "a") as metrics:  # noqa: PTH123 - one write in append mode
         metrics.write(json.dumps({"step": step, "total_steps": STEPS}) + "\n")
-    obey()
 
 
 def obey() -> None:

@@ -1,0 +1,63 @@
+"""What a training leaves, and the store does not take."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.runtime.am.session.test_snapshot import status
+from tests.runtime.am.session.world import World, job
+from tony_provider.runtime.am.session.task import Beat
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus
+from tony_provider.runtime.spec.model import RestartPolicy
+
+QUOTA = "what it left could not be kept within 1800 s (timeouts.upload): quota"
+
+
+@pytest.fixture
+def world() -> World:
+    return World(job({"worker": 2}, policy=RestartPolicy(budget=3)), ["worker"]).run()
+
+
+def test_what_has_ended_well_is_not_trained_again(world: World) -> None:
+    world.end("worker:0", not_kept=QUOTA)
+    verdict = world.session.verdict
+    assert verdict is not None
+    assert verdict.failure is not None
+    assert (verdict.status, verdict.failure.kind) == (FinalStatus.FAILED, FailureKind.UPLOAD)
+    assert verdict.failure.message.startswith("worker:0 on node1:1 has ended well, but what it left could not be kept")
+    assert len(world.rendezvous) == 1, "it was started again"
+
+
+def test_what_was_stopped_while_it_waited_for_the_store_starts_again_with_the_others(world: World) -> None:
+    world.end("worker:1", exit_code=1)
+    world.end("worker:0", stopped=True, not_kept=QUOTA)
+    world.restarted()
+    assert world.session.verdict is None
+    assert world.session.generation == 2
+
+
+def test_a_last_checkpoint_that_is_lost_is_told_in_the_result(world: World) -> None:
+    world.end("worker:0", settles=False)
+    world.settle("worker:0", "quota")
+    world.end("worker:1")
+    assert status(world).warnings == ["the newest checkpoint of worker:0 is not on the store: quota"]
+
+
+def test_a_checkpoint_that_the_next_start_makes_up_for_is_not_lost(world: World) -> None:
+    world.end("worker:0", exit_code=1, settles=False)
+    world.settle("worker:0", "quota")
+    assert status(world).warnings == ["the newest checkpoint of worker:0 is not on the store: quota"]
+    world.restarted()
+    assert status(world).warnings == []
+
+
+def test_trouble_with_the_store_is_told_while_it_lasts(world: World) -> None:
+    def beat(trouble: str) -> None:
+        world.carry_out(world.session.heartbeat("worker:0", 1, Beat(1000, trouble=trouble), world.now))
+
+    beat("its newest checkpoint does not get to the store since 14:03:12 UTC: quota")
+    assert status(world).warnings == [
+        "worker:0: its newest checkpoint does not get to the store since 14:03:12 UTC: quota"
+    ]
+    beat("")
+    assert status(world).warnings == []
