@@ -67,7 +67,7 @@ def _killed_at_random(field: Field, kind: str, command: str, hits: int, step_of:
     account = training.finish()
     begun = list(_generations(training))
     account.did = f"{hits} times: went on from {[step for _, step, _ in begun]} (seed {seed})"
-    account.expect(len(begun) == hits, f"{len(begun)} generations went on from a checkpoint or the beginning")
+    account.expect(training.job.status().generation > hits, "it was not hit that often")
     storage = training.job.hook.storage()
     for newest, step, resume in begun:
         account.expect(resume == newest, f"generation at {step} went on from {resume}, and {newest} was committed last")
@@ -78,17 +78,18 @@ def _killed_at_random(field: Field, kind: str, command: str, hits: int, step_of:
 
 
 def _generations(training: Training) -> Iterator[tuple[str | None, int, str | None]]:
-    """Of each but the first: what was committed last before it, where rank 0 began, and the URI that it was told."""
-    ready = iter(training.diary.entries("ready", training.leader))
+    """Of each but the first: what was committed last before it, where rank 0 began, and the URI that it was told.
+
+    Those that were killed before rank 0 had looked are left out.
+    """
+    ready = {entry.generation: entry.step or 0 for entry in training.diary.entries("ready", training.leader)}
     newest: str | None = None
     for event in _events(training):
         data = event.get("data", {})
         if event["event"] == "checkpoint":
             newest = data["checkpoint"]["uri"]
-        elif event["event"] == "rendezvous":
-            entry = next(ready)
-            if data["generation"] > 1:
-                yield newest, entry.step or 0, data["resume"] and data["resume"]["uri"]
+        elif event["event"] == "rendezvous" and data["generation"] > 1 and data["generation"] in ready:
+            yield newest, ready[data["generation"]], data["resume"] and data["resume"]["uri"]
 
 
 def _events(training: Training) -> list[dict[str, Any]]:
