@@ -126,3 +126,10 @@ def test_metrics_and_checkpoint_stand_beside_the_step() -> None:
     assert ProgressLog().lines(application(), status(step=5, metrics=metrics))[-1] == "step 5, accuracy=0.9 loss=0.1235"
     lines = ProgressLog().lines(application(), status(step=5, metrics=metrics, checkpoint_step=4))
     assert lines[-1] == "step 5, accuracy=0.9 loss=0.1235, checkpoint 4"
+
+
+def test_a_warning_is_told_once_while_the_job_runs() -> None:
+    log = ProgressLog()
+    assert log.lines(application(), status(warnings=["the disk is full"]))[-1] == "Warning: the disk is full"
+    told = log.lines(application(), status(warnings=["the disk is full", "a side-car failed"]))
+    assert told == ["Warning: a side-car failed"]

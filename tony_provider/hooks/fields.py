@@ -40,6 +40,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         "http://nn1:9870,http://nn2:9870",
     ),
     "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
+    "log_size": _text(
+        "Log size",
+        "What each task may fill of its container's log directory with what it prints, in jobs that do not say it "
+        f"(logs.max_size). Default: {defaults.LOG_SIZE}.",
+        "64MiB",
+    ),
     "namespace": _text(
         "Namespace",
         "Keeps several Airflow installations on one cluster apart, being part of every training's identity. Default: "

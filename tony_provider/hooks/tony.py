@@ -97,7 +97,7 @@ class TonyHook(BaseHook):
 
     def check(self, job: JobSpec) -> None:
         """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
-        self.get_conn().check(with_defaults(job, self.default_queue))
+        self.get_conn().check(with_defaults(job, self.settings))
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
         """Raises SourceMissing with every file, archive or environment of the job that is not there."""

@@ -27,6 +27,7 @@ class ProgressLog:
         self._tasks: dict[str, tuple[TaskState, int, int, str | None]] = {}
         self._step: int | None = None
         self._progress_at: float | None = None
+        self._warnings: list[str] = []
 
     def lines(self, application: Application, status: JobStatus | None) -> list[str]:
         lines = self._application_lines(application)
@@ -35,6 +36,7 @@ class ProgressLog:
             lines += self._generation_lines(status)
             lines += self._task_lines(status)
             lines += self._progress_lines(status)
+            lines += self._warning_lines(status)
         return lines
 
     def _application_lines(self, application: Application) -> list[str]:
@@ -81,6 +83,11 @@ class ProgressLog:
             return []
         self._step, self._progress_at = status.step, now
         return [progress_line(status)]
+
+    def _warning_lines(self, status: JobStatus) -> list[str]:
+        new = [warning for warning in status.warnings if warning not in self._warnings]
+        self._warnings += new
+        return [f"Warning: {warning}" for warning in new]
 
 
 def progress_line(status: JobStatus) -> str:

@@ -22,6 +22,7 @@ from tony_provider.runtime.spec.model import (
     Docker,
     Duration,
     JobSpec,
+    LogSpec,
     Memory,
     MirrorScope,
     Moment,
@@ -49,6 +50,7 @@ LEVELS: dict[str, type[Any]] = {
     "Timeouts": Timeouts,
     "Restart": RestartPolicy,
     "Checkpoint": CheckpointSpec,
+    "Logs": LogSpec,
     "Tensorboard": TensorBoardSpec,
     "Resources": Resource,
 }
@@ -69,6 +71,7 @@ TYPES: dict[Any, str] = {
     Timeouts: "[timeouts](#timeouts)",
     RestartPolicy: "[restart](#restart)",
     CheckpointSpec: "[checkpoint](#checkpoint)",
+    LogSpec: "[logs](#logs)",
     TensorBoardSpec: "[tensorboard](#tensorboard)",
     list[int]: "list of integers",
     list[str]: "list of text",

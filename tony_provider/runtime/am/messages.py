@@ -13,7 +13,7 @@ from tony_provider.runtime.protocol.status import TaskProgress
 
 
 def beat(message: tony_pb2.Heartbeat) -> Beat:
-    return Beat(message.rss_bytes, message.cpu_percent, _progress(message), message.activity)
+    return Beat(message.rss_bytes, message.cpu_percent, _progress(message), message.activity, message.output_problem)
 
 
 def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
@@ -27,6 +27,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         error=message.error,
         model_dir=message.model_dir,
         progress=_progress(message),
+        output_problem=message.output_problem,
     )
 
 

@@ -76,16 +76,18 @@ class Registration(_message.Message):
     def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed_step: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity")
+    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "output_problem")
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ACTIVITY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     rss_bytes: int
     cpu_percent: float
     progress: Progress
     activity: str
-    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ...) -> None: ...
+    output_problem: str
+    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., output_problem: _Optional[str] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("step", "total_steps", "steps_per_second", "metrics")
@@ -117,7 +119,7 @@ class ProcessStarted(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., pid: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ProcessExited(_message.Message):
-    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start")
+    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "output_problem")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +130,7 @@ class ProcessExited(_message.Message):
     MODEL_DIR_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     generation: int
     exit_code: int
     signal: int
@@ -138,7 +141,8 @@ class ProcessExited(_message.Message):
     model_dir: str
     progress: Progress
     start: int
-    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ...) -> None: ...
+    output_problem: str
+    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., output_problem: _Optional[str] = ...) -> None: ...
 
 class Settled(_message.Message):
     __slots__ = ("generation", "start", "problem")

@@ -179,6 +179,13 @@ class CheckpointSpec:
 
 
 @attrs.frozen
+class LogSpec:
+    """What a task prints, on its node."""
+
+    max_size: Optional[Memory] = None  # MiB of its stdout and stderr together; default: the connection's, else 64
+
+
+@attrs.frozen
 class TensorBoardSpec:
     """A side-car of ours: TensorBoard over what tasks write into TONY_TENSORBOARD_DIR. Written as ``true``, too."""
 
@@ -209,6 +216,7 @@ class JobSpec:
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
+    logs: LogSpec = attrs.field(factory=LogSpec)
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 

@@ -316,6 +316,22 @@ def test_failing_side_car_is_only_a_warning() -> None:
     assert world.states["sidecar:0"] is TaskState.FAILED
 
 
+def test_lost_output_is_a_warning_once_for_a_node() -> None:
+    world = workers().run()
+    for _ in range(2):
+        world.beat("worker:0", output_problem="the disk is full")
+        world.beat("worker:1", output_problem="the disk is nearly full")
+    assert world.session.course.warnings == [
+        "output of worker:0 on node1:1 is not complete: the disk is full",
+        "output of worker:1 on node2:1 is not complete: the disk is nearly full",
+    ]
+    world.end("worker:0")
+    world.end("worker:1", output_problem="the disk is nearly full")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    assert len(world.session.course.warnings) == 2
+
+
 def test_side_car_that_cannot_start_does_not_hold_the_gang_up() -> None:
     world = all_roles(registration=50)
     world.grant_all()

@@ -23,6 +23,7 @@ class ProcessEnd:
     error: str = ""  # what the executor itself could not do
     model_dir: str = ""  # URI; empty: it left none
     progress: Optional[TaskProgress] = None
+    output_problem: str = ""  # why lines that it printed are lost
 
     @property
     def succeeded(self) -> bool:

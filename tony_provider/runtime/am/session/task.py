@@ -20,6 +20,7 @@ class Beat:
     cpu_percent: float = 0.0
     progress: Optional[TaskProgress] = None
     activity: str = ""
+    output_problem: str = ""  # why lines that it printed are lost
 
 
 @attrs.define(eq=False)
@@ -58,6 +59,7 @@ class Task:
     rss_bytes: Optional[int] = None
     cpu_percent: Optional[float] = None
     activity: str = ""
+    output_problem: str = ""  # why lines that it printed in this container are lost
 
     # its user process
     start: int = 0  # counts the starts of it, over containers and application masters
@@ -107,4 +109,4 @@ class Task:
         self.container = self.process = self.deadline = None
         self.launched = self.connected = self.container_ended = self.yields = self.unfit = False
         self.heard_at = self.trouble_at = None
-        self.host, self.ports, self.activity = "", {}, ""
+        self.host, self.ports, self.activity, self.output_problem = "", {}, "", ""
