@@ -25,6 +25,7 @@ from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.results import Delivered
+from tony_provider.cluster.servers import expect_servers
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submitter import Submitter, with_defaults
@@ -94,6 +95,14 @@ class TonyHook(BaseHook):
             map_index=map_index,
             checkpoint_key=checkpoint_key,
         )
+
+    def expect_servers(self) -> None:
+        """For the moment before a job is begun: every other call outlasts a failover, and so takes long to give up.
+
+        Raises ClusterUnreachable, StagingFailed, within seconds, when nobody listens where the connection says.
+        """
+        if self.settings.yarn is not None:
+            expect_servers(self.settings.yarn)
 
     def check(self, job: JobSpec) -> None:
         """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
