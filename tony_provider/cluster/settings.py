@@ -27,6 +27,7 @@ class YarnSettings:
     verify: bool | str = True  # of https ResourceManagers: whether, or the PEM file to check them against
     trust_env: bool = False  # use the environment's proxy variables for REST
     timeout: float = defaults.CALL_SECONDS  # seconds for one call, with every retry and failover
+    autoscaling: bool = False  # nodes are added where jobs wait for them
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
 
 

@@ -108,6 +108,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         scheduler=extra.texts("scheduler_address"),
         rm_principal=extra.text("rm_principal"),
         verify=extra.flag_or_text("verify", True),
+        autoscaling=extra.flag("autoscaling", False),
         trust_env=extra.flag("trust_env", False),
         timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
         nodes_ca_file=extra.text("nodes_ca_file"),

@@ -87,6 +87,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "nodes_ca_file": _text("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
     "trust_env": _flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
+    "autoscaling": _flag(
+        "Autoscaling",
+        "Nodes are added where jobs wait for them: one that is larger than the cluster is now gets a warning, and is "
+        "not refused. Default: no.",
+    ),
     "timeout": _number(
         "Timeout",
         "Seconds for one call to the ResourceManagers, with every retry and failover. "
