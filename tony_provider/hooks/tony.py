@@ -35,6 +35,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.leftovers import clear_away
 
 
 class TonyHook(BaseHook):
@@ -264,7 +265,7 @@ class TonyHook(BaseHook):
 
         Its results stay. Idempotent.
         """
-        self.storage().remove(self.layout.staging_dir(identity, application_id), recursive=True)
+        clear_away(self.storage(), self.application_dir(identity, application_id))
         self.get_conn().forget(application_id)
 
     def log_tail(self, application_id: str, max_bytes: int = 16 << 10) -> str:
