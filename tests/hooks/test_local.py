@@ -85,7 +85,7 @@ def test_what_killed_writers_have_left_is_cleaned_up(local: TonyHook) -> None:
     for name in names:
         local.storage().write(join(directory, *name.split("/")), b"half of it")
     kept = join(directory, "logs", "worker-0.log")
-    local.storage().write(kept, b"whole")
+    local.storage().write(kept, b"whole", overwrite=True)
     local.cleanup(which, application_id)
     assert [name for name in names if local.storage().exists(join(directory, *name.split("/")))] == []
     assert local.storage().exists(kept)

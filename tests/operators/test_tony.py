@@ -302,6 +302,16 @@ def test_execution_timeout_ends_the_application(local: TonyHook, marker: Marker,
     assert ended(local)
 
 
+def test_a_refused_job_has_no_links_and_no_errors_about_them(
+    local: TonyHook, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    done = train(job("true") | {"framework": "nonsense"})
+    assert isinstance(done.errors["train"], TonySpecError)
+    said = "".join((*capfd.readouterr(), caplog.text))
+    assert "must be one of" in said
+    assert "XCom not found" not in said
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("missing", ["ResourceManager", "NameNode"])
 def test_where_nobody_listens_is_told_before_anything_is_begun(

@@ -89,7 +89,8 @@ def _is_in(leftover: FileStatus, items: Sequence[Item]) -> bool:
 
 
 def _sum(items: Sequence[Item], leftovers: Sequence[FileStatus]) -> str:
-    return f"{len(items) + len(leftovers)} ({size(sum(each.size for each in [*items, *leftovers]))})"
+    sizes = [*(item.size for item in items), *(each.size for each in leftovers)]
+    return f"{len(sizes)} ({size(sum(sizes))})"
 
 
 def _say(args: Namespace, text: str) -> None:

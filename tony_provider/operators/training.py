@@ -205,6 +205,7 @@ class Training:
     def _show_links(self, application_id: str, job: JobSpec) -> None:
         try:
             pages = self._hook.pages(self._identity, application_id)
+            self._task.has_links = True
             push_links(self._context["ti"], pages, tensorboard=job.tensorboard is not None)
         except (ClusterError, AirflowRuntimeError) as error:
             self._log.warning("%s gets no links in Airflow's pages: %s", application_id, error)
