@@ -9,6 +9,7 @@ import attrs
 
 from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.hints import hint
 from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind
@@ -18,10 +19,12 @@ NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     """A user process ended badly, or could not be started."""
+    what = f"{_where(task)} {words.process_end(end)}"
+    known = hint(end.output_tail)
     return _failure(
         task,
         _process_kind(end, started),
-        f"{_where(task)} {words.process_end(end)}",
+        f"{what}; {known}" if known else what,
         end.output_tail,
         exit_code=None if end.signal else end.exit_code,
         signal=end.signal or None,
