@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "last_words")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class FromExecutor(_message.Message):
     RESTORE_FAILED_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
     registration: Registration
     heartbeat: Heartbeat
     started: ProcessStarted
@@ -26,7 +27,8 @@ class FromExecutor(_message.Message):
     restore_failed: RestoreFailed
     tail: Tail
     page: Page
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+    last_words: LastWords
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
     __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted")
@@ -225,6 +227,14 @@ class Tail(_message.Message):
     data: bytes
     problem: str
     def __init__(self, question: _Optional[int] = ..., data: _Optional[bytes] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class LastWords(_message.Message):
+    __slots__ = ("output", "tail")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    output: bytes
+    tail: str
+    def __init__(self, output: _Optional[bytes] = ..., tail: _Optional[str] = ...) -> None: ...
 
 class PageWanted(_message.Message):
     __slots__ = ("question", "method", "target", "headers", "body")

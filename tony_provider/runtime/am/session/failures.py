@@ -42,7 +42,7 @@ def of_early_end(task: Task, end: ProcessEnd) -> Failure:
 def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
     """A container ended under a task that had not said how it ended itself."""
     end = task.process.end if task.process else None
-    said = end.output_tail if end and end.output_tail else diagnostics
+    said = (end.output_tail if end else "") or task.last_words or diagnostics
     when = "" if task.host else " before its executor had registered"
     message = f"the container of {_where(task)} {words.container_end(exit_status)}{when}"
     kind = _container_kind(task, exit_status)

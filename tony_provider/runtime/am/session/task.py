@@ -60,6 +60,7 @@ class Task:
     cpu_percent: Optional[float] = None
     activity: str = ""
     output_problem: str = ""  # why lines that it printed in this container are lost
+    last_words: str = ""  # the end of what was printed in it, when it was killed
 
     # its user process
     start: int = 0  # counts the starts of it, over containers and application masters
@@ -109,4 +110,4 @@ class Task:
         self.container = self.process = self.deadline = None
         self.launched = self.connected = self.container_ended = self.yields = self.unfit = False
         self.heard_at = self.trouble_at = None
-        self.host, self.ports, self.activity, self.output_problem = "", {}, "", ""
+        self.host, self.ports, self.activity, self.output_problem, self.last_words = "", {}, "", "", ""
