@@ -72,6 +72,7 @@ TYPES: dict[Any, str] = {
     RestartPolicy: "[restart](#restart)",
     CheckpointSpec: "[checkpoint](#checkpoint)",
     LogSpec: "[logs](#logs)",
+    bool: "boolean",
     TensorBoardSpec: "[tensorboard](#tensorboard)",
     list[int]: "list of integers",
     list[str]: "list of text",
@@ -114,7 +115,7 @@ def test_every_field_its_type_and_its_default(title: str) -> None:
 def default_of(written: Any, wanted: Any) -> Any:
     """The default, from the document's cell or from the model's field."""
     if isinstance(written, str) and written.startswith("`"):
-        written = {"null": None, "[]": [], "{}": {}}.get(written.strip("`"), written.strip("`"))
+        written = {"null": None, "true": True, "[]": [], "{}": {}}.get(written.strip("`"), written.strip("`"))
     if written in (attrs.NOTHING, "**required**"):
         return attrs.NOTHING
     if isinstance(written, attrs.Factory):  # type: ignore[arg-type]

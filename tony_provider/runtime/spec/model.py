@@ -119,6 +119,7 @@ class TaskSpec:
     node_label: Optional[str] = None  # default: the job's
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     role: Optional[Role] = None  # default: by the type's name
+    decides: bool = True  # false: the job does not wait for workers of this type to end; their failure still counts
     restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
 
