@@ -90,6 +90,29 @@ def test_what_is_young_is_not_even_listed(store: Store, tony: Tony) -> None:
     assert "0 (0 B) would be removed with --yes; 0 old ones stay" in said.out
 
 
+def test_what_is_half_written_goes_after_a_day_wherever_it_is(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    logs = store.path(store.application(which, application_id)) / "logs"
+    cached = store.root / "cache" / "0123"
+    cached.mkdir(parents=True)
+    old = [logs / ".tony-tmp-01234567", cached / ".tony-tmp-89abcdef"]
+    young = store.path(store.lineage(which)) / ".tony-tmp-00000000"
+    others = [logs / "tony-tmp-mine", cached / "data"]
+    for path in (*old, young, *others):
+        path.write_text("half")
+    for path in (*old, *others):
+        store.age(path, days=2)
+    rows = json.loads(tony("gc", "-o", "json").out)
+    assert {row["directory"] for row in rows} == {f"file://{path}" for path in old}
+    assert {row["what"] for row in rows} == {"half-written"}
+    assert all(path.exists() for path in old)
+    done = tony("gc", "--yes")
+    assert done.code == 0, done.error
+    assert "2 (8 B) removed" in done.out
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in (young, *others))
+
+
 def test_the_old_is_listed_and_only_then_removed(store: Store, tony: Tony) -> None:
     which, application_id = store.train("train")
     young, _ = store.train("young")

@@ -58,7 +58,8 @@ class Installation:
             named.write_text(f"e2e-{uuid.uuid4().hex[:12]}")
         self.name = named.read_text()
         staging_dir = f"{self.hadoop.fs_default}/user/alice/{self.name}"
-        self.place = YarnPlace(extra={"namespace": self.name, "staging_dir": staging_dir}, cluster=self.hadoop)
+        extra = {"namespace": self.name, "staging_dir": staging_dir, "autoscaling": True}  # one row's job is too large
+        self.place = YarnPlace(extra=extra, cluster=self.hadoop)
         connection = self.place.connection
         self.airflow = Airflow(
             self.home,

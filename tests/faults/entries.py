@@ -13,7 +13,7 @@ from tests.waiting import until
 
 @dataclass(frozen=True)
 class Entry:
-    event: str  # started, ready, serving, step, saved, ordered, ended
+    event: str  # started, ready, serving, step, saved, ordered, printed, ended
     at: float  # seconds since the epoch
     task: str
     pid: int

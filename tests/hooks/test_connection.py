@@ -64,6 +64,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
         proxy_user="bob",
         extra={
             "queue": "ml",
+            "log_size": "8MiB",
             "namespace": "prod",
             "staging_dir": "hdfs://nn:8020/tony",
             "scheduler_address": "rm1:8030, rm2:8030",
@@ -78,6 +79,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
         },
     )
     assert (settings.proxy_user, settings.queue, settings.namespace) == ("bob", "ml", "prod")
+    assert settings.log_size == 8
     assert settings.python == ["/opt/python3.11", "/usr/bin/python3.9"]
     assert settings.yarn is not None
     assert settings.yarn.kerberos

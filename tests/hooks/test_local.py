@@ -74,6 +74,23 @@ def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook)
     local.kill("application_1_1", "never there")
 
 
+def test_what_killed_writers_have_left_is_cleaned_up(local: TonyHook) -> None:
+    which = identity(local)
+    application_id = local.submit(job("sleep 600"), identity=which)
+    running(local, which, application_id)
+    local.kill(application_id, "killed by a test")
+    ended(local, application_id)
+    directory = local.application_dir(which, application_id)
+    names = [".tony-tmp-01234567", "logs/.tony-tmp-89abcdef", "model.tmp-1234abcd/weights"]
+    for name in names:
+        local.storage().write(join(directory, *name.split("/")), b"half of it")
+    kept = join(directory, "logs", "worker-0.log")
+    local.storage().write(kept, b"whole", overwrite=True)
+    local.cleanup(which, application_id)
+    assert [name for name in names if local.storage().exists(join(directory, *name.split("/")))] == []
+    assert local.storage().exists(kept)
+
+
 def test_every_live_application_is_listed_whatever_its_training(local: TonyHook) -> None:
     cluster = local.get_conn()
     assert cluster.live() == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +26,7 @@ from tony_provider.cluster.base import ApplicationState, Which
 from tony_provider.cluster.errors import (
     ClusterUnreachable,
     JobRejected,
+    JobTooLarge,
     MasterOutOfReach,
     RestSubmissionDisabled,
     SourceMissing,
@@ -201,6 +204,21 @@ def test_a_job_that_can_never_run_is_refused_before_anything_is_staged(
     assert raised.value.permanent
     assert not yarn.storage().exists(yarn.layout.root)
     assert yarn.find(which) == []
+
+
+def test_a_gang_that_the_cluster_could_never_hold_is_refused_with_the_figures(
+    yarn: TonyHook, add_connection: AddConnection, hadoop: HadoopCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    which = identity(yarn)
+    with pytest.raises(JobTooLarge, match=r"is \d+ MiB; the queue gets \d+ MiB at most, 10 % of the nodes"):
+        yarn.submit(job("true", {"memory": "1GiB"}, queue="small"), identity=which)
+    assert not yarn.storage().exists(yarn.layout.root)
+    count, memory = hadoop.settings.nodemanagers + 1, hadoop.settings.node_memory_mb
+    add_yarn(add_connection, hadoop, autoscaling=True)
+    with TonyHook() as hook, caplog.at_level(logging.WARNING):
+        hook.check(job("true", {"instances": count, "memory": f"{memory}MiB"}))
+    told = rf"\(its nodes come and go\): .*{count} x {memory} MiB \(tasks.worker\) is \d+ MiB; the nodes have \d+ MiB"
+    assert re.search(told, caplog.text)
 
 
 def test_missing_files_are_named_before_anything_is_staged(yarn: TonyHook, tmp_path: Path) -> None:

@@ -119,6 +119,9 @@ def test_a_task_that_takes_more_memory_than_its_container_has(yarn: YarnPlace, t
     failure = job.status().failure
     assert failure is not None
     assert failure.kind is FailureKind.OUT_OF_MEMORY
+    # Though its executor was killed with it.
+    assert diagnostics.endswith("reading everything into memory")
+    assert "reading everything into memory" in job.log("worker:0")
     assert_nothing_left(yarn, job)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +23,7 @@ from jinja2 import TemplateNotFound, UndefinedError
 
 from tests.airflow_dags import run
 from tests.failing_triggers import TriggersFail
+from tests.hadoop.ports import free_ports
 from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
 from tests.waiting import until
 from tony_provider.cluster.attempt import Attempt
@@ -297,6 +300,31 @@ def test_execution_timeout_ends_the_application(local: TonyHook, marker: Marker,
     done = train(job(marker.forever), execution_timeout=timedelta(seconds=8), deferrable=deferrable)
     assert isinstance(done.errors["train"], AirflowTaskTimeout)
     assert ended(local)
+
+
+def test_a_refused_job_has_no_links_and_no_errors_about_them(
+    local: TonyHook, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    done = train(job("true") | {"framework": "nonsense"})
+    assert isinstance(done.errors["train"], TonySpecError)
+    said = "".join((*capfd.readouterr(), caplog.text))
+    assert "must be one of" in said
+    assert "XCom not found" not in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("missing", ["ResourceManager", "NameNode"])
+def test_where_nobody_listens_is_told_before_anything_is_begun(
+    airflow_db: None, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    with socket.create_server(("127.0.0.1", free_ports(1)[0])) as silent:
+        there = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        nowhere = f"http://127.0.0.1:{free_ports(1)[0]}"
+        managers, namenodes = (nowhere, there) if missing == "ResourceManager" else (there, nowhere)
+        connection = {"conn_type": "tony", "host": managers, "login": "alice", "extra": {"webhdfs": namenodes}}
+        monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+        error = train(job("true")).errors["train"]
+    assert f"no {missing} is there: nothing listens on port {nowhere.rpartition(':')[2]}" in str(error)
 
 
 @pytest.mark.long

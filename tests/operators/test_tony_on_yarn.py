@@ -45,8 +45,11 @@ def opened_links(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> dict[str, i
 @pytest.mark.parametrize("deferrable", [False, True])
 @pytest.mark.long
 def test_queue_timeout_says_what_was_missing_and_ends_the_application(
-    yarn: TonyHook, marker: Marker, deferrable: bool
+    yarn: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, deferrable: bool
 ) -> None:
+    connection = json.loads(os.environ["AIRFLOW_CONN_TONY_DEFAULT"])
+    connection["extra"]["autoscaling"] = True  # or it would be refused
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
     spec = job(marker.forever)
     spec["tasks"]["worker"] |= {"instances": 3, "memory": "2500MiB"}  # one fits on each of two nodes
     done = train(spec, queue_timeout=timedelta(seconds=20), deferrable=deferrable)

@@ -15,6 +15,7 @@ from tony_provider.cli.named import hook_of
 from tony_provider.cli.wording import seconds_of, since, size
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, Item, Removed
+from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
 
 
@@ -26,20 +27,24 @@ def gc(args: Namespace) -> None:
         garbage = hook.garbage(args.models or [])
         items = garbage.look(before_ms)
         going = [item for item in items if not item.spared]
+        leftovers = [each for each in garbage.leftovers() if not _is_in(each, going)]
         if args.dry_run or not args.yes:
-            AirflowConsole().print_as([_row(item) for item in items], args.output)
-            _say(args, f"{_sum(going)} would be removed with --yes; {len(items) - len(going)} old ones stay")
+            AirflowConsole().print_as([*map(_row, items), *map(_leftover_row, leftovers)], args.output)
+            told = f"{_sum(going, leftovers)} would be removed with --yes; {len(items) - len(going)} old ones stay"
+            _say(args, told)
             return
         removed, error = _remove(args, garbage, going, before_ms)
-    AirflowConsole().print_as(
-        [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed], args.output
-    )
-    left = [each for each in removed if each.problem]
-    _say(args, f"{_sum([each.item for each in removed if not each.problem])} removed")
+        swept = [] if error else [(each, garbage.remove_leftover(each)) for each in leftovers]
+    rows = [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed]
+    rows += [{**_leftover_row(each), "outcome": problem or "removed"} for each, problem in swept]
+    AirflowConsole().print_as(rows, args.output)
+    gone = [each.item for each in removed if not each.problem]
+    left = [each for each in removed if each.problem] + [each for each, problem in swept if problem]
+    _say(args, f"{_sum(gone, [each for each, problem in swept if not problem])} removed")
     if error is not None:
         raise error
     if left:
-        raise SystemExit(f"{len(left)} of {len(removed)} could not be removed, or stay after another look")
+        raise SystemExit(f"{len(left)} of {len(rows)} could not be removed, or stay after another look")
 
 
 def _remove(
@@ -68,8 +73,24 @@ def _row(item: Item) -> dict[str, str]:
     }
 
 
-def _sum(items: Sequence[Item]) -> str:
-    return f"{len(items)} ({size(sum(item.size for item in items))})"
+def _leftover_row(leftover: FileStatus) -> dict[str, str]:
+    return {
+        "what": "half-written",
+        "directory": leftover.path,
+        "size": size(leftover.size),
+        "unchanged for": since(leftover.modified_ms),
+        "stays because": "",
+    }
+
+
+def _is_in(leftover: FileStatus, items: Sequence[Item]) -> bool:
+    """Whether it goes with one of these."""
+    return any(leftover.path.startswith(f"{item.uri}/") for item in items)
+
+
+def _sum(items: Sequence[Item], leftovers: Sequence[FileStatus]) -> str:
+    sizes = [*(item.size for item in items), *(each.size for each in leftovers)]
+    return f"{len(sizes)} ({size(sum(sizes))})"
 
 
 def _say(args: Namespace, text: str) -> None:

@@ -25,6 +25,7 @@ def submit(args: Namespace) -> None:
     secrets = _secrets(args.secret or [])
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
     with hook_of(args) as hook:
+        hook.expect_servers()
         # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
         application_id = hook.submit(

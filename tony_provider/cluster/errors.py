@@ -51,6 +51,18 @@ class JobRejected(ClusterError):
         return "the job cannot run on this cluster:" + "".join(f"\n  - {problem}" for problem in self.problems)
 
 
+class JobTooLarge(JobRejected):
+    """The nodes that the cluster has now, or the queue's share of them, could never hold the whole job."""
+
+    permanent = False  # nodes come back
+
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}\nIt would wait for ever. Make it smaller, give it min_instances, or, where nodes are "
+            "added when jobs wait for them, set `autoscaling` in the tony connection"
+        )
+
+
 class SubmissionRefused(ClusterError):
     """The ResourceManager refused the submission itself; the message is its own."""
 

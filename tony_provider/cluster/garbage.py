@@ -5,7 +5,7 @@ touched for a given time, no application of its training lives, no model in it i
 what it continues or has its first weights from, not even one that may go itself: that one goes first, and what it named
 the next time. An application stays as long as a lineage that it owns: without its result the training would go on in
 that lineage, whose end has been reached. Whatever cannot be judged stays. Files that jobs share (``cache/``) are left
-alone.
+alone, but for those that a writer has left half-written.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageInvalidPath, StorageNotEmpty, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes, walk
+from tony_provider.runtime.storage.leftovers import leftovers
 
 T = TypeVar("T")
 
 _FRESH_SECONDS = 20.0  # after which all is looked at once more before anything else is removed; at least
 _FRESH_TIMES = 5.0  # as long as that look took
+_LONGEST_WRITE = 86400.0  # seconds
 _CHEAP_SECONDS = 0.5  # that a look at what is new may take for each single item
 
 
@@ -87,6 +89,21 @@ class Garbage:
     def look(self, before_ms: int) -> list[Item]:
         """Everything that nobody has touched since then (epoch), what stays all the same included. Changes nothing."""
         return list(self._look(before_ms).old.values())
+
+    def leftovers(self) -> list[FileStatus]:
+        """What writers that were killed have left, in ``cache/`` too: no write takes as long as it is old."""
+        before_ms = int((time.time() - _LONGEST_WRITE) * 1000)
+        places = (self.layout.jobs_dir, self.layout.cache_dir)
+        found = [status for place in places for status in leftovers(self.storage, place)]
+        return [status for status in found if 0 < status.modified_ms < before_ms]
+
+    def remove_leftover(self, leftover: FileStatus) -> str:
+        """Why it is still there; empty when it is gone."""
+        try:
+            self.storage.remove(leftover.path, recursive=leftover.is_directory)
+        except StorageError as error:
+            return str(error)
+        return ""
 
     def remove(self, wanted: Sequence[Item], before_ms: int) -> Iterator[Removed]:
         """Those of ``wanted`` that may still go, one after the other; each is looked at again right before.

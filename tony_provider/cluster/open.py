@@ -82,7 +82,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         nodes_webhdfs = attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
         if yarn.kerberos:
             tokens = StoreTokens(storage, rest, uris.parse(staging_dir).authority, yarn.rm_principal)
-    cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler)
+    cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
     return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs, tokens)
 
 

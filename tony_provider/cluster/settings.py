@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster import defaults
+from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 
@@ -26,6 +27,7 @@ class YarnSettings:
     verify: bool | str = True  # of https ResourceManagers: whether, or the PEM file to check them against
     trust_env: bool = False  # use the environment's proxy variables for REST
     timeout: float = defaults.CALL_SECONDS  # seconds for one call, with every retry and failover
+    autoscaling: bool = False  # nodes are added where jobs wait for them
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
 
 
@@ -45,6 +47,7 @@ class Settings:
     proxy_user: str | None = None  # act for this user instead
     namespace: str = defaults.NAMESPACE  # keeps several Airflow installations on one cluster apart
     queue: str | None = None
+    log_size: Memory | None = None  # of what a task prints on its node, in jobs that do not say it
     staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
     runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first

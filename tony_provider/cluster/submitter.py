@@ -19,6 +19,7 @@ from tony_provider.cluster.lineage_origin import Origin
 from tony_provider.cluster.lineage_plan import Plan, Planner
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.runtime_archive import worker_archive
+from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.runtime import contract
@@ -78,7 +79,7 @@ class Submitter:
 
     def checked(self, job: JobSpec, secrets: Mapping[str, str]) -> JobSpec:
         """With the connection's defaults. Raises JobRejected."""
-        job = with_defaults(job, self.opened.settings.queue)
+        job = with_defaults(job, self.opened.settings)
         if found := _secret_problems(job, secrets):
             raise JobRejected(found)
         self.opened.cluster.check(job)
@@ -123,8 +124,13 @@ def resources_of(
     return Resources(runtime, [*staged, *sources.stored])
 
 
-def with_defaults(job: JobSpec, queue: str | None) -> JobSpec:
-    return attrs.evolve(job, queue=queue) if job.queue is None else job
+def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
+    """What the connection says where the job says nothing."""
+    if job.queue is None:
+        job = attrs.evolve(job, queue=settings.queue)
+    if job.logs.max_size is None:
+        job = attrs.evolve(job, logs=attrs.evolve(job.logs, max_size=settings.log_size))
+    return job
 
 
 def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:

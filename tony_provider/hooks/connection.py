@@ -18,7 +18,9 @@ from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
+from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.spec.reader import suggestion
+from tony_provider.runtime.spec.units import UnitError, parse_memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
@@ -72,6 +74,7 @@ def settings_of(
         proxy_user=proxy_user or None,
         namespace=extra.text("namespace") or defaults.NAMESPACE,
         queue=extra.text("queue"),
+        log_size=extra.memory("log_size"),
         staging_dir=extra.text("staging_dir"),
         runtime_archive=extra.text("runtime_archive"),
         # On the worker's own machine the worker's own Python is sure to suit.
@@ -105,6 +108,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         scheduler=extra.texts("scheduler_address"),
         rm_principal=extra.text("rm_principal"),
         verify=extra.flag_or_text("verify", True),
+        autoscaling=extra.flag("autoscaling", False),
         trust_env=extra.flag("trust_env", False),
         timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
         nodes_ca_file=extra.text("nodes_ca_file"),
@@ -242,6 +246,13 @@ class _Extra:
         if number is not None and number < minimum:
             raise self.problem(key, f"is {number} and should be {minimum} or more")
         return number
+
+    def memory(self, key: str) -> Memory | None:
+        value = self._values.get(key)
+        try:
+            return None if value is None else parse_memory(value)
+        except UnitError as error:
+            raise self.problem(key, f"is {value!r}: {error}") from error
 
     def backend(self) -> Backend:
         value = self.text("backend")

@@ -40,6 +40,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         "http://nn1:9870,http://nn2:9870",
     ),
     "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
+    "log_size": _text(
+        "Log size",
+        "What each task may fill of its container's log directory with what it prints, in jobs that do not say it "
+        f"(logs.max_size). Default: {defaults.LOG_SIZE}.",
+        "64MiB",
+    ),
     "namespace": _text(
         "Namespace",
         "Keeps several Airflow installations on one cluster apart, being part of every training's identity. Default: "
@@ -81,6 +87,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "nodes_ca_file": _text("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
     "trust_env": _flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
+    "autoscaling": _flag(
+        "Autoscaling",
+        "Nodes are added where jobs wait for them: one that is larger than the cluster is now gets a warning, and is "
+        "not refused. Default: no.",
+    ),
     "timeout": _number(
         "Timeout",
         "Seconds for one call to the ResourceManagers, with every retry and failover. "

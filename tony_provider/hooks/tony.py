@@ -25,6 +25,7 @@ from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.results import Delivered
+from tony_provider.cluster.servers import expect_servers
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submitter import Submitter, with_defaults
@@ -34,6 +35,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.leftovers import clear_away
 
 
 class TonyHook(BaseHook):
@@ -95,9 +97,17 @@ class TonyHook(BaseHook):
             checkpoint_key=checkpoint_key,
         )
 
+    def expect_servers(self) -> None:
+        """For the moment before a job is begun: every other call outlasts a failover, and so takes long to give up.
+
+        Raises ClusterUnreachable, StagingFailed, within seconds, when nobody listens where the connection says.
+        """
+        if self.settings.yarn is not None:
+            expect_servers(self.settings.yarn)
+
     def check(self, job: JobSpec) -> None:
         """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
-        self.get_conn().check(with_defaults(job, self.default_queue))
+        self.get_conn().check(with_defaults(job, self.settings))
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
         """Raises SourceMissing with every file, archive or environment of the job that is not there."""
@@ -255,7 +265,7 @@ class TonyHook(BaseHook):
 
         Its results stay. Idempotent.
         """
-        self.storage().remove(self.layout.staging_dir(identity, application_id), recursive=True)
+        clear_away(self.storage(), self.application_dir(identity, application_id))
         self.get_conn().forget(application_id)
 
     def log_tail(self, application_id: str, max_bytes: int = 16 << 10) -> str:

@@ -23,8 +23,12 @@ class _PushedLink(BaseOperatorLink):
     name: ClassVar[str] = ""
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Asked by the task when it has ended, which pushes the answer once more."""
-        return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
+        """Asked by the task when it has ended, which pushes the answer once more.
+
+        Airflow calls an address that is not there an error, in the task's log: where nothing was pushed none is looked
+        for, as in a task that was refused.
+        """
+        return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "" if getattr(operator, "has_links", False) else ""
 
 
 class YarnApplicationLink(_PushedLink):

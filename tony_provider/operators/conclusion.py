@@ -77,6 +77,8 @@ class Conclusion:
             return
         if tail:
             self.log.error("End of the output of %s:\n%s", title, tail)
+        else:
+            self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
 
     def _log_tail(self, error: TonyJobFailed) -> tuple[str, str]:
         task = error.failure.task if error.failure is not None else None

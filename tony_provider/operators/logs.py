@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
 
@@ -16,7 +17,11 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
     Raises StorageError.
     """
     prefix = contract.log_prefix(task)
-    logs = [file for file in storage.list(join(application_dir, contract.LOGS_DIR)) if file.name.startswith(prefix)]
+    try:
+        files = storage.list(join(application_dir, contract.LOGS_DIR))
+    except StorageNotFound:
+        return ""
+    logs = [file for file in files if file.name.startswith(prefix)]
     if not logs:
         return ""
     newest = max(logs, key=lambda file: file.modified_ms)

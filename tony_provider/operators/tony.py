@@ -153,6 +153,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         self.durable = yes_or_no("durable", durable)
         self.on_kill_action = on_kill_action
         self.switch = KillSwitch()
+        self.has_links = False  # this try has pushed the addresses of its links
 
     @cached_property
     def hook(self) -> TonyHook:
@@ -190,6 +191,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Called by Airflow when the trigger has ended, also when it has failed or was not heard of in time."""
+        self.has_links = True
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralError, TaskDeferralTimeout) as failure:

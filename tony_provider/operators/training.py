@@ -163,6 +163,9 @@ class Training:
 
     def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> Started:
         task, context = self._task, self._context
+        known = remembered(self._store)
+        if known is None:  # nothing runs that an outage would have to be outlasted for
+            self._hook.expect_servers()
         starter = Starter(
             hook=self._hook,
             identity=self._identity,
@@ -185,7 +188,7 @@ class Training:
         )
         if not task.durable:
             return starter.end_and_submit(job)
-        return starter.attach_or_submit(job, remembered(self._store))
+        return starter.attach_or_submit(job, known)
 
     def _remember(self, application_id: str) -> None:
         self._switch.remember(application_id)
@@ -202,6 +205,7 @@ class Training:
     def _show_links(self, application_id: str, job: JobSpec) -> None:
         try:
             pages = self._hook.pages(self._identity, application_id)
+            self._task.has_links = True
             push_links(self._context["ti"], pages, tensorboard=job.tensorboard is not None)
         except (ClusterError, AirflowRuntimeError) as error:
             self._log.warning("%s gets no links in Airflow's pages: %s", application_id, error)

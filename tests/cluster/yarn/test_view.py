@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.yarn.check import ClusterView, problems
+from tony_provider.cluster.yarn.check import ClusterView, problems, too_little
 from tony_provider.cluster.yarn.view import Node, Queue, node_labels, nodes, queues, resources
 from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
@@ -110,12 +110,13 @@ def spec(queue: str | None = None, label: str | None = None, **task: Any) -> Job
         spec("users"),
         spec("users.alice"),
         spec("gpu", "gpu", gpus=2),
-        spec("prod.gpu", memory=8192),
+        spec("prod.gpu", memory=8000),
         spec(label="big", gpus=4, vcores=16),  # no node has that label yet
     ],
 )
 def test_a_job_that_fits(job: JobSpec) -> None:
     assert problems(job, VIEW) == []
+    assert too_little(job, VIEW) == []
 
 
 @pytest.mark.parametrize(
@@ -130,14 +131,25 @@ def test_a_job_that_fits(job: JobSpec) -> None:
         (spec(memory=8193), "tasks.worker.memory: 8193 MiB in one container is more than the 8192 MiB"),
         (spec(vcores=17), "tasks.worker.vcores: 17 vcores in one container is more than the 16 vcores"),
         (spec(gpus=5), "tasks.worker.gpus: 5 GPUs in one container is more than the 4 GPUs"),
-        (spec(gpus=3), "tasks.worker.gpus: no node has 3 GPUs; the most is 2 GPUs"),
-        (spec(label="gpu", memory=5000), "tasks.worker.memory: no node with the label 'gpu' has 5000 MiB"),
-        (spec(memory=8192, vcores=16), "tasks.worker: no single node has all of 8192 MiB, 16 vcores"),
         (spec(resources={"fpga": 1}), "tasks.worker.resources.fpga: this cluster has no resource 'fpga'; it has"),
     ],
 )
 def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
     [problem] = [found for found in problems(job, VIEW) if not found.startswith("am:")]
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (spec(gpus=3), "tasks.worker.gpus: no node has 3 GPUs; the most is 2 GPUs"),
+        (spec(label="gpu", memory=5000), "tasks.worker.memory: no node with the label 'gpu' has 5000 MiB"),
+        (spec(memory=8192, vcores=16), "tasks.worker: no single node has all of 8192 MiB, 16 vcores"),
+    ],
+)
+def test_a_job_that_no_node_of_now_can_run(job: JobSpec, expected: str) -> None:
+    assert problems(job, VIEW) == []
+    [problem] = too_little(job, VIEW)
     assert expected in problem
 
 

@@ -100,4 +100,12 @@ def hog(megabytes: str) -> None:
     wait_for_ever()
 
 
-ORDERS: dict[str, Callable[..., None]] = {"exit": leave, "hang": wait_for_ever, "hog": hog}
+def chatter(megabytes: str) -> None:
+    """Print so much, and go on."""
+    for _ in range(int(megabytes)):
+        print(("x" * 99 + "\n") * 10_000, end="")
+    print("that was it", flush=True)
+    note("printed")
+
+
+ORDERS: dict[str, Callable[..., None]] = {"exit": leave, "hang": wait_for_ever, "hog": hog, "print": chatter}

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tests.faults.account import Account
@@ -13,9 +14,18 @@ from tests.faults.field import Field
 from tests.faults.row import TRAIN, row
 from tests.faults.rows.process import HIT_AT
 from tests.faults.training import Training
+from tests.hadoop.config import Configuration
+from tests.hadoop.settings import Settings
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import TaskStatus
 
+LOG_DISK_MB, PRINTED_MB = 24, 100
+DISKS_LOOKED_AT = {
+    "yarn.nodemanager.disk-health-checker.enable": "true",
+    "yarn.nodemanager.disk-health-checker.interval-ms": "1000",
+    "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "90",  # YARN's default
+}
+SLOW = 0.5  # seconds that a step takes: the training is still there when the disks are looked at
 DISK_KIB = 24  # room on the full disk: for the first part of a checkpoint
 FIRST_MIB, STEP_MIB = 1536, 1024  # that a container gets, and gets more
 HOG_MIB = 1500  # that a process takes beside what it needs
@@ -43,6 +53,58 @@ def _small_disk(directory: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@row("log-directory-full", "log directories of 24 MB on every node, and rank 1 prints 100 MB")
+def log_directory_full(field: Field) -> Account:
+    """Some of what it prints is lost, which the job says. No node is given up for a full disk, and no task is lost."""
+    if os.geteuid() != 0:
+        return Account(did="not run: mounting a small disk takes root", problems=["needs root"])
+    with _small_log_disks(field):
+        training = field.train(pace=SLOW)
+        training.until_step(HIT_AT)
+        with training.hit():
+            training.diary.order("worker:1", "print", str(PRINTED_MB))
+        printed = training.until(lambda: training.diary.newest("printed", "worker:1"), "the last of it")
+        training.until(lambda: _all_looked_at(field, printed.at), "every node's disks to be looked at")
+        nodes = field.hadoop.services.nodes()
+        ill = [f"{node['id']}: {node['healthReport']}" for node in nodes if node["state"] != "RUNNING"]
+        training.expect(not ill, f"nodes were given up: {ill}")
+        training.hurry()
+        account = training.finish()
+        warnings = training.job.status().warnings
+        account.expect(any("output of worker:1" in each for each in warnings), f"its warnings are {warnings}")
+        account.expect(training.resumed_steps() == [], "a task was lost")
+    return account
+
+
+@contextmanager
+def _small_log_disks(field: Field) -> Iterator[None]:
+    """Meanwhile all containers' logs are on disks of their own, and NodeManagers look after them as YARN's do."""
+    hadoop, usual = field.hadoop, field.hadoop.settings.properties
+    watchful = usual | {"yarn-site": usual["yarn-site"] | DISKS_LOOKED_AT}
+    numbers = range(1, hadoop.settings.nodemanagers + 1)
+    directories = [hadoop.layout.logs / f"containers-{number}" for number in numbers]
+
+    def renew(settings: Settings) -> None:
+        Configuration(settings, hadoop.state.addresses, hadoop.layout).write_all()
+        for number in numbers:
+            hadoop.restart(f"nodemanager-{number}")
+
+    for directory in directories:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={LOG_DISK_MB}m,mode=755", "logs", str(directory)]
+        subprocess.run(mount, check=True)
+    try:
+        renew(replace(hadoop.settings, properties=watchful))
+        yield
+    finally:
+        for directory in directories:
+            subprocess.run(["umount", "--lazy", str(directory)], check=True)
+        renew(hadoop.settings)
+
+
+def _all_looked_at(field: Field, since: float) -> bool:
+    return all(node["lastHealthUpdate"] > since * 1000 for node in field.hadoop.services.nodes())
 
 
 @row("out-of-memory", "rank 1 takes more memory than its container has")

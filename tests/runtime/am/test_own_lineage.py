@@ -165,3 +165,12 @@ async def test_job_without_a_lineage(directory: Path) -> None:
     assert await lineage.do(lambda: lineage.newest(1)) is None
     await lineage.conclude(AfterSuccess.REMOVE)
     lineage.close()
+
+
+async def test_half_written_event_files_go_with_the_end(directory: Path, lineage: OwnLineage) -> None:
+    files = [directory / "L0001" / name for name in ("tensorboard/worker-0/.tony-tmp-1", "user/.tony-tmp-2")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    await lineage.conclude(None)
+    assert [file.exists() for file in files] == [False, True]

@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from tests.runtime.executor.conftest import Launch
-from tests.runtime.executor.containers import SECRET_NAME, is_alive, job, until
+from tests.runtime.executor.containers import SECRET, SECRET_NAME, is_alive, job, until
+from tony_provider.runtime import exit_codes
 from tony_provider.runtime.spec.model import TaskSpec
 
 
@@ -196,3 +197,15 @@ async def test_a_new_generation_stops_the_one_before(launch: Launch) -> None:
     first, second = await running.master.all_of("exited", 2)
     assert (first.generation, first.stopped) == (1, True)
     assert (second.generation, second.stopped, second.exit_code) == (2, False, 0)
+
+
+async def test_what_was_printed_is_told_when_the_container_is_killed(launch: Launch) -> None:
+    running = await launch("echo how far it got; echo $STORE_PASSWORD >&2; touch printed; exec sleep 1000")
+    await running.begin()
+    await running.until_there("printed")
+    running.executor.process.terminate()
+    words = await running.master.first("last_words")
+    assert b"how far it got\n" in words.output
+    assert "how far it got" in words.tail
+    assert SECRET not in words.tail
+    assert await running.executor.wait() == exit_codes.TERMINATED

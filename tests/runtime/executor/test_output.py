@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.executor.conftest import Launch
+from tests.runtime.executor.containers import job
 from tony_provider.runtime.executor import output
 from tony_provider.runtime.executor.output import TAIL_LIMIT, TAIL_LINES, CappedFile, Tail
+from tony_provider.runtime.spec.model import LogSpec, Memory
 
 
 def lines(count: int, start: int = 0) -> bytes:
@@ -105,14 +107,17 @@ def test_of_a_progress_bar_the_last_state_shows() -> None:
 
 
 async def test_files_of_a_real_process_are_capped(launch: Launch) -> None:
-    count = 2 * output.FILE_LIMIT // 100 + 250_000
+    limit = 8 << 20  # a quarter of the job's
+    count = 2 * limit // 100 + 250_000
     program = f"line = 'x' * 99; [print(line) for _ in range({count})]"
-    running = await launch(f'env -u PYTHONUNBUFFERED python -c "{program}"')
+    spec = job(f'env -u PYTHONUNBUFFERED python -c "{program}"', logs=LogSpec(max_size=Memory(32)))
+    running = await launch(spec)
     await running.begin()
-    assert (await running.master.first("exited")).exit_code == 0
+    exited = await running.master.first("exited")
+    assert (exited.exit_code, exited.output_problem) == (0, "")
     assert await running.end() == 0
     files = [running.container.log_dir / name for name in ("task.out", "task.out.1")]
-    assert all(file.stat().st_size <= output.FILE_LIMIT + 100 for file in files)
+    assert all(file.stat().st_size <= limit + 100 for file in files)
     whole = files[1].read_text().count("x\n") + files[0].read_text().count("x\n")
     assert files[0].read_text().splitlines()[0] == f"[tony] {count - whole} earlier lines were dropped"
     kept = running.container.stored("logs/worker-0.log")
@@ -137,3 +142,30 @@ def test_the_tail_of_a_line_that_is_longer_is_its_end(tmp_path: Path) -> None:
     file.write(b"start\n" + b"x" * 100 + b"end\n")
     assert file.tail(10) == b"xxxxxxend\n"
     file.close()
+
+
+def test_on_a_crowded_disk_only_the_last_lines_stay(tmp_path: Path) -> None:
+    crowded = ""
+    file = CappedFile(tmp_path / "out", 4 << 20, crowded=lambda directory, wanted: crowded or None)
+    count, piece = 300_000, 3_000
+    for start in range(0, count, piece):
+        if start == 240_000:
+            assert (file.problem, file.dropped) == ("", 0)
+            crowded = "the disk is nearly full"
+        file.write(lines(piece, start))
+    file.close()
+    assert file.problem == crowded
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * (256 << 10) + 100
+    last = file.last(10 << 20)
+    assert last.splitlines()[0] == b"[tony] %d earlier lines were dropped" % file.dropped
+    written = b"".join(path.read_bytes() for path in (tmp_path / "out.1", tmp_path / "out"))
+    kept = [line for line in written.splitlines() if line.startswith(b"line")]
+    assert kept == lines(count).splitlines()[file.dropped :]
+
+
+def test_small_files_are_no_burden_to_a_crowded_disk(tmp_path: Path) -> None:
+    file = CappedFile(tmp_path / "out", 4 << 20, crowded=lambda directory, wanted: "the disk is nearly full")
+    file.write(lines(1000))
+    file.close()
+    assert file.problem == ""
+    assert file.last(10 << 20) == lines(1000)

@@ -22,6 +22,7 @@ from tony_provider.runtime.spec.model import (
     Docker,
     Duration,
     JobSpec,
+    LogSpec,
     Memory,
     MirrorScope,
     Moment,
@@ -49,6 +50,7 @@ LEVELS: dict[str, type[Any]] = {
     "Timeouts": Timeouts,
     "Restart": RestartPolicy,
     "Checkpoint": CheckpointSpec,
+    "Logs": LogSpec,
     "Tensorboard": TensorBoardSpec,
     "Resources": Resource,
 }
@@ -69,6 +71,8 @@ TYPES: dict[Any, str] = {
     Timeouts: "[timeouts](#timeouts)",
     RestartPolicy: "[restart](#restart)",
     CheckpointSpec: "[checkpoint](#checkpoint)",
+    LogSpec: "[logs](#logs)",
+    bool: "boolean",
     TensorBoardSpec: "[tensorboard](#tensorboard)",
     list[int]: "list of integers",
     list[str]: "list of text",
@@ -111,7 +115,7 @@ def test_every_field_its_type_and_its_default(title: str) -> None:
 def default_of(written: Any, wanted: Any) -> Any:
     """The default, from the document's cell or from the model's field."""
     if isinstance(written, str) and written.startswith("`"):
-        written = {"null": None, "[]": [], "{}": {}}.get(written.strip("`"), written.strip("`"))
+        written = {"null": None, "true": True, "[]": [], "{}": {}}.get(written.strip("`"), written.strip("`"))
     if written in (attrs.NOTHING, "**required**"):
         return attrs.NOTHING
     if isinstance(written, attrs.Factory):  # type: ignore[arg-type]

@@ -32,6 +32,8 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"framework": ""}, "framework", "must be one of tensorflow, standalone"),
         ({"tasks": {"worker": None}}, "tasks", "at least one task type"),
         ({"tasks": {"worker": None, "ps": {"command": "x"}}}, "tasks", "nothing would end the job"),
+        ({"tasks": {"worker": {"decides": False}}}, "tasks", "nothing would end the job"),
+        ({"tasks": {"chief": {"command": "x", "decides": "false"}}}, "tasks.chief.decides", "a chief decides"),
         ({"tasks": {"Worker": {"command": "x"}}}, "tasks.Worker", "lower-case letters"),
         ({"tasks": {"1st": {"command": "x"}}}, "tasks.1st", "lower-case letters"),
         ({"tasks": {"a" * 33: {"command": "x"}}}, f"tasks.{'a' * 33}", "at most 32 characters"),

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from tony_provider.cluster.yarn.demand import Demand, amount, demands
+from tony_provider.cluster.yarn.room import shortages
 from tony_provider.cluster.yarn.view import Node, Queue
-from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 from tony_provider.runtime.spec.model import JobSpec
 
 
@@ -17,41 +18,41 @@ class ClusterView:
 
     queues: Sequence[Queue] | None  # None: the scheduler makes them as it likes
     labels: frozenset[str]
-    nodes: Sequence[Node]
+    nodes: Sequence[Node]  # that work now
     largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
-
-
-@attrs.frozen
-class Demand:
-    """One container that the job needs."""
-
-    what: str  # such as tasks.worker
-    resources: dict[str, int]
-    label: str | None
+    shared_labels: frozenset[str] = frozenset()  # whose idle nodes also take containers that ask for no label
+    missing: int = 0  # nodes that the cluster knows of, and that do not work now
 
 
 def problems(job: JobSpec, view: ClusterView) -> list[str]:
     """Every reason why the job could never run, each with what is allowed instead; empty when it could."""
-    demands = list(_demands(job))
+    needed = list(demands(job))
     found = []
     if job.queue is not None and view.queues is not None and (problem := queue_problem(job.queue, view.queues)):
         found.append(f"queue: {problem}")
-    labels = sorted({demand.label for demand in demands if demand.label})
+    labels = sorted({demand.label for demand in needed if demand.label})
     for label in labels:
         found += _label_problems(label, job.queue, view)
-    for demand in demands:
+    for demand in needed:
         found += _size_problems(demand, view)
     return found
 
 
-def _demands(job: JobSpec) -> Iterator[Demand]:
-    am = {MEMORY: int(job.am.memory), VCORES: job.am.vcores}
-    yield Demand("am", am, job.am.node_label or job.node_label)
-    for name, task in job.tasks.items():
-        wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **task.resources}
-        if task.gpus:
-            wanted[GPU] = task.gpus
-        yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label)
+def too_little(job: JobSpec, view: ClusterView) -> list[str]:
+    """Why the nodes of now could not run this job though they were idle; another node, or a larger one, might.
+
+    Of a job without ``problems``. Nothing is known of a cluster, or of a label, without a single node.
+    """
+    needed = list(demands(job))
+    found = [problem for demand in needed for problem in _node_problems(demand, view)]
+    if found or any(not _has_nodes(demand.label, view) for demand in needed):
+        return found
+    queue = find_queue(job.queue, view.queues) if job.queue is not None and view.queues is not None else None
+    return shortages(needed, view.nodes, queue, view.shared_labels)
+
+
+def _has_nodes(label: str | None, view: ClusterView) -> bool:
+    return any(label is None or label in node.labels for node in view.nodes)
 
 
 def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
@@ -90,44 +91,33 @@ def _label_problems(label: str, queue_name: str | None, view: ClusterView) -> It
 
 
 def _size_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
-    too_large = False
-    for name, amount in demand.resources.items():
+    for name, number in demand.resources.items():
         if name not in view.largest:
-            too_large = True
+            known = ", ".join(sorted(view.largest))
+            yield f"{demand.key(name)}: this cluster has no resource {name!r}; it has {known}"
+        elif number > view.largest[name]:
             yield (
-                f"{_key(demand, name)}: this cluster has no resource {name!r}; it has {', '.join(sorted(view.largest))}"
+                f"{demand.key(name)}: {amount(name, number)} in one container is more than the "
+                f"{amount(name, view.largest[name])} that this cluster grants"
             )
-        elif amount > view.largest[name]:
-            too_large = True
-            yield (
-                f"{_key(demand, name)}: {_amount(name, amount)} in one container is more than the "
-                f"{_amount(name, view.largest[name])} that this cluster grants"
-            )
+
+
+def _node_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
+    """Why no node could take such a container."""
     nodes = [node for node in view.nodes if (demand.label in node.labels if demand.label else True)]
-    if too_large or not nodes:  # without a node, one may come yet
+    if not nodes:  # one may come yet
         return
-    for name, amount in demand.resources.items():
+    fitting = True
+    for name, number in demand.resources.items():
         most = max(node.resources.get(name, 0) for node in nodes)
-        if amount > most:
+        if number > most:
             where = f"node with the label {demand.label!r}" if demand.label else "node"
-            too_large = True
-            yield f"{_key(demand, name)}: no {where} has {_amount(name, amount)}; the most is {_amount(name, most)}"
-    if not too_large and not any(_fits(demand, node) for node in nodes):
-        wanted = ", ".join(_amount(name, amount) for name, amount in demand.resources.items())
+            fitting = False
+            yield f"{demand.key(name)}: no {where} has {amount(name, number)}; the most is {amount(name, most)}"
+    if fitting and not any(_fits(demand, node) for node in nodes):
+        wanted = ", ".join(amount(name, number) for name, number in demand.resources.items())
         yield f"{demand.what}: no single node has all of {wanted}"
 
 
 def _fits(demand: Demand, node: Node) -> bool:
-    return all(node.resources.get(name, 0) >= amount for name, amount in demand.resources.items())
-
-
-def _key(demand: Demand, resource: str) -> str:
-    keys = {MEMORY: "memory", VCORES: "vcores", GPU: "gpus"}
-    return f"{demand.what}.{keys.get(resource, f'resources.{resource}')}"
-
-
-def _amount(resource: str, amount: int) -> str:
-    if resource == MEMORY:
-        return f"{amount} MiB"
-    names = {VCORES: "vcores", GPU: "GPUs"}
-    return f"{amount} {names.get(resource, resource)}"
+    return all(node.resources.get(name, 0) >= number for name, number in demand.resources.items())

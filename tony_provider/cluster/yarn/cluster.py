@@ -22,15 +22,16 @@ from tony_provider.cluster.errors import (
     ConfigurationHidden,
     ConnectionProblem,
     JobRejected,
+    JobTooLarge,
     SubmissionRefused,
     UnexpectedAnswer,
 )
 from tony_provider.cluster.yarn import patience, web_access
-from tony_provider.cluster.yarn.check import ClusterView, problems, queue_problem
+from tony_provider.cluster.yarn.check import ClusterView, problems, queue_problem, too_little
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.submission import APPLICATION_TYPE, masked, submission_context
-from tony_provider.cluster.yarn.view import Queue, as_list, node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.view import Queue, as_list, node_labels, nodes, queues, resources, shared_labels
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.hadoop.ids import ApplicationId
@@ -47,14 +48,19 @@ _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
 _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
 _STORED_POLL = 0.1  # seconds
 _SHORTEST_LIFETIME = 1.0  # seconds: YARN takes no end that has passed
+_NODES_SECONDS = 10.0  # that a job which is too large waits for nodes that are about to register
+_NODES_POLL = 2.0
 _LOG_TIMEOUT = 10.0  # seconds to get a log from a NodeManager
 
 
 class YarnCluster(Cluster):
-    """:param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager."""
+    """:param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager.
+    :param autoscaling: nodes are added where jobs wait for them.
+    """
 
-    def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str]) -> None:
+    def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str], autoscaling: bool = False) -> None:
         self.rest = rest
+        self._autoscaling = autoscaling
         self._user = user
         self._scheduler = scheduler
         self._masters = MasterProxy(rest, self._tracking_url)
@@ -70,14 +76,35 @@ class YarnCluster(Cluster):
         offer = self._offer()
         with self._spare_id_lock:
             self._spare_id = str(offer["application-id"])
-        view = ClusterView(
-            queues=self.queues(),
-            labels=frozenset(node_labels(self.rest.request("/ws/v1/cluster/get-node-labels"))),
-            nodes=nodes(self.rest.call(lambda rm: rm.cluster_nodes(states=["RUNNING"]))),
-            largest=resources(offer.get("maximum-resource-capability") or {}),
-        )
+        view = self._view(offer)
         if found := [*lifetime.problems(job.timeouts, time.time()), *problems(job, view)]:
             raise JobRejected(found)
+        self._check_room(job, offer, view)
+
+    def _view(self, offer: Mapping[str, Any]) -> ClusterView:
+        labels = self.rest.request("/ws/v1/cluster/get-node-labels")
+        known = nodes(self.rest.call(lambda rm: rm.cluster_nodes()))  # in whatever state
+        return ClusterView(
+            queues=self.queues(),
+            labels=frozenset(node_labels(labels)),
+            nodes=[node for node in known if node.works],
+            largest=resources(offer.get("maximum-resource-capability") or {}),
+            shared_labels=frozenset(shared_labels(labels)),
+            missing=sum(not node.works for node in known),
+        )
+
+    def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> None:
+        """Raises JobTooLarge, or warns where nodes may come."""
+        deadline = time.monotonic() + _NODES_SECONDS
+        while found := too_little(job, view):
+            if self._autoscaling or view.missing:
+                why = "its nodes come and go" if self._autoscaling else f"{view.missing} of its nodes do not work now"
+                log.warning("This job waits for more than the cluster has (%s): %s", why, "; ".join(found))
+                return
+            if time.monotonic() >= deadline:
+                raise JobTooLarge(found)
+            time.sleep(_NODES_POLL)  # a ResourceManager that has just started hears of its nodes one by one
+            view = self._view(offer)
 
     def queue_problem(self, queue: str) -> str | None:
         known = self.queues()

@@ -20,6 +20,10 @@ class Queue:
     is_leaf: bool
     makes_children: bool  # the scheduler makes queues below it on demand
     labels: frozenset[str] | None  # node labels that it may use; None: the scheduler does not say, or all
+    maximum: dict[str, float] = attrs.field(
+        factory=dict
+    )  # percent of the nodes with a label, or ""; 100 where not said
+    default_label: str = ""  # of containers that ask for none
     submitters: tuple[str, ...] | None = None  # access lists of those who may submit; None: the scheduler shows none
 
     @property
@@ -32,6 +36,7 @@ class Node:
     host: str
     labels: frozenset[str]
     resources: dict[str, int]  # in all, used or not; memory in MiB
+    works: bool = True
 
 
 def queues(scheduler: dict[str, Any]) -> list[Queue] | None:
@@ -51,6 +56,8 @@ def _below(queue: dict[str, Any], path: str) -> Iterator[Queue]:
         is_leaf=not children and "leaf" in str(queue.get("type", "leaf")).lower(),
         makes_children=_makes_children(queue),
         labels=None if not labels or "*" in labels else labels,
+        maximum=_maximum(queue),
+        default_label=str(queue.get("defaultNodeLabelExpression") or ""),
         submitters=_submitters(queue),
     )
     for child in children:
@@ -61,6 +68,13 @@ def _makes_children(queue: dict[str, Any]) -> bool:
     # 3.x says autoCreationEligibility (off, legacy, flexible); before that only the kind of queue tells.
     eligibility = str(queue.get("autoCreationEligibility", "off"))
     return eligibility != "off" or bool(queue.get("autoCreateChildQueueEnabled", False))
+
+
+def _maximum(queue: dict[str, Any]) -> dict[str, float]:
+    parts = as_list((queue.get("capacities") or {}).get("queueCapacitiesByPartition"))
+    found = {str(part.get("partitionName") or ""): part for part in parts}
+    known = {"": queue, **found}
+    return {label: float(part["absoluteMaxCapacity"]) for label, part in known.items() if "absoluteMaxCapacity" in part}
 
 
 def _submitters(queue: dict[str, Any]) -> tuple[str, ...] | None:
@@ -74,6 +88,13 @@ def node_labels(answer: dict[str, Any]) -> set[str]:
     found = as_list(answer.get("nodeLabelInfo") or answer.get("nodeLabels"))
     names = (label.get("name") if isinstance(label, dict) else label for label in found)
     return {str(name) for name in names if name}
+
+
+def shared_labels(answer: dict[str, Any]) -> set[str]:
+    """Those whose idle nodes also take containers that ask for no label; so may those of which it is not said."""
+    found = [label for label in as_list(answer.get("nodeLabelInfo")) if isinstance(label, dict)]
+    exclusive = {str(label.get("name")) for label in found if str(label.get("exclusivity")).lower() == "true"}
+    return node_labels(answer) - exclusive
 
 
 def nodes(answer: dict[str, Any]) -> list[Node]:
@@ -93,6 +114,7 @@ def _node(node: dict[str, Any]) -> Node:
         host=str(node.get("nodeHostName", "")),
         labels=frozenset(str(label) for label in as_list(node.get("nodeLabels"))),
         resources=total,
+        works=str(node.get("state", "RUNNING")) == "RUNNING",
     )
 
 

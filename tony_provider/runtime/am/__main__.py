@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 
+from tony_provider.runtime import own_log
 from tony_provider.runtime.am.application_master import Surroundings, run
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
 from tony_provider.runtime.container_inputs import ContainerError
@@ -24,7 +25,7 @@ _EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, S
 
 def main() -> int:
     """0 when the job succeeded."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    own_log.configure()
     try:
         status = asyncio.run(run(Surroundings.of_process(os.environ, Path.cwd())))
     except _EXPECTED as error:

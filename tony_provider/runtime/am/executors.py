@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.checkpoints import Checkpoints, Request, Step
+from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.questions import Questions
 from tony_provider.runtime.am.service import Listener, Stream
 from tony_provider.runtime.am.session.actions import Action
@@ -28,6 +29,7 @@ class Executors(Listener):
         checkpoints: Checkpoints,
         post: Callable[[Step], None],
         heard: Callable[[], None],
+        last_outputs: LastOutputs,
         *,
         am_attempt: int,
     ) -> None:
@@ -37,6 +39,7 @@ class Executors(Listener):
         self._checkpoints = checkpoints
         self._post = post
         self._heard = heard
+        self._last_outputs = last_outputs
         self._am_attempt = am_attempt
 
     def refusal(self, identity: TaskIdentity) -> Optional[str]:
@@ -51,6 +54,9 @@ class Executors(Listener):
             self.questions.answered(stream, message.tail.question, message)
         elif kind == "page":
             self.questions.answered(stream, message.page.question, message)
+        elif kind == "last_words":
+            self._last_outputs.keep(stream.identity, message.last_words.output)
+            self._post(partial(self._received, stream, message))
         else:
             self._post(partial(self._received, stream, message))
 
@@ -100,6 +106,8 @@ class Executors(Listener):
             return session.process_ended(name, attempt, messages.process_end(message.exited), now)
         if kind == "settled":
             return session.settled(name, attempt, message.settled.start, message.settled.problem, now)
+        if kind == "last_words":
+            return session.last_words(name, attempt, message.last_words.tail, now)
         if kind == "restore_failed":
             failed = message.restore_failed
             return session.restore_failed(name, attempt, failed.start, failed.uri, failed.damaged, failed.reason, now)

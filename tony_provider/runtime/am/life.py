@@ -117,7 +117,7 @@ class Life:
 
     async def _clean_up(self, status: FinalStatus, records: Records) -> None:
         await self.lineage.conclude(self._after_success if status is FinalStatus.SUCCEEDED else None)
-        await records.remove_staging()
+        await records.clear_away()
 
     async def _leave(self, status: FinalStatus, diagnostics: str) -> FinalStatus:
         try:

@@ -13,6 +13,7 @@ from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.checkpoints import Checkpoints, Step
 from tony_provider.runtime.am.executors import Executors
+from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.launches import Launches
 from tony_provider.runtime.am.own_lineage import OwnLineage
 from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
@@ -84,8 +85,14 @@ class Master:
         self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._checkpoints = Checkpoints(description, lineage, self.session, self._steps.put_nowait, self._send)
+        self._last_outputs = LastOutputs(ownership.storage, description.application_dir)
         self.executors = Executors(
-            self.session, self._checkpoints, self._steps.put_nowait, self._heard, am_attempt=ownership.am_attempt
+            self.session,
+            self._checkpoints,
+            self._steps.put_nowait,
+            self._heard,
+            self._last_outputs,
+            am_attempt=ownership.am_attempt,
         )
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -141,6 +148,7 @@ class Master:
             return await self._ended
         finally:
             await self._background.close()
+            await self._last_outputs.close()
 
     def _first_step(self, registered: Registered, fenced: str) -> Step:
         if self._history and not fenced:

@@ -13,7 +13,14 @@ from tony_provider.runtime.protocol.status import TaskProgress
 
 
 def beat(message: tony_pb2.Heartbeat) -> Beat:
-    return Beat(message.rss_bytes, message.cpu_percent, _progress(message), message.activity, message.trouble)
+    return Beat(
+        rss_bytes=message.rss_bytes,
+        cpu_percent=message.cpu_percent,
+        progress=_progress(message),
+        activity=message.activity,
+        trouble=message.trouble,
+        output_problem=message.output_problem,
+    )
 
 
 def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
@@ -28,6 +35,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         not_kept=message.not_kept,
         model_dir=message.model_dir,
         progress=_progress(message),
+        output_problem=message.output_problem,
     )
 
 

@@ -7,11 +7,13 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Optional, TypeVar
 
+from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import FencedError, Ownership
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.model import StoredCheckpoint
 from tony_provider.runtime.spec.model import AfterSuccess
-from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.storage import StorageError, uris
+from tony_provider.runtime.storage.leftovers import remove_leftovers
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class OwnLineage:
                 await self.do(lambda: catalog.finish(after_success))
             else:
                 await self.do(self._sweep)
+            await self.do(self._sweep_event_files)
         except (StorageError, FencedError) as error:
             log.warning("the lineage stays as it is: %s", error)
 
@@ -86,6 +89,11 @@ class OwnLineage:
         removed = self.catalog.remove_unfinished() if self.catalog else []
         if removed:
             log.info("removed %d checkpoints that were never committed", len(removed))
+
+    def _sweep_event_files(self) -> None:
+        """Every writer of them has ended, or was killed. The lineage's own few files, others may be writing."""
+        directory = uris.join(self._ownership.description.lineage_dir or "", contract.TENSORBOARD_DIR)
+        remove_leftovers(self._ownership.storage, directory)
 
     def _owned(self, work: Callable[[], T]) -> T:
         self._ownership.check()

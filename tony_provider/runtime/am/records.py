@@ -15,6 +15,7 @@ from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import Storage, StorageError, uris
+from tony_provider.runtime.storage.leftovers import clear_away
 
 log = logging.getLogger(__name__)
 
@@ -68,14 +69,14 @@ class Records:
         """For an application master that has a moment left to live."""
         return await self._publisher(contract.RESULT_FILE, lambda: dump_json(result)).write()
 
-    async def remove_staging(self) -> None:
-        uri = uris.join(self._directory, contract.STAGING_DIR)
+    async def clear_away(self) -> None:
+        """What is of no use after the end: the staging, and what writers that were killed have left."""
         try:
-            await asyncio.to_thread(self._storage.remove, uri, recursive=True)
+            await asyncio.to_thread(clear_away, self._storage, self._directory)
         except StorageError as error:
             log.warning("%s", error)
         except Exception:
-            log.exception("%s could not be removed", uri)
+            log.exception("what is of no use any more could not be removed")
 
     def _publisher(self, name: str, content: Callable[[], bytes]) -> Publisher:
         return Publisher(self._storage, uris.join(self._directory, name), content)

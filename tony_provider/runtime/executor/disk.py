@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Optional
 
 _LEAST = 1 << 20  # bytes; with less, next to nothing can be written
+# What logs leave free of a disk: a NodeManager takes one that is 90 % full for broken, and the node with it.
+_RESERVE = 0.15
+_LARGEST_RESERVE = 1 << 30  # bytes
 
 
 def problem(directory: Path) -> Optional[str]:
@@ -21,3 +24,18 @@ def problem(directory: Path) -> Optional[str]:
     if status.f_files and not status.f_favail:
         return f"the disk of its container holds no more files (below {directory})"
     return None
+
+
+def crowded(directory: Path, wanted: int) -> Optional[str]:
+    """Why logs may not take ``wanted`` more bytes of this disk; None while they may, or where that cannot be told.
+
+    Blocks shortly.
+    """
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return None
+    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+    if free - wanted >= min(total * _RESERVE, _LARGEST_RESERVE):
+        return None
+    return f"the disk of {directory} is nearly full ({free / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB left)"

@@ -21,7 +21,7 @@ from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.pulse import Pulse
 from tony_provider.runtime.executor.run import Run
 from tony_provider.runtime.executor.surroundings import Surroundings
-from tony_provider.runtime.executor.tails import answer_tail
+from tony_provider.runtime.executor.tails import answer_tail, send_last_words
 from tony_provider.runtime.executor.tensorboard.part import event_files
 from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
 from tony_provider.runtime.executor.whereabouts import Whereabouts
@@ -67,7 +67,9 @@ class Executor:
             if working.done():
                 return working.result()
             log.warning("terminated")
+            self._send_on_errand(send_last_words(self._its, self._link.send))
             await self._die_at_once()
+            await asyncio.wait({asyncio.ensure_future(self._link.sent())}, timeout=_TERM_GRACE)
             return exit_codes.TERMINATED
         finally:
             await _cancel(working, killing)

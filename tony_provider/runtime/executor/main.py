@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import NoReturn
 
-from tony_provider.runtime import exit_codes
+from tony_provider.runtime import exit_codes, own_log
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
@@ -29,9 +28,7 @@ log = logging.getLogger(__name__)
 
 def main() -> NoReturn:
     """Ends the process."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%F %T"
-    )
+    own_log.configure()
     try:
         code = asyncio.new_event_loop().run_until_complete(_run())
     except Exception:
@@ -74,7 +71,7 @@ def _surroundings(container: Container) -> Surroundings:
             container.job.port_range,
             share=framework.shares_ports(container.role),
         ),
-        output=Output.of(container.log_dir, workspace.root),
+        output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
     )

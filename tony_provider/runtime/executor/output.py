@@ -9,15 +9,19 @@ import os
 import threading
 from collections import deque
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.executor import disk
+from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.text import LONGEST_LINE, end_of_log
 
 log = logging.getLogger(__name__)
 
-FILE_LIMIT = 16 << 20  # bytes of each of the two files, the current and the one before, that a stream may fill
+SIZE = Memory(64)  # MiB that both streams may fill together, where neither job nor connection says it
+_FILES = 4  # of each of the two streams the current one and the one before
+_LEAST = 256 << 10  # bytes of a file that are not given up to a crowded disk
 KEPT_LIMIT = 10_000_000  # bytes of both streams together that are kept on the store at the end
 TAIL_LINES = 40
 TAIL_LIMIT = 8 << 10  # bytes, in UTF-8
@@ -30,16 +34,28 @@ class CappedFile:
     A disk that is full loses lines, not the process that prints them.
     """
 
-    def __init__(self, path: Path, limit: int, *, announce: bool = True) -> None:
-        """With ``announce`` a new file begins with a line that says how many lines are gone."""
+    def __init__(
+        self,
+        path: Path,
+        limit: int,
+        *,
+        announce: bool = True,
+        crowded: Callable[[Path, int], Optional[str]] = lambda directory, wanted: None,
+    ) -> None:
+        """With ``announce`` a new file begins with a line that says how many lines are gone.
+
+        ``crowded`` tells whether its disk should be spared so many bytes more: then it holds next to nothing.
+        """
         self.path = path
+        self.problem = ""  # why lines are lost that the limit would have kept
         self.dropped = 0  # lines
         self.written = 0  # bytes, those of former files included
         self._limit = limit
         self._announce = announce
+        self._crowded = crowded
         self._lock = threading.Lock()
         self._file: Optional[io.FileIO] = None
-        self._size = 0
+        self._size = self._size_before = 0  # bytes of the current file, and of the one before
         self._lines = 0  # of the current file
         self._lines_before = 0  # of the one before
         self._failed = False
@@ -49,13 +65,14 @@ class CappedFile:
         lines = data.count(b"\n")
         with self._lock:
             try:
-                if self._file is None or (self._size and self._size + len(data) > self._limit):
-                    self._file = self._next()
+                limit = self._limit_for(len(data))
+                if self._file is None or (self._size and self._size + len(data) > limit):
+                    self._file = self._next(limit)
                 _write_all(self._file, data)
             except OSError as error:
                 self.dropped += lines
                 if not self._failed:
-                    log.warning("lines of the user process are lost: cannot write %s: %s", self.path, error)
+                    self._complain(f"cannot write {self.path}: {error.strerror}")
                 self._failed = True
             else:
                 self._failed = False
@@ -97,13 +114,37 @@ class CappedFile:
     def _previous(self) -> Path:
         return self.path.with_name(self.path.name + ".1")
 
-    def _next(self) -> io.FileIO:
+    def _limit_for(self, size: int) -> int:
+        """Of a file that so many bytes are to be written to."""
+        crowded = self._crowded(self.path.parent, size)
+        if not crowded or self._limit <= _LEAST:
+            return self._limit
+        if self._size + self._size_before > 2 * _LEAST and not self.problem:
+            self._complain(crowded)
+        self._give_up_previous(_LEAST)
+        return _LEAST
+
+    def _give_up_previous(self, least: int) -> None:
+        """Unless it is as small as that."""
+        if self._size_before > least:
+            self._previous.unlink(missing_ok=True)
+            self.dropped += self._lines_before
+            self._lines_before = self._size_before = 0
+
+    def _complain(self, problem: str) -> None:
+        self.problem = self.problem or problem
+        log.warning("lines of the user process are lost: %s", problem)
+
+    def _next(self, limit: int) -> io.FileIO:
         if self._file is not None:
             self.path.replace(self._previous)
             self._file.close()
             self._file = None
             self.dropped += self._lines_before
-            self._lines_before, self._lines, self._size = self._lines, 0, 0
+            self._lines_before, self._lines = self._lines, 0
+            self._size_before, self._size = self._size, 0
+            if limit < self._limit:
+                self._give_up_previous(limit)
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         file = io.FileIO(descriptor, "w")
         if self._announce:
@@ -178,12 +219,19 @@ class Output:
     both: CappedFile  # what is kept on the store at the end
 
     @classmethod
-    def of(cls, log_dir: Path, work_dir: Path) -> Output:
+    def of(cls, log_dir: Path, work_dir: Path, size: Optional[Memory] = None) -> Output:
+        """``size``: MiB that stdout and stderr may fill in the log directory together."""
+        limit = ((size or SIZE) << 20) // _FILES
         return cls(
-            CappedFile(log_dir / "task.out", FILE_LIMIT),
-            CappedFile(log_dir / "task.err", FILE_LIMIT),
+            CappedFile(log_dir / "task.out", limit, crowded=disk.crowded),
+            CappedFile(log_dir / "task.err", limit, crowded=disk.crowded),
             CappedFile(work_dir / "output.log", KEPT_LIMIT, announce=False),
         )
+
+    @property
+    def problem(self) -> str:
+        """Why lines are lost that should have been there; empty while none are."""
+        return self.both.problem or self.stdout.problem or self.stderr.problem
 
     def note(self, text: str) -> None:
         """A line of our own among the user's. Blocks."""

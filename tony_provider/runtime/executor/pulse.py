@@ -23,7 +23,12 @@ class Pulse:
         """``activity`` is the executor's own, said when no user process runs; ``ending``: no other will."""
         table = await asyncio.to_thread(processes.descendants, os.getpid())
         usage = self._usage.measure(table, time.monotonic())
-        heartbeat = tony_pb2.Heartbeat(rss_bytes=usage.rss_bytes, cpu_percent=usage.cpu_percent, activity=activity)
+        heartbeat = tony_pb2.Heartbeat(
+            rss_bytes=usage.rss_bytes,
+            cpu_percent=usage.cpu_percent,
+            activity=activity,
+            output_problem=self._its.output.problem,
+        )
         if current is not None:
             await self._add(heartbeat, current, table, ending=ending)
         if await asyncio.to_thread(disk.problem, self._its.workspace.root):

@@ -193,6 +193,7 @@ class Run:
         if progress is not None:
             exited.progress.CopyFrom(progress)
         exited.stopped = exited.stopped or self._stopping.doomed
+        exited.output_problem = self._its.output.problem
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
             problem = await self._copy_last(ended_at)

@@ -120,6 +120,7 @@ class TaskSpec:
     node_label: Optional[str] = None  # default: the job's
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     role: Optional[Role] = None  # default: by the type's name
+    decides: bool = True  # false: the job does not wait for workers of this type to end; their failure still counts
     restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
 
@@ -181,6 +182,13 @@ class CheckpointSpec:
 
 
 @attrs.frozen
+class LogSpec:
+    """What a task prints, on its node."""
+
+    max_size: Optional[Memory] = None  # MiB of its stdout and stderr together; default: the connection's, else 64
+
+
+@attrs.frozen
 class TensorBoardSpec:
     """A side-car of ours: TensorBoard over what tasks write into TONY_TENSORBOARD_DIR. Written as ``true``, too."""
 
@@ -211,6 +219,7 @@ class JobSpec:
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
+    logs: LogSpec = attrs.field(factory=LogSpec)
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 

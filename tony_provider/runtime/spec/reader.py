@@ -15,6 +15,7 @@ from tony_provider.runtime.spec.model import (
     Docker,
     Duration,
     JobSpec,
+    LogSpec,
     Memory,
     Moment,
     PortRange,
@@ -65,6 +66,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (Docker, "docker"),
     (RestartPolicy, "restart"),
     (CheckpointSpec, "checkpoint"),
+    (LogSpec, "logs"),
     (TensorBoardSpec, "tensorboard"),
 )
 

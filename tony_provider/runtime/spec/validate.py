@@ -102,12 +102,14 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
         yield from _task(task, path)
         if role_of(task_type, task) is Role.CHIEF:
             chiefs.append(path)
+            if not task.decides:
+                yield Problem(child(path, "decides"), False, "a chief decides")
             if task.instances > 1:
                 yield Problem(child(path, "instances"), task.instances, "a chief has one instance")
     for path in chiefs[1:]:
         yield Problem(path, "chief", f"a job has at most one task type with the role chief; {chiefs[0]} has it, too")
-    if not any(role_of(task_type, task).is_tracked for task_type, task in job.tasks.items()):
-        yield Problem("tasks", sorted(job.tasks), "nothing would end the job; a chief or worker is needed")
+    if not any(role_of(task_type, task).is_tracked and task.decides for task_type, task in job.tasks.items()):
+        yield Problem("tasks", sorted(job.tasks), "nothing would end the job; a chief or worker that decides is needed")
 
 
 def _task(task: TaskSpec, path: str) -> Iterator[Problem]:

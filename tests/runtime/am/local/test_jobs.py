@@ -58,6 +58,28 @@ async def test_job_succeeds(tmp_path: Path) -> None:
     nothing_is_left(job)
 
 
+async def test_workers_that_do_not_decide_have_ranks_and_are_stopped_at_the_end(tmp_path: Path) -> None:
+    server = attrs.evolve(task(f"echo rank $TONY_RANK of $TONY_WORLD_SIZE; {WAIT}"), decides=False)
+    job = await start(tmp_path, spec({"worker": task("true"), "server": server}))
+    result = await job.end()
+    assert result.state is JobState.SUCCEEDED, job.log
+    assert {each.name: each.state for each in result.tasks} == {
+        "worker:0": TaskState.SUCCEEDED,
+        "server:0": TaskState.STOPPED,
+    }
+    assert "rank 1 of 2" in (job.store / "logs" / "server-0.log").read_text()
+    nothing_is_left(job)
+
+
+async def test_what_killed_writers_have_left_goes_with_the_end(tmp_path: Path) -> None:
+    half_written = f"{tmp_path}/store/.tony-tmp-01234567 {tmp_path}/store/logs/.tony-tmp-89abcdef"
+    command = f"mkdir -p {tmp_path}/store/logs; touch {half_written}; exit 3"
+    job = await start(tmp_path, spec({"worker": task(command)}))
+    assert (await job.end()).state is JobState.FAILED
+    assert [path.name for path in job.store.rglob(".tony-tmp-*")] == []
+    assert (job.store / "logs" / "worker-0.log").exists()
+
+
 async def test_failing_worker_fails_the_job_and_stops_the_others(tmp_path: Path) -> None:
     script = 'if [ "$TONY_TASK_INDEX" = 1 ]; then echo first >&2; echo the last line >&2; exit 3; fi; ' + WAIT
     job = await start(tmp_path, spec({"worker": task(script, 2)}))

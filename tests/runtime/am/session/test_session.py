@@ -12,6 +12,7 @@ from tony_provider.runtime.am.session.losses import MOST_REPLACEMENTS
 from tony_provider.runtime.am.words import PREEMPTED
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
+from tony_provider.runtime.spec.model import Role, TaskSpec
 
 WORKERS = {"worker": 2}
 PS_JOB = {"chief": 1, "ps": 1, "worker": 2}
@@ -314,6 +315,49 @@ def test_failing_side_car_is_only_a_warning() -> None:
     assert world.verdict.status is FinalStatus.SUCCEEDED
     assert "sidecar:0" in world.session.course.warnings[0]
     assert world.states["sidecar:0"] is TaskState.FAILED
+
+
+def serving() -> World:
+    """A worker and another that only serves it."""
+    tasks: dict[str, int | TaskSpec] = {"worker": 1, "server": TaskSpec("true", role=Role.WORKER, decides=False)}
+    return World(job(tasks), ["worker", "server"]).run()
+
+
+def test_a_worker_that_does_not_decide_may_end_and_is_not_waited_for() -> None:
+    world = serving()
+    world.end("server:0")
+    assert world.session.phase is JobState.RUNNING
+    world.end("worker:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    world = serving()
+    world.end("worker:0")
+    assert "server:0" in world.told()
+
+
+def test_a_worker_that_does_not_decide_fails_the_job_all_the_same() -> None:
+    world = serving()
+    world.end("server:0", exit_code=3)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.FAILED
+    assert world.verdict.failure
+    assert world.verdict.failure.task == "server:0"
+
+
+def test_lost_output_is_a_warning_once_for_a_node() -> None:
+    world = workers().run()
+    for _ in range(2):
+        world.beat("worker:0", output_problem="the disk is full")
+        world.beat("worker:1", output_problem="the disk is nearly full")
+    assert world.session.course.warnings == [
+        "output of worker:0 on node1:1 is not complete: the disk is full",
+        "output of worker:1 on node2:1 is not complete: the disk is nearly full",
+    ]
+    world.end("worker:0")
+    world.end("worker:1", output_problem="the disk is nearly full")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    assert len(world.session.course.warnings) == 2
 
 
 def test_side_car_that_cannot_start_does_not_hold_the_gang_up() -> None:

@@ -403,8 +403,9 @@ class World:
             executor.connected = False
         self.carry_out(self.session.disconnected(name, self.attempt(name), self.now))
 
-    def beat(self, name: str, step: int | None = None) -> None:
-        beat = Beat(self._memory(name), progress=None if step is None else TaskProgress(step))
+    def beat(self, name: str, step: int | None = None, *, output_problem: str = "") -> None:
+        progress = None if step is None else TaskProgress(step)
+        beat = Beat(self._memory(name), progress=progress, output_problem=output_problem)
         self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
 
     def _memory(self, name: str) -> int:

@@ -34,7 +34,7 @@ class Course:
         self.job = job
         self.epoch = epoch
         self.tasks = [
-            Task(name, index, role, spec, name in decisive, spec.restart or framework.scope(role))
+            Task(name, index, role, spec, name in decisive and spec.decides, spec.restart or framework.scope(role))
             for name, spec in job.tasks.items()
             for role in [job.role(name)]
             for index in range(spec.instances)

@@ -29,6 +29,7 @@ class Executors:
         self._units = units
         self._starts = starts
         self._restarts = restarts
+        self._crowded: set[str] = set()  # nodes whose disks have cost a task lines of its output
 
     def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
         """Its stream is up; ``start`` is that of the newest rendezvous that reached it."""
@@ -54,6 +55,7 @@ class Executors:
         task.heard_at = now
         task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
         task.store_trouble = beat.trouble
+        self._look_at_output(task, beat.output_problem)
         if beat.progress:
             task.progress = beat.progress
             if task.process:
@@ -75,6 +77,7 @@ class Executors:
             return
         task.heard_at, process.end = now, end
         task.progress = end.progress or task.progress
+        self._look_at_output(task, end.output_problem)
         self._course.note("ended", words.process_end(end), task)
         if self._course.phase is not JobState.RECOVERING:  # then it is looked at once everybody is back
             self.look_at_end(task, process, end, now)
@@ -107,6 +110,16 @@ class Executors:
         self._starts.renew(task, now, "its container is not fit")
         if problem:
             self._course.note("not_copied", f"the newest checkpoint did not get to the store: {problem}", task)
+
+    def _look_at_output(self, task: Task, problem: str) -> None:
+        """Say that lines are lost: once for a container, and among the job's warnings once for a node."""
+        if not problem or task.output_problem:
+            return
+        task.output_problem = problem
+        self._course.note("output_lost", problem, task)
+        if task.node and task.node not in self._crowded:
+            self._crowded.add(task.node)
+            self._course.warnings.append(f"output of {task.name} on {task.node} is not complete: {problem}")
 
     def _failed(self, task: Task, process: UserProcess, end: ProcessEnd, now: float) -> None:
         if end.succeeded:

@@ -9,6 +9,7 @@ import attrs
 
 from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.hints import hint
 from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -19,10 +20,12 @@ NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     """A user process ended badly, or could not be started."""
+    what = f"{_where(task)} {words.process_end(end)}"
+    known = hint(end.output_tail)
     return _failure(
         task,
         _process_kind(end, started),
-        f"{_where(task)} {words.process_end(end)}",
+        f"{what}; {known}" if known else what,
         end.output_tail,
         exit_code=None if end.signal else end.exit_code,
         signal=end.signal or None,
@@ -40,7 +43,7 @@ def of_early_end(task: Task, end: ProcessEnd) -> Failure:
 def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
     """A container ended under a task that had not said how it ended itself."""
     end = task.process.end if task.process else None
-    said = end.output_tail if end and end.output_tail else diagnostics
+    said = (end.output_tail if end else "") or task.last_words or diagnostics
     when = "" if task.host else " before its executor had registered"
     message = f"the container of {_where(task)} {words.container_end(exit_status)}{when}"
     kind = _container_kind(task, exit_status)

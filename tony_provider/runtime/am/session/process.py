@@ -24,6 +24,7 @@ class ProcessEnd:
     not_kept: str = ""  # it ended well, and why what it left could not be kept
     model_dir: str = ""  # URI; empty: it left none
     progress: Optional[TaskProgress] = None
+    output_problem: str = ""  # why lines that it printed are lost
 
     @property
     def succeeded(self) -> bool:

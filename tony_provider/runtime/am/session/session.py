@@ -265,6 +265,13 @@ class Session:
             self._executors.settled(task, start, problem, now)
         return self._checked(now)
 
+    def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:
+        """Its container is being killed; ``tail`` is the end of what its user process had printed."""
+        task = self._current(name, attempt)
+        if task:
+            task.last_words = tail
+        return self._checked(now)
+
     def restore_failed(
         self, name: str, attempt: int, start: int, uri: str, damaged: bool, reason: str, now: float
     ) -> list[Action]:

@@ -21,6 +21,7 @@ class Beat:
     progress: Optional[TaskProgress] = None
     activity: str = ""
     trouble: str = ""  # what does not get to the store at present, and why
+    output_problem: str = ""  # why lines that it printed are lost
 
 
 @attrs.define(eq=False)
@@ -60,6 +61,8 @@ class Task:
     cpu_percent: Optional[float] = None
     activity: str = ""
     store_trouble: str = ""  # what does not get to the store at present, and why
+    output_problem: str = ""  # why lines that it printed in this container are lost
+    last_words: str = ""  # the end of what was printed in it, when it was killed
 
     # its user process
     start: int = 0  # counts the starts of it, over containers and application masters
@@ -109,4 +112,5 @@ class Task:
         self.container = self.process = self.deadline = None
         self.launched = self.connected = self.container_ended = self.yields = self.unfit = False
         self.heard_at = self.trouble_at = None
-        self.host, self.ports, self.activity, self.store_trouble = "", {}, "", ""
+        self.host, self.ports = "", {}
+        self.activity = self.store_trouble = self.output_problem = self.last_words = ""

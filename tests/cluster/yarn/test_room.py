@@ -1,0 +1,125 @@
+"""Jobs of several containers, and what a cluster's nodes and queues could hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from tony_provider.cluster.errors import JobRejected, JobTooLarge
+from tony_provider.cluster.yarn.check import ClusterView, too_little
+from tony_provider.cluster.yarn.view import Node, Queue, queues, shared_labels
+from tony_provider.runtime.resource_names import GPU
+from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
+
+GIB = 1024
+PLAIN = [Node(host, frozenset(), {"memory-mb": 4 * GIB, "vcores": 4}) for host in ("a", "b")]
+LABELLED = Node("c", frozenset({"gpu"}), {"memory-mb": 8 * GIB, "vcores": 8, GPU: 4})
+TENTH = Queue("root.tenth", "RUNNING", True, False, None, maximum={"": 10.0, "gpu": 50.0})
+VIEW = ClusterView(
+    queues=[Queue("root.ml", "RUNNING", True, False, None, maximum={"": 100.0}), TENTH],
+    labels=frozenset({"gpu"}),
+    nodes=[*PLAIN, LABELLED],
+    largest={"memory-mb": 8 * GIB, "vcores": 16, GPU: 4},
+)
+
+
+def job(count: int, memory: int, queue: str | None = "ml", am: int = 256, **more: Any) -> JobSpec:
+    task = TaskSpec("true", instances=count, memory=Memory(memory), **more)
+    return JobSpec("tensorflow", {"worker": task}, queue=queue, am=AmSpec(Memory(am)))
+
+
+@pytest.mark.parametrize(
+    "fitting",
+    [
+        job(1, 4 * GIB),
+        job(7, GIB),
+        job(1, 4 * GIB, am=4 * GIB),
+        job(7, GIB, vcores=4),  # YARN may not heed them
+        job(5, 3 * GIB, min_instances=2),
+        job(4, 3 * GIB, queue=None),  # it may go anywhere: two on the labelled node
+        job(4, GIB, node_label="gpu", gpus=1),
+        job(1, 512, queue="tenth"),
+        job(3, GIB, queue="tenth", node_label="gpu"),
+        job(100, GIB, queue="nobody-s"),  # of a label that no node has yet
+    ],
+)
+def test_what_has_room(fitting: JobSpec) -> None:
+    view = attrs.evolve(VIEW, nodes=[]) if fitting.queue == "nobody-s" else VIEW
+    assert too_little(fitting, view) == []
+
+
+@pytest.mark.parametrize(
+    ("large", "expected"),
+    [
+        (
+            job(5, 4 * GIB),
+            "1 x 256 MiB (am) + 5 x 4096 MiB (tasks.worker) is 20736 MiB; the nodes have 8192 MiB together",
+        ),
+        (
+            job(5, 4 * GIB, min_instances=2),
+            "1 x 256 MiB (am) + 2 x 4096 MiB (tasks.worker) is 8448 MiB; the nodes have 8192 MiB together",
+        ),
+        (
+            job(3, 2 * GIB + 1),
+            "3 containers of 2049 MiB or more are needed; the nodes have room for 2",
+        ),
+        (
+            job(2, 2 * GIB + 512, am=2 * GIB + 256),
+            "3 containers of 2304 MiB or more are needed; the nodes have room for 2",
+        ),
+        (
+            job(5, GIB, node_label="gpu", gpus=1),
+            "5 x 1 GPUs (tasks.worker) is 5 GPUs; the nodes with the label 'gpu' have 4 GPUs together",
+        ),
+        (
+            job(1, GIB, queue="tenth"),
+            "1 x 256 MiB (am) + 1 x 1024 MiB (tasks.worker) is 1280 MiB; the queue gets 820 MiB at most, 10 % of the "
+            "nodes",
+        ),
+        (
+            job(5, GIB, queue="tenth", node_label="gpu"),
+            "5 x 1024 MiB (tasks.worker) is 5120 MiB; the queue gets 4096 MiB at most, 50 % of the nodes with the "
+            "label 'gpu'",
+        ),
+        (job(1, 9 * GIB), "tasks.worker.memory: no node has 9216 MiB; the most is 8192 MiB"),
+    ],
+)
+def test_what_could_never_be_held(large: JobSpec, expected: str) -> None:
+    assert too_little(large, VIEW) == [expected]
+
+
+def test_idle_nodes_of_a_shared_label_count() -> None:
+    shared = attrs.evolve(VIEW, shared_labels=frozenset({"gpu"}))
+    assert too_little(job(3, 4 * GIB), shared) == []
+    assert too_little(job(3, 4 * GIB), VIEW) != []
+
+
+def test_where_the_queue_sends_containers_is_its_own_matter() -> None:
+    sending = Queue("root.ml", "RUNNING", True, False, None, maximum={"": 1.0}, default_label="gpu")
+    assert too_little(job(3, 4 * GIB), attrs.evolve(VIEW, queues=[sending])) == []
+
+
+def test_a_retry_may_find_more_nodes() -> None:
+    error = JobTooLarge(["too much"])
+    assert isinstance(error, JobRejected)
+    assert not error.permanent
+    assert "set `autoscaling` in the tony connection" in str(error)
+
+
+def test_maxima_and_default_labels_of_queues() -> None:
+    parts = [{"partitionName": "", "absoluteMaxCapacity": 30.0}, {"partitionName": "gpu", "absoluteMaxCapacity": 50.0}]
+    new = {"queueName": "new", "absoluteMaxCapacity": 30.0, "capacities": {"queueCapacitiesByPartition": parts}}
+    old = {"queueName": "old", "absoluteMaxCapacity": 12.5, "defaultNodeLabelExpression": "gpu"}
+    info = {"type": "capacityScheduler", "queueName": "root", "queues": {"queue": [new, old]}}
+    found = {queue.name: queue for queue in queues({"scheduler": {"schedulerInfo": info}}) or []}
+    assert (found["new"].maximum, found["new"].default_label) == ({"": 30.0, "gpu": 50.0}, "")
+    assert (found["old"].maximum, found["old"].default_label) == ({"": 12.5}, "gpu")
+    assert found["root"].maximum == {}
+
+
+def test_labels_are_shared_unless_it_is_said_that_they_are_not() -> None:
+    labels = [{"name": "a", "exclusivity": "true"}, {"name": "b", "exclusivity": "false"}, {"name": "c"}]
+    assert shared_labels({"nodeLabelInfo": labels}) == {"b", "c"}
+    assert shared_labels({"nodeLabels": ["d"]}) == {"d"}

@@ -1,0 +1,44 @@
+"""The containers that a job needs, all at the same time, and how they are told to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
+from tony_provider.runtime.spec.model import JobSpec
+
+
+@attrs.frozen
+class Demand:
+    """Containers of one kind."""
+
+    what: str  # such as tasks.worker
+    resources: dict[str, int]  # of each, by YARN's names
+    label: str | None
+    count: int = 1  # without which the job does not go on
+
+    def key(self, resource: str) -> str:
+        """Of the specification, that says how much of it."""
+        keys = {MEMORY: "memory", VCORES: "vcores", GPU: "gpus"}
+        return f"{self.what}.{keys.get(resource, f'resources.{resource}')}"
+
+
+def demands(job: JobSpec) -> Iterator[Demand]:
+    """The application master's first."""
+    am = {MEMORY: int(job.am.memory), VCORES: job.am.vcores}
+    yield Demand("am", am, job.am.node_label or job.node_label)
+    for name, task in job.tasks.items():
+        wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **task.resources}
+        if task.gpus:
+            wanted[GPU] = task.gpus
+        least = task.instances if task.min_instances is None else task.min_instances
+        yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label, least)
+
+
+def amount(resource: str, number: int) -> str:
+    if resource == MEMORY:
+        return f"{number} MiB"
+    names = {VCORES: "vcores", GPU: "GPUs"}
+    return f"{number} {names.get(resource, resource)}"

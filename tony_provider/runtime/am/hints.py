@@ -1,0 +1,27 @@
+"""What to do about failures of user programs that many meet, told by their last words."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+
+@attrs.frozen
+class _Known:
+    words: re.Pattern[str]
+    hint: str
+
+
+_KNOWN = (
+    _Known(
+        re.compile(r"tensorflow\.python\.distribute\.values\.PerReplica'>\) to a Tensor"),
+        "Keras 3 does not train under this strategy: set TF_USE_LEGACY_KERAS=1 in the job's env and have tf_keras in "
+        "its environment, or write the training loop with strategy.run",
+    ),
+)
+
+
+def hint(last_words: str) -> str:
+    """For the end of what a process printed; empty when nothing is known of it."""
+    return next((known.hint for known in _KNOWN if known.words.search(last_words)), "")

@@ -1,0 +1,44 @@
+"""What writers that were killed have left, under names that nobody else will ever look for. It all blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus, Storage, is_temporary
+from tony_provider.runtime.storage.errors import StorageNotFound
+
+_MODEL = f"{contract.MODEL_DIR}.tmp-"  # a model on its way, see executor/results.py
+
+
+def is_leftover(status: FileStatus) -> bool:
+    """Where nobody writes any more."""
+    return is_temporary(status.name) or (status.is_directory and status.name.startswith(_MODEL))
+
+
+def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> Iterator[FileStatus]:
+    """Below a directory, but not in those of its own that are called so. Raises StorageError."""
+    try:
+        found = storage.list(uri)
+    except StorageNotFound:
+        return
+    for status in found:
+        if is_leftover(status):
+            yield status
+        elif status.is_directory and status.name not in without:
+            yield from leftovers(storage, status.path)
+
+
+def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> int:
+    """How many there were. Only where nobody writes any more: one that still does would fail. Raises StorageError."""
+    found = list(leftovers(storage, uri, without=without))
+    for status in found:
+        storage.remove(status.path, recursive=status.is_directory)
+    return len(found)
+
+
+def clear_away(storage: Storage, application_dir: str) -> None:
+    """What an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
+    storage.remove(uris.join(application_dir, contract.STAGING_DIR), recursive=True)
+    remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR])
