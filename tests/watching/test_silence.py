@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -37,6 +38,12 @@ class Watcher:
         self.silence.look(seen)
         lines, self.lines = self.lines[:], []
         return lines
+
+    def ask_in_vain(self, seconds: float) -> None:
+        """The store, which does not answer for so long."""
+        with contextlib.suppress(StorageUnreachable), self.contact.asking(Side.STORE):
+            self.clock.now += seconds
+            raise STORE_GONE
 
 
 @pytest.fixture
@@ -100,9 +107,7 @@ def test_a_call_that_hangs_is_told_before_it_ends(watcher: Watcher) -> None:
 
 
 def test_and_what_is_said_at_its_end(watcher: Watcher) -> None:
-    with pytest.raises(StorageUnreachable), watcher.contact.asking(Side.STORE):
-        watcher.look(None, SLOW_ANSWER + 1)
-        raise STORE_GONE
+    watcher.ask_in_vain(SLOW_ANSWER + 1)
     assert watcher.look(Observation(running(), outages=(STORE_GONE,)), 1) == [
         "The store does not answer since then: cannot read hdfs://x: connection refused"
     ]
@@ -111,9 +116,7 @@ def test_and_what_is_said_at_its_end(watcher: Watcher) -> None:
 def test_calls_of_others_tell_the_same(watcher: Watcher) -> None:
     """Of a store that a poller asks for many jobs in turn: this one's turn has not come yet."""
     for _ in range(5):
-        with pytest.raises(StorageUnreachable), watcher.contact.asking(Side.STORE):
-            watcher.clock.now += 20
-            raise STORE_GONE
+        watcher.ask_in_vain(20)
     listed = attrs.evolve(written(), whole=False)
     (line,) = watcher.look(listed)
     assert line.startswith("The store does not answer since then: cannot read")
@@ -175,7 +178,7 @@ def test_a_master_that_cannot_write_it_says_why(watcher: Watcher) -> None:
 
 def test_a_status_that_never_comes(watcher: Watcher) -> None:
     assert watcher.look(Observation(running())) == []
-    assert watcher.look(Observation(running()), STATUS_STALE + 1) == ["The job has written no status since then"]
+    assert watcher.look(Observation(running()), STATUS_STALE + 1) == ["The job has no status on the store since then"]
     assert watcher.look(written(), 1) == [f"The job's status is written again, after {STATUS_STALE + 2:.0f} s"]
 
 

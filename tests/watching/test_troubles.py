@@ -56,7 +56,7 @@ def test_it_may_have_begun_before_it_was_noticed(log: Log) -> None:
 
 def test_reminders_at_growing_intervals(log: Log) -> None:
     log.troubles.goes_on("store", "The store refuses", "quota")
-    told = []
+    told: list[int] = []
     for second in range(3 * 3600):
         log.after(1).goes_on("store", "The store refuses", "quota")
         told += [second + 1] * (len(log.lines) - 1 - len(told))

@@ -105,7 +105,7 @@ class Silence:
             self._troubles.is_over(_Key.STATUS, "The job's status is written again")
             self._written, self._written_seen = written, now
         elif now - self._written_seen > STATUS_STALE:
-            what = "The job's status on the store has not changed" if written else "The job has written no status"
+            what = "The job's status on the store has not changed" if written else "The job has no status on the store"
             self._troubles.goes_on(_Key.STATUS, what, self._master_says(seen), since=self._written_seen)
 
     @staticmethod
@@ -117,7 +117,7 @@ class Silence:
 
     def _tell_of_master(self, seen: Observation) -> None:
         """Whom it cannot reach itself, each once."""
-        if (status := seen.newest) is None:
+        if (status := seen.newest) is None or status.state.is_final:
             return
         for trouble in status.troubles:
             if trouble not in self._told_of_master:

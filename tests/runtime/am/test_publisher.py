@@ -117,7 +117,7 @@ async def test_it_says_since_when_and_why_a_file_cannot_be_written(tmp_path: Pat
     assert publisher.trouble == ""
     (failed, why), (again, how) = events
     assert (failed, again) == ("not_written", "written_again")
-    assert why.startswith("status.json: cannot write")
+    assert why.startswith("status.json: cannot make directory")
     assert how.startswith("status.json, after ")
 
 

@@ -114,13 +114,11 @@ class Publisher:
             self._tell("not_written", f"{uris.name(self._uri)}: {problem}")
 
     def _succeeded(self, began_ms: int) -> None:
-        """What was written may say that it could not be: once more, then."""
         since_ms = began_ms if self._since_ms is None else self._since_ms
         seconds = (epoch_ms() - since_ms) / 1000
         if self._since_ms is not None or seconds > SLOW_ANSWER:
             self._since_ms = None
             self._tell("written_again", f"{uris.name(self._uri)}, after {span(seconds)}")
-            self.changed()
 
     async def _until_due(self) -> bool:
         """False when it is to stop."""

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Callable, Optional
 
+import attrs
+
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.event_log import EventLog
 from tony_provider.runtime.am.publisher import Publisher
@@ -33,8 +35,11 @@ class Records:
 
     def start(self, status: Callable[[], JobStatus]) -> None:
         """Keep the files up to date from now on. ``status`` gives the job's status of the moment."""
-        self._status_file = self._publisher(
-            contract.STATUS_FILE, lambda: dump_json(status()), tell=self._tell, interval=STATUS_INTERVAL
+        self._status_file = file = self._publisher(
+            contract.STATUS_FILE,
+            lambda: dump_json(_without(file.trouble, status())),
+            tell=self._tell,
+            interval=STATUS_INTERVAL,
         )
         self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run())
         self._publishing.add_done_callback(_log_fault)
@@ -98,6 +103,11 @@ class Records:
         interval: Optional[float] = None,
     ) -> Publisher:
         return Publisher(self._storage, uris.join(self._directory, name), content, interval=interval, tell=tell)
+
+
+def _without(trouble: str, status: JobStatus) -> JobStatus:
+    """What a file says of itself once it is written is no trouble any more."""
+    return attrs.evolve(status, troubles=[each for each in status.troubles if each != trouble])
 
 
 def _log_fault(publishing: asyncio.Future[tuple[None, None]]) -> None:
