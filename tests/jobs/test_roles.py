@@ -55,7 +55,7 @@ def test_a_parameter_server_job_ends_with_its_chief(place: Place) -> None:
 @pytest.mark.parametrize(
     ("task", "command", "words"),
     [
-        ("ps", "sleep 1", "ended with exit code 0 while other tasks still needed it"),
+        ("ps", "sleep 1", "ended with exit code 0, and chief:0 had not succeeded"),
         pytest.param("evaluator", "sleep 1; exit 4", "ended with exit code 4", marks=pytest.mark.long),
         pytest.param("worker", "sleep 1; exit 6", "ended with exit code 6", marks=pytest.mark.long),
     ],

@@ -174,11 +174,11 @@ def test_without_start_timeout_a_training_is_waited_for_and_an_id_is_not() -> No
 
 def test_an_outage_is_told_once_and_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(BY_ID)
-    gone = Sighting(outage=ClusterUnreachable("nobody answers"))
+    gone = Sighting(outages=(ClusterUnreachable("nobody answers"),))
     assert [watch.end(gone), watch.end(gone)] == [None, None]
     assert sum("nobody answers" in line for line in watch.log) == 1
     assert watch.end(seen("WAITING")) is None
-    assert "The cluster answers again" in watch.log
+    assert "The ResourceManager answers again, after 0 s" in watch.log
     assert watch.end(gone) is None
     monkeypatch.setattr(patience, "OUTAGE_SECONDS", -1.0)
     with pytest.raises(ClusterUnreachable):
@@ -187,7 +187,7 @@ def test_an_outage_is_told_once_and_borne_for_a_while(monkeypatch: pytest.Monkey
 
 def test_what_no_waiting_mends_is_an_error_at_once() -> None:
     with pytest.raises(ConnectionProblem):
-        Watch(BY_ID).end(Sighting(outage=ConnectionProblem("removed")))
+        Watch(BY_ID).end(Sighting(outages=(ConnectionProblem("removed"),)))
 
 
 @pytest.mark.parametrize(

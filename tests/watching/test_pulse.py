@@ -113,7 +113,7 @@ def test_an_outage_is_no_silence() -> None:
     watch = Watch()
     assert not watch.stale(job(heard(0, 1)))
     watch.clock.now += 500
-    assert watch.look(Sighting(outage=ClusterUnreachable("gone"))) is None
+    assert watch.look(Sighting(outages=(ClusterUnreachable("gone"),))) is None
     assert not watch.stale(job(heard(0, 1)))
 
 

@@ -129,12 +129,12 @@ def test_one_that_is_about_to_be_submitted_is_absent(hook: ScriptedHook) -> None
 def test_an_outage_keeps_what_was_found(hook: ScriptedHook) -> None:
     search = Search(OF_TRAINING)
     hook.fault = ClusterUnreachable("gone")
-    assert look(search, hook) == Sighting(outage=hook.fault)
+    assert look(search, hook) == Sighting(outages=(hook.fault,))
     hook.fault = None
     hook.run(FIRST)
     look(search, hook)
     hook.fault = ClusterUnreachable("gone")
-    assert look(search, hook) == Sighting(outage=hook.fault, found=Found(FIRST, TRAINING))
+    assert look(search, hook) == Sighting(outages=(hook.fault,), found=Found(FIRST, TRAINING))
 
 
 @pytest.mark.parametrize("target", [OF_TRAINING, BY_ID, BY_TAG])

@@ -18,6 +18,7 @@ from tony_provider.operators.verdict import failure
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.watching.clearing import clear_up
 from tony_provider.watching.ending import Deadlines, Ending
+from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.watch import JobWatch
 
@@ -53,32 +54,47 @@ def until_the_end(
     *,
     pause: float,
     say: Callable[[str], None],
-    show: Callable[[Observation], None],
+    show: Callable[[Observation | None, list[str]], None],
 ) -> Ending:
-    """``say`` is given lines of news, ``show`` each look, ``pause`` seconds apart."""
+    """``say`` is given lines of news, ``show`` each look, ``pause`` seconds apart, and who keeps silent."""
     watch = JobWatch(application_id, Deadlines(), say)
-    while True:
-        seen = observe(hook, identity, application_id)
-        ending = watch.judge(seen)
-        show(seen)
-        if ending is not None:
-            return ending
-        time.sleep(pause)
+
+    def look() -> Observation:
+        asks = watch.silence.wants_master
+        return observe(hook, identity, application_id, contact=watch.contact, ask_master=asks)
+
+    seen: Observation | None = None
+
+    def meanwhile() -> None:
+        show(seen, watch.silence.lines)
+
+    with Looker(look, watch) as looker:
+        while True:
+            ending, seen = looker.judge(meanwhile)
+            meanwhile()
+            if ending is not None:
+                return ending
+            time.sleep(pause)
 
 
 def _in_lines(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> Ending:
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    return until_the_end(hook, identity, application_id, pause=poll_interval(), say=say, show=lambda _: None)
+    return until_the_end(hook, identity, application_id, pause=poll_interval(), say=say, show=lambda *_: None)
 
 
 def _in_table(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> Ending:
     directory = hook.application_dir(identity, application_id)
     with Live(console=console, refresh_per_second=2) as live:
+        last: list[Observation] = []
 
-        def show(seen: Observation) -> None:
-            if seen.outage is None:
-                live.update(job_table(application_id, seen.application, seen.status, directory))
+        def show(seen: Observation | None, troubles: list[str]) -> None:
+            """What was seen last stays where there is nothing to be seen."""
+            if seen is not None and (seen.outage is None or seen.master is not None):
+                last[:] = [seen]
+            application, status = (last[0].application, last[0].newest) if last else (None, None)
+            if last or troubles:
+                live.update(job_table(application_id, application, status, directory, troubles))
 
         return until_the_end(hook, identity, application_id, pause=_LOOK, say=lambda _: None, show=show)

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from tony_provider.cli.command import command
 from tony_provider.cli.following import wait_for
+from tony_provider.cli.glance import Glance, glance
 from tony_provider.cli.named import application_of, hook_of, identity_of
 from tony_provider.cli.table import job_table
-from tony_provider.cluster.base import Application
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import JobStatus
 
@@ -21,20 +21,20 @@ from tony_provider.runtime.protocol.status import JobStatus
 def status(args: Namespace) -> None:
     """What is known of one job; with ``--watch`` until it ends."""
     with hook_of(args) as hook:
-        found = application_of(hook, args)
         if args.watch:
+            found = application_of(hook, args)
             wait_for(hook, identity_of(hook, found), found.application_id)
             return
-        application, job_status, directory = found.application, None, None
-        if found.identity is not None:
-            job_status = hook.job_status(found.identity, found.application_id)
-            directory = hook.application_dir(found.identity, found.application_id)
+        seen = glance(hook, args)
     if args.output == "table":
-        Console(soft_wrap=True).print(job_table(found.application_id, application, job_status, directory))
+        table = job_table(seen.application_id, seen.application, seen.status, seen.directory, seen.troubles)
+        Console(soft_wrap=True).print(table)
     elif args.output == "plain":
-        AirflowConsole().print_as(_task_rows(job_status), "plain")
+        AirflowConsole().print_as(_task_rows(seen.status), "plain")
     else:
-        AirflowConsole().print_as([_whole(found.application_id, application, job_status, directory)], args.output)
+        AirflowConsole().print_as([_whole(seen)], args.output)
+    if seen.error is not None:
+        raise seen.error
 
 
 def _task_rows(job_status: JobStatus | None) -> list[dict[str, Any]]:
@@ -51,12 +51,11 @@ def _task_rows(job_status: JobStatus | None) -> list[dict[str, Any]]:
     ]
 
 
-def _whole(
-    application_id: str, application: Application | None, job_status: JobStatus | None, directory: str | None
-) -> dict[str, Any]:
+def _whole(seen: Glance) -> dict[str, Any]:
     return {
-        "application_id": application_id,
-        "application": to_plain(application) if application is not None else None,
-        "job": to_plain(job_status) if job_status is not None else None,
-        "directory": directory,
+        "application_id": seen.application_id,
+        "application": to_plain(seen.application) if seen.application is not None else None,
+        "job": to_plain(seen.status) if seen.status is not None else None,
+        "directory": seen.directory,
+        "troubles": seen.troubles,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from tony_provider.cli.wording import size, span
 from tony_provider.cluster.base import Application
+from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
 from tony_provider.watching.progress import MAX_ROWS, progress_line
 
@@ -19,9 +21,15 @@ _COLOURS = {"RUNNING": "green", "SUCCEEDED": "green", "FAILED": "red", "KILLED":
 
 
 def job_table(
-    application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
+    application_id: str,
+    application: Application | None,
+    status: JobStatus | None,
+    directory: str | None,
+    troubles: Sequence[str] = (),
 ) -> RenderableType:
+    """``troubles``: what keeps it from being up to date."""
     parts: list[RenderableType] = [_facts(application_id, application, status, directory)]
+    parts += [Text(trouble, style="yellow") for trouble in troubles]
     if status is not None and status.tasks:
         if status.total_steps and not status.state.is_final:
             bar = Table.grid()  # by itself it does not end its line
@@ -57,6 +65,9 @@ def _named(
             facts.append(("restarts", Text(str(status.restarts))))
         if status.failure is not None:
             facts.append(("failure", Text(status.failure.message, style="red")))
+        if not status.state.is_final:
+            facts.append(("as of", Text(moment(status.updated_ms))))
+        facts += [("out of reach", Text(each, style="yellow")) for each in status.troubles]
         facts += [("warning", Text(each, style="yellow")) for each in status.warnings]
         if status.model_dir:
             facts.append(("model", Text(status.model_dir)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+from tony_provider.runtime.clock import span as span
 from tony_provider.runtime.spec.units import UnitError, parse_duration
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -17,17 +18,6 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     raise AssertionError
-
-
-def span(seconds: float) -> str:
-    """Such as ``3 d 4 h`` or ``2 min 5 s``: the two largest parts of it."""
-    left = max(0, round(seconds))
-    parts: list[str] = []
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, length)
-        if count or (unit == "s" and not parts):
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
 
 
 def since(epoch_ms: int) -> str:

@@ -11,7 +11,7 @@ import attrs
 
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
 
@@ -166,6 +166,13 @@ class Cluster(ABC):
 
         Begins at the start of a line. Raises MasterOutOfReach when no master answers within ``seconds``, or when it has
         nothing to show; ClusterAuthError when this user may not.
+        """
+
+    @abstractmethod
+    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
+        """What the master of a running application says itself, whatever has become of its ``status.json``.
+
+        Raises MasterOutOfReach when no master answers within ``seconds``; ClusterAuthError when this user may not.
         """
 
     @abstractmethod

@@ -256,6 +256,10 @@ class TonyHook(BaseHook):
         """The end of what a running task has printed so far; see ``Cluster.task_log``."""
         return self.get_conn().task_log(application_id, task, max_bytes, seconds=seconds)
 
+    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
+        """What a running application's master says itself; see ``Cluster.master_status``."""
+        return self.get_conn().master_status(application_id, seconds=seconds)
+
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Have the cluster end it should it still be there after so long; see ``Cluster.limit``."""
         self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)

@@ -262,9 +262,16 @@ class Training:
         return application is not None and application.is_final
 
     def _wait(self, application_id: str, deadlines: Deadlines) -> Ending:
+        watch = JobWatch(application_id, deadlines, self._log.info)
         return wait(
-            lambda: observe(self._hook, self._identity, application_id),
-            JobWatch(application_id, deadlines, self._log.info),
+            lambda: observe(
+                self._hook,
+                self._identity,
+                application_id,
+                contact=watch.contact,
+                ask_master=watch.silence.wants_master,
+            ),
+            watch,
             self._switch,
             self._task.poll_interval,
             self._heed_kill,

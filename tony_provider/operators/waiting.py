@@ -16,6 +16,7 @@ from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.ending import Deadlines, Ending
 from tony_provider.watching.killing import KillSwitch
+from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.watch import JobWatch
 
@@ -80,8 +81,9 @@ def wait(
 ) -> Ending:
     """Look until there is nothing more to watch. ``heed_kill`` raises once the switch was pulled."""
     pause = min(FIRST_POLL, poll_interval)
-    while (ending := watch.judge(look())) is None:
-        switch.sleep(pause)
-        heed_kill()
-        pause = min(pause * POLL_GROWTH, poll_interval)
+    with Looker(look, watch) as looker:
+        while (ending := looker.judge(heed_kill)[0]) is None:
+            switch.sleep(pause)
+            heed_kill()
+            pause = min(pause * POLL_GROWTH, poll_interval)
     return ending

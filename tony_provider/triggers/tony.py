@@ -23,6 +23,7 @@ from tony_provider.watching.watch import JobWatch
 
 VERSION = 2  # of the arguments and of the event; those of every earlier one are understood
 STATE_SECONDS = 5.0  # that Airflow may take to tell the task's state; it ends on_kill after 30
+MEANWHILE = 5.0  # seconds between two chances to tell that there is no news
 KILL_REASON = "the deferred task was marked or cleared by a user"
 
 
@@ -120,15 +121,16 @@ class TonyJobTrigger(BaseTrigger):
 
     async def _watch(self) -> Ending:
         deadlines = Deadlines(end=self.end, queue=self.queue)
-        watch = JobWatch(self.application_id, deadlines, self.log.info)
         job = FollowedJob(self._identity, self.application_id, self.poll_interval)
-        ending = watch.judge(None)
         async with following(self.tony_conn_id, self.proxy_user, job) as poller:
+            watch = JobWatch(self.application_id, deadlines, self.log.info, contact=poller.contact)
+            ending = watch.judge(None)
             while ending is None:
                 now = time.time()
                 deadline = deadlines.next_after(now)
-                seen = await job.next(None if deadline is None else deadline - now)
+                seen = await job.next(MEANWHILE if deadline is None else min(MEANWHILE, deadline - now))
                 ending = watch.judge(seen)
+                job.ask_master = watch.silence.wants_master
                 if ending is None and seen is not None and watch.wants_look(seen):
                     poller.hurry(job)
         return ending

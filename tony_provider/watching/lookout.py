@@ -10,11 +10,14 @@ from enum import StrEnum
 import attrs
 
 from tony_provider.cluster.base import ApplicationState
+from tony_provider.runtime.clock import span
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
+from tony_provider.watching.contact import Contact
 from tony_provider.watching.outlook import Outlook
 from tony_provider.watching.patience import OUTAGE_SECONDS, borne_since
 from tony_provider.watching.progress import ProgressLog
+from tony_provider.watching.silence import Silence
 from tony_provider.watching.sought import Found, Sighting, Target
 from tony_provider.watching.watch import FORGOTTEN_SECONDS
 
@@ -96,6 +99,7 @@ class Lookout(ABC):
         self._log = log
         self._clock = clock
         self._progress = ProgressLog()
+        self._silence = Silence(Contact(clock), log, clock)
         self._found: Found | None = None
         self._told = ""
 
@@ -109,10 +113,12 @@ class Lookout(ABC):
         if seen.outage is not None:
             self.memory.forget_pulse()  # the job may have had an outage of its own
             since = self.memory.outage_since
-            self.memory.outage_since = borne_since(seen.outage, since, now, self._target, self._log)
+            self.memory.outage_since = borne_since(seen.outage, since, now)
+            self._silence.look(seen)
             return None
-        self._answers()
+        self._answers(now)
         self._tell_of(seen)
+        self._silence.look(seen)
         if seen.is_live:
             self.memory.absent_since = self.memory.ended_since = None
             return self._of_live(seen, now)
@@ -172,10 +178,11 @@ class Lookout(ABC):
             )
         return None
 
-    def _answers(self) -> None:
-        if self.memory.outage_since is not None:
-            self.memory.outage_since = None
-            self._log("The cluster answers again")
+    def _answers(self, now: float) -> None:
+        """Another process than this one may have told of the outage."""
+        if self.memory.outage_since is not None and not self._silence.lines:
+            self._log(f"The cluster and its store answer again, after {span(now - self.memory.outage_since)}")
+        self.memory.outage_since = None
 
     def _tell_of(self, seen: Sighting) -> None:
         if seen.found is not None and seen.found != self._found:
@@ -183,6 +190,7 @@ class Lookout(ABC):
             if seen.found.identity is None:
                 self._log("Nothing of it is in the staging directory: only what the cluster says of it can be seen")
             self._found, self._progress = seen.found, ProgressLog()
+            self._silence.begin_anew()
             if seen.found.application_id != self.memory.application_id:
                 self.memory.application_id = seen.found.application_id
                 self.memory.forget_pulse()

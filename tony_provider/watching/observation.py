@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.cluster.base import Application
+from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.contact import Contact, Side
+
+Outage = ClusterError | StorageError
+MASTER_SECONDS = 5.0  # that a master may take to answer somebody who watches
 
 
 @attrs.frozen
@@ -17,32 +21,71 @@ class Observation:
     application: Application | None = None  # None: the cluster does not know it
     status: JobStatus | None = None  # None: the job has not written one, or it cannot be read
     unreadable: RecordUnreadable | None = None  # what the job has written and cannot be read
-    outage: ClusterError | StorageError | None = None  # the cluster or its store does not answer: the rest is of before
+    outages: tuple[Outage, ...] = ()  # the cluster or its store does not answer: what they tell is of before
     whole: bool = True  # False: the status may be older than what the cluster says
+    master: JobStatus | ClusterError | None = None  # what it said when it was asked itself, or why it did not
+
+    @property
+    def outage(self) -> Outage | None:
+        return next(iter(self.outages), None)
+
+    @property
+    def newest(self) -> JobStatus | None:
+        """What the master says itself, else what it has written."""
+        return self.master if isinstance(self.master, JobStatus) else self.status
 
 
-def observe(hook: TonyHook, identity: Identity | None, application_id: str) -> Observation:
+def observe(
+    hook: TonyHook,
+    identity: Identity | None,
+    application_id: str,
+    *,
+    contact: Contact | None = None,
+    ask_master: bool = False,
+) -> Observation:
     """Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
 
-    ``identity``: None when nothing of the application is in the staging directory.
+    ``identity``: None when nothing of the application is in the staging directory. ``contact`` knows meanwhile who
+    does not answer. ``ask_master``: the status on the store does not tell how the job is.
     """
+    contact = contact or Contact()
     try:
-        application = hook.application(application_id)
+        with contact.asking(Side.CLUSTER):
+            application = hook.application(application_id)
     except (ClusterError, StorageError) as error:
-        return Observation(outage=error)
-    return observe_status(hook, identity, application_id, application)
+        return Observation(outages=(error,))
+    return observe_status(hook, identity, application_id, application, contact=contact, ask_master=ask_master)
 
 
 def observe_status(
-    hook: TonyHook, identity: Identity | None, application_id: str, application: Application | None
+    hook: TonyHook,
+    identity: Identity | None,
+    application_id: str,
+    application: Application | None,
+    *,
+    contact: Contact | None = None,
+    ask_master: bool = False,
 ) -> Observation:
     """The same where it is known what the cluster says."""
     if identity is None:
         return Observation(application)
+    contact = contact or Contact()
+    runs = application is not None and application.state is ApplicationState.RUNNING
+    master = ask_the_master(hook, application_id) if ask_master and runs else None
     ended = application is None or application.is_final
     try:
-        return Observation(application, hook.job_status(identity, application_id, may_have_ended=ended))
+        with contact.asking(Side.STORE):
+            status = hook.job_status(identity, application_id, may_have_ended=ended)
     except RecordUnreadable as error:
-        return Observation(application, unreadable=error)
+        return Observation(application, unreadable=error, master=master)
     except (ClusterError, StorageError) as error:
-        return Observation(outage=error)
+        return Observation(application, outages=(error,), master=master)
+    return Observation(application, status, master=master)
+
+
+def ask_the_master(hook: TonyHook, application_id: str) -> JobStatus | ClusterError:
+    """What it says itself, or why it does not. Blocks for MASTER_SECONDS at most."""
+    try:
+        return hook.master_status(application_id, seconds=MASTER_SECONDS)
+    except ClusterError as error:
+        return error

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
+from tony_provider.watching.contact import side_of
+from tony_provider.watching.troubles import Troubles
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -23,27 +25,27 @@ _DEFER_SLACK = 300.0  # seconds after a deadline, until which a triggerer that i
 def bear(call: Callable[[], T], log: Logger) -> T:
     """What ``call`` returns, at once or later. Blocks. Raises its ClusterError or StorageError in the end."""
     deadline = time.monotonic() + OUTAGE_SECONDS
+    troubles = Troubles(log.warning)
     while True:
         try:
-            return call()
+            found = call()
         except (ClusterError, StorageError) as error:
             passing = not error.permanent if isinstance(error, ClusterError) else isinstance(error, StorageUnreachable)
             if not passing or time.monotonic() >= deadline:
                 raise
-            log.warning("Trying again for up to %.0f s: %s", deadline - time.monotonic(), error)
+            troubles.goes_on(call, f"{side_of(error)} does not answer", str(error))
             time.sleep(_PAUSE)
+        else:
+            troubles.is_over(call, "There is an answer")
+            return found
 
 
-def borne_since(
-    error: ClusterError | StorageError, since: float | None, now: float, about: object, tell: Callable[[str], None]
-) -> float:
+def borne_since(error: ClusterError | StorageError, since: float | None, now: float) -> float:
     """When the outage began that ``error`` is one more sign of: at ``since``, or now.
 
     Times are seconds of one clock. Raises the error when it is permanent, or was borne for OUTAGE_SECONDS.
     """
-    if since is None:
-        since = now
-        tell(f"No answer about {about}, trying again for {OUTAGE_SECONDS:.0f} s: {error}")
+    since = now if since is None else since
     permanent = isinstance(error, ClusterError) and error.permanent
     if permanent or now - since > OUTAGE_SECONDS:
         raise error

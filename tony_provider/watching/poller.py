@@ -28,6 +28,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
+from tony_provider.watching.contact import Contact, Side, side_of
 from tony_provider.watching.observation import Observation, observe, observe_status
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class FollowedJob:
         self.interval = interval  # seconds between two looks at its details, at least
         self.looked_at = float("-inf")  # the loop's time
         self.wanted = False  # a look at it is due before all others
+        self.ask_master = False  # the status on the store does not tell how it is
+        self.contact = Contact()  # its poller's, once it is followed
         self._newest = Observation()
         self._cluster_outage: ClusterError | StorageError | None = None
         self._store_outage: ClusterError | StorageError | None = None
@@ -86,7 +89,7 @@ class FollowedJob:
 
     def look(self, hook: TonyHook) -> Observation:
         """Blocks. Raises nothing of the cluster's or the store's."""
-        return observe(hook, self.identity, self.application_id)
+        return observe(hook, self.identity, self.application_id, contact=self.contact, ask_master=self.ask_master)
 
     def is_among(self, live: Mapping[str, Application]) -> bool:
         """Take what the list of applications says of it. False: a look at the job itself is due at once."""
@@ -102,7 +105,14 @@ class FollowedJob:
 
     def read_status(self, hook: TonyHook) -> Observation:
         """The same as ``look`` where what the list has told is not asked for again."""
-        return observe_status(hook, self.identity, self.application_id, self.application)
+        return observe_status(
+            hook,
+            self.identity,
+            self.application_id,
+            self.application,
+            contact=self.contact,
+            ask_master=self.ask_master,
+        )
 
     def is_listed(self, application: Application) -> None:
         """The status stays what it was at the last look."""
@@ -116,13 +126,19 @@ class FollowedJob:
 
     def is_seen(self, observation: Observation) -> None:
         """By a look at all of it."""
-        self._cluster_outage, self._store_outage = None, observation.outage
-        self._tell(attrs.evolve(self._newest, whole=False) if observation.outage else observation)
+        if observation.outage is not None and side_of(observation.outage) is Side.CLUSTER:
+            self._cluster_outage = observation.outage
+        else:
+            self._cluster_outage, self._store_outage = None, observation.outage
+        self._tell(self._of_before(observation) if observation.outage else observation)
 
     def is_read(self, observation: Observation) -> None:
         """Its status alone. There may have been another list meanwhile."""
         self._store_outage = observation.outage
-        seen = self._newest if observation.outage else attrs.evolve(observation, application=self.application)
+        if observation.outage:
+            seen = self._of_before(observation)
+        else:
+            seen = attrs.evolve(observation, application=self.application)
         self._tell(attrs.evolve(seen, whole=self._cluster_outage is None and observation.outage is None))
 
     def store_answers(self) -> None:
@@ -134,8 +150,14 @@ class FollowedJob:
         self._failure = failure
         self._news.set()
 
+    def _of_before(self, observation: Observation) -> Observation:
+        """What was seen last, but for what can be had."""
+        application = observation.application or self.application
+        return attrs.evolve(self._newest, application=application, master=observation.master, whole=False)
+
     def _tell(self, observation: Observation) -> None:
-        self._newest = attrs.evolve(observation, outage=self._cluster_outage or self._store_outage)
+        outages = (self._cluster_outage, self._store_outage)
+        self._newest = attrs.evolve(observation, outages=tuple(each for each in outages if each is not None))
         self._news.set()
 
 
@@ -146,6 +168,7 @@ class JobPoller:
         self._open_hook = open_hook
         self._hook = open_hook()
         self._pace = pace
+        self.contact = Contact()
         self._jobs: set[FollowedJob] = set()
         self._urgent: deque[FollowedJob] = deque()
         self._work = asyncio.Event()  # there is an urgent look, or a new job
@@ -156,6 +179,7 @@ class JobPoller:
 
     def follow(self, job: FollowedJob) -> None:
         self._jobs.add(job)
+        job.contact = self.contact
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="tony-poller")
             self._task.add_done_callback(self._over)
@@ -207,7 +231,7 @@ class JobPoller:
     async def _list(self) -> None:
         while True:
             try:
-                live = {each.id: each for each in await self._in_thread(lambda: self._hook.live())}
+                live = {each.id: each for each in await self._in_thread(self._live)}
             except (ClusterError, StorageError) as outage:
                 for job in self._jobs:
                     job.is_out_of_reach(outage)
@@ -218,6 +242,10 @@ class JobPoller:
                     if not job.is_among(live):
                         self.hurry(job)
             await asyncio.sleep(self._pace.list_interval)
+
+    def _live(self) -> list[Application]:
+        with self.contact.asking(Side.CLUSTER):
+            return self._hook.live()
 
     async def _look_at_urgent(self) -> None:
         while True:

@@ -69,7 +69,7 @@ class Search:
         try:
             return self._look(hook)
         except (ClusterError, StorageError) as error:
-            return Sighting(outage=error, found=self.known)
+            return Sighting(outages=(error,), found=self.known)
 
     def _look(self, hook: TonyHook) -> Sighting:
         seen = self._observe(hook, self.known) if self.known is not None else Sighting()
@@ -127,7 +127,7 @@ class SoughtJob(FollowedJob):
 
 
 def _sighting(seen: Observation, found: Found) -> Sighting:
-    return Sighting(seen.application, seen.status, seen.unreadable, seen.outage, seen.whole, found)
+    return Sighting(**attrs.asdict(seen, recurse=False), found=found)
 
 
 def _find(hook: TonyHook, target: Target) -> Found | None:

@@ -9,10 +9,12 @@ from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.results import is_of_result
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.watching.contact import Contact
 from tony_provider.watching.ending import Deadlines, Ending, Reason
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.patience import borne_since
 from tony_provider.watching.progress import ProgressLog
+from tony_provider.watching.silence import Silence
 
 FORGOTTEN_SECONDS = 30.0  # so long must the cluster not know the application before we believe it
 
@@ -20,8 +22,20 @@ FORGOTTEN_SECONDS = 30.0  # so long must the cluster not know the application be
 class JobWatch:
     """Tells when one application has ended, and tells of it meanwhile: ``log`` is given lines for the task's log."""
 
-    def __init__(self, application_id: str, deadlines: Deadlines, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        application_id: str,
+        deadlines: Deadlines,
+        log: Callable[[str], None],
+        *,
+        contact: Contact | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``contact`` knows who was asked and has not answered yet."""
+        self.contact = contact or Contact(clock)
+        self.silence = Silence(self.contact, log, clock)
         self._application_id = application_id
+        self._clock = clock
         self._deadlines = deadlines
         self._log = log
         self._progress = ProgressLog()
@@ -40,11 +54,12 @@ class JobWatch:
         raised for a result, where nothing else tells how the application ended.
         """
         reason = None
+        self.silence.look(seen)
         if seen is not None and seen.outage is not None:
-            self._outage_since = borne_since(
-                seen.outage, self._outage_since, time.monotonic(), self._application_id, self._log
-            )
+            self._outage_since = borne_since(seen.outage, self._outage_since, self._clock())
+            self._tell_what_the_master_says(seen)
         elif seen is not None:
+            self._outage_since = None
             reason = self._look(seen)
         if reason is None and self._deadlines.end is not None and time.time() > self._deadlines.end:
             reason = Reason.DEADLINE
@@ -57,12 +72,18 @@ class JobWatch:
 
     def _look(self, seen: Observation) -> Reason | None:
         self._tell_unreadable(seen.unreadable)
-        self._application, self._status = seen.application, seen.status
+        self._application, self._status = seen.application, seen.newest
         reason = self._reason(seen)
         unread = self._unreadable
         if unread is not None and is_of_result(unread) and _needs_result(reason, seen.application):
             raise unread
         return reason
+
+    def _tell_what_the_master_says(self, seen: Observation) -> None:
+        """While its status cannot be read from the store."""
+        if seen.application is not None and isinstance(seen.master, JobStatus):
+            for line in self._progress.lines(seen.application, seen.master):
+                self._log(line)
 
     def _tell_unreadable(self, error: RecordUnreadable | None) -> None:
         if error is not None and self._unreadable is None:
@@ -70,10 +91,7 @@ class JobWatch:
         self._unreadable = error
 
     def _reason(self, seen: Observation) -> Reason | None:
-        application, status = seen.application, seen.status
-        if self._outage_since is not None:
-            self._outage_since = None
-            self._log("The cluster answers again")
+        application, status = seen.application, seen.newest
         if application is None:
             return self._reason_unknown(status)
         self._unknown_since = None
@@ -90,9 +108,9 @@ class JobWatch:
         if status is not None and status.state.is_final:
             return Reason.FINISHED
         if self._unknown_since is None:
-            self._unknown_since = time.monotonic()
+            self._unknown_since = self._clock()
             self._log(f"The cluster does not know {self._application_id}")
-        return Reason.FORGOTTEN if time.monotonic() - self._unknown_since > FORGOTTEN_SECONDS else None
+        return Reason.FORGOTTEN if self._clock() - self._unknown_since > FORGOTTEN_SECONDS else None
 
 
 def _needs_result(reason: Reason | None, application: Application | None) -> bool:

@@ -6,6 +6,7 @@ from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import COUNT, SERVED, row
 from tests.faults.training import Training
+from tests.faults.tries import Tries
 
 HIT_AT = 25  # the step after which most faults hit: midway between two checkpoints
 SERVED_MEMORY = "1500MiB"
@@ -41,6 +42,25 @@ def served_killed(field: Field) -> Account:
     training = field.train(tasks=dict.fromkeys(["chief", "ps", "worker"], each))
     training.leader, training.gang = "chief:0", ("chief:0", "ps:0", "worker:0")
     return _hit(training, "ps:0", by_exit=False)
+
+
+@row("same-failure", "a typo: the same failure twice", COUNT)
+def same_failure(field: Field) -> Account:
+    """It is tried once more, and then is the job's: the error says so, and ends with the program's own words."""
+    typo = field.folder / "typo.py"
+    typo.write_text("import sys, time\nprint(time.time(), file=sys.stderr)\nmodel = lodel()\n")
+    tries = Tries(field)
+    worker = {"instances": 2, "memory": "128MiB", "command": "exec python typo.py"}
+    told = tries.begin(tries.job(files=[str(typo)], tasks={"worker": worker})).result()
+    account = Account()
+    account.expect(told["state"] == "failed", f"the task: {told}")
+    account.expect("the same failure 2 times" in told["error"], f"the error does not say so: {told['error']}")
+    account.expect("NameError: name 'lodel' is not defined" in told["error"], told["error"])
+    said = tries.begun[-1].said()
+    account.expect("RESTARTING (restart 1)" in said or "restart 1" in said, "it was not tried once more")
+    account.expect("restart 2" not in said, "it was tried more than once more")
+    account.did = told["error"].splitlines()[0]
+    return account
 
 
 def _hit(training: Training, task: str, *, by_exit: bool) -> Account:

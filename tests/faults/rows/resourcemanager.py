@@ -6,8 +6,9 @@ import signal
 
 from tests.faults.account import Account
 from tests.faults.field import Field
-from tests.faults.row import row
+from tests.faults.row import COUNT, row
 from tests.faults.rows.master import SLOW
+from tests.faults.rows.silence import stopped_for_a_while
 from tests.faults.training import Training
 
 
@@ -49,6 +50,20 @@ def failover_while_asking(field: Field) -> Account:
         executor.signal(signal.SIGKILL)
         _fail_over(field, number)
     return training.finish(replaced=["worker:1"])
+
+
+@row("resourcemanager-stopped", "ResourceManager stopped for 45 s, watched by a worker", COUNT)
+def stopped(field: Field) -> Account:
+    """The training does not notice; the task's log says that it does not answer, and when it does again."""
+    daemon = f"resourcemanager-{field.active_resourcemanager()}"
+    return stopped_for_a_while(field, daemon, "The ResourceManager", deferrable=False)
+
+
+@row("resourcemanager-stopped-deferred", "ResourceManager stopped for 45 s, watched by a trigger", COUNT)
+def stopped_deferred(field: Field) -> Account:
+    """The same from a triggerer."""
+    daemon = f"resourcemanager-{field.active_resourcemanager()}"
+    return stopped_for_a_while(field, daemon, "The ResourceManager", deferrable=True)
 
 
 def _fail_over(field: Field, dead: int) -> None:

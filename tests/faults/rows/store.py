@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.faults.account import Account
 from tests.faults.field import Field
-from tests.faults.row import row
+from tests.faults.row import COUNT, row
+from tests.faults.rows.silence import stopped_for_a_while
 from tests.faults.sockets import connections
 from tests.faults.training import Training
 from tests.files import files_below
@@ -41,6 +42,18 @@ def namenode_restarted(field: Field) -> Account:
     field.hadoop.kill("namenode")
     field.hadoop.restart("namenode")
     return _committed_all_the_same(training)
+
+
+@row("namenode-stopped", "NameNode stopped for 45 s, watched by a worker", COUNT)
+def namenode_stopped(field: Field) -> Account:
+    """The training does not notice; the task's log says that the store does not answer, and when it does again."""
+    return stopped_for_a_while(field, "namenode", "The store", deferrable=False)
+
+
+@row("namenode-stopped-deferred", "NameNode stopped for 45 s, watched by a trigger", COUNT)
+def namenode_stopped_deferred(field: Field) -> Account:
+    """The same from a triggerer."""
+    return stopped_for_a_while(field, "namenode", "The store", deferrable=True)
 
 
 def _committed_all_the_same(training: Training) -> Account:

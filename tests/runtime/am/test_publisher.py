@@ -7,6 +7,9 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
+from tony_provider.runtime.am import publisher as publisher_module
 from tony_provider.runtime.am.publisher import Publisher
 from tony_provider.runtime.storage import FileStatus, LocalStorage
 from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
@@ -95,3 +98,51 @@ async def test_failing_store_is_tried_again(tmp_path: Path) -> None:
     folder.unlink()
     assert await publisher.write()
     assert target.read_bytes() == b"content"
+
+
+async def test_it_says_since_when_and_why_a_file_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.write_text("a file is in the way")
+    events: list[tuple[str, str]] = []
+    publisher = Publisher(
+        LocalStorage(), (folder / "status.json").as_uri(), lambda: b"", tell=lambda *event: events.append(event)
+    )
+    assert publisher.trouble == ""
+    for _ in range(2):
+        await publisher.write()
+        assert publisher.trouble.startswith("status.json could not be written since 20")
+        assert str(folder) in publisher.trouble
+    folder.unlink()
+    await publisher.write()
+    assert publisher.trouble == ""
+    (failed, why), (again, how) = events
+    assert (failed, again) == ("not_written", "written_again")
+    assert why.startswith("status.json: cannot make directory")
+    assert how.startswith("status.json, after ")
+
+
+async def test_so_does_a_write_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher_module, "SLOW_ANSWER", 0.05)
+    storage = SlowStorage()
+    events: list[tuple[str, str]] = []
+    publisher = Publisher(
+        storage, (tmp_path / "status.json").as_uri(), lambda: b"", tell=lambda *event: events.append(event)
+    )
+    writing = asyncio.ensure_future(publisher.write())
+    await eventually(lambda: publisher.trouble.endswith("the store does not answer"))
+    assert events == []
+    storage.go.set()
+    assert await writing
+    assert publisher.trouble == ""
+    assert [event for event, _ in events] == ["written_again"]
+
+
+async def test_what_does_not_change_is_written_all_the_same(tmp_path: Path) -> None:
+    """So that whoever reads it can tell that its writer lives."""
+    storage = SlowStorage()
+    storage.go.set()
+    publisher = Publisher(storage, (tmp_path / "status.json").as_uri(), lambda: b"content", interval=0.1)
+    running = asyncio.ensure_future(publisher.run())
+    publisher.changed()
+    await eventually(lambda: storage.writes >= 3)
+    await stopped(publisher, running)

@@ -68,6 +68,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"framework": "standalone", **worker(min_instances=1)}, "tasks.worker.min_instances", "standalone cannot"),
         ({"tasks": {"ps": {"command": "x", "min_instances": 1}}}, "tasks.ps.min_instances", "of the role ps"),
         ({"restart": {"budget": -1}}, "restart.budget", "at least 0"),
+        ({"restart": {"same_failure": 0}}, "restart.same_failure", "at least 1"),
         ({"restart": {"window": 0}}, "restart.window", "more than zero"),
         ({"restart": {"backoff": "1h"}}, "restart.max_backoff", "at least backoff (3600 s)"),
         ({"restart": {"permanent_exit_codes": [3, 256]}}, "restart.permanent_exit_codes[1]", "1 to 255"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from tony_provider.cluster import lifetime
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission, Which
-from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused
+from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
 from tony_provider.cluster.local.application_folder import ApplicationFolder, Killed, Limit, Record
 from tony_provider.cluster.local.ending import ended, settle
 from tony_provider.cluster.local.limits import problems
@@ -26,11 +26,13 @@ from tony_provider.cluster.local.start import start_master
 from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalAccess
+from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
 from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -134,6 +136,14 @@ class LocalCluster(Cluster):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
         return read_master(self._folder(application_id).path, path, seconds)
+
+    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
+        if not _is_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        try:
+            return load_json(read_master(self._folder(application_id).path, "status", seconds), JobStatus)
+        except CodecError as error:
+            raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Whoever looks at the application next, after that time, kills it."""

@@ -34,8 +34,9 @@ from tony_provider.cluster.yarn.submission import APPLICATION_TYPE, masked, subm
 from tony_provider.cluster.yarn.view import Queue, as_list, node_labels, nodes, queues, resources, shared_labels
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.codec import from_plain
 from tony_provider.runtime.hadoop.ids import ApplicationId
-from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
 log = logging.getLogger(__name__)
@@ -212,6 +213,11 @@ class YarnCluster(Cluster):
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
         path = f"logs/{contract.path_of_task(task)}"
         return self._masters.read(application_id, path, {"bytes": str(max_bytes)}, seconds)
+
+    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
+        answer = self._masters.get(application_id, "status", seconds)
+        with _understanding():
+            return from_plain(answer, JobStatus)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """By YARN's application lifetime: the reason that it gives is that, and not ``diagnostics``."""

@@ -41,6 +41,10 @@ class MasterProxy:
 
         return self._ask(application_id, path, seconds, send)
 
+    def get(self, application_id: str, path: str, seconds: float) -> dict[str, Any]:
+        """The same of a GET."""
+        return self._ask(application_id, path, seconds, lambda url, left: _answer(self._send("GET", url, left)))
+
     def read(self, application_id: str, path: str, params: Mapping[str, str], seconds: float) -> bytes:
         """The same of a GET of plain text. Raises MasterOutOfReach also for what the master has not."""
 

@@ -9,6 +9,8 @@ import time
 from functools import partial
 from typing import Any, Callable, Optional, Union
 
+import attrs
+
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.checkpoints import Checkpoints, Step
@@ -40,7 +42,7 @@ from tony_provider.runtime.am.session.history import History
 from tony_provider.runtime.am.session.limits import too_large
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.clock import epoch_ms
+from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobStatus
@@ -97,13 +99,14 @@ class Master:
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._background = Background(partial(_set_exception, self._ended))
+        self._cluster_away = ""  # since when it does not answer, and why
         self.cut_off = False  # the cluster could not be reached some time ago, and has not been heard of since
         self._carriers = self._make_carriers()
 
     # ---- for people, and for whoever speaks for them -----------------------------------------------------------
 
     def status(self) -> JobStatus:
-        return snapshot.job_status(
+        status = snapshot.job_status(
             self.session,
             application_id=self.description.application_id,
             am_attempt=self._ownership.am_attempt,
@@ -111,6 +114,8 @@ class Master:
             now=_now(),
             now_ms=epoch_ms(),
         )
+        away = [self._cluster_away] if self._cluster_away else []
+        return attrs.evolve(status, troubles=[*away, *self._records.troubles])
 
     def stop(self, reason: str, grace: Optional[float] = None) -> None:
         """Have the job end as killed; a second time it hurries. ``grace`` in seconds, default: timeouts.grace."""
@@ -201,8 +206,11 @@ class Master:
         session = self.session
         if isinstance(event, ConnectionLost):
             self._look_for_successor()
+            self._cluster_away = (
+                self._cluster_away or f"the cluster does not answer since {moment(epoch_ms())}: {event.reason}"
+            )
             return [Note("cluster_unreachable", event.reason)]
-        self.cut_off = False
+        self.cut_off, self._cluster_away = False, ""
         if isinstance(event, ConnectionRestored):
             return [Note("cluster_reachable", "the cluster answers again")]
         if isinstance(event, Allocated):

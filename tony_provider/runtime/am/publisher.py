@@ -1,4 +1,7 @@
-"""Keeps a file on the store up to date: on change, not more often than once a second, never blocking the loop."""
+"""Keeps a file on the store up to date: on change, not more often than once a second, never blocking the loop.
+
+And it knows since when that does not succeed, for whoever is asked meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import asyncio
 import logging
 from typing import Callable, Optional
 
+from tony_provider.runtime.clock import epoch_ms, moment, span
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.storage import Storage, StorageError, write_atomically
+from tony_provider.runtime.protocol.timing import SLOW_ANSWER
+from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -22,15 +27,41 @@ class Publisher:
     What fails is tried again with the next change or after some seconds.
     """
 
-    def __init__(self, storage: Storage, uri: str, content: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        uri: str,
+        content: Callable[[], bytes],
+        *,
+        interval: Optional[float] = None,
+        tell: Callable[[str, str], None] = lambda event, message: None,
+    ) -> None:
+        """``interval``: seconds after which it is written though nothing has changed; default: never.
+
+        ``tell`` is given events for the event log: when writing fails, and when it succeeds again.
+        """
         self._storage = storage
         self._uri = uri
         self._content = content
+        self._interval = interval
+        self._tell = tell
         self._changed = asyncio.Event()
         self._due: Optional[float] = None
         self._not_before = 0.0
         self._stopping = False
-        self._failing = False
+        self._since_ms: Optional[int] = None  # the first of the writes in a row that did not succeed began
+        self._problem = ""  # of the last one
+        self._began_ms: Optional[int] = None  # the write under way
+
+    @property
+    def trouble(self) -> str:
+        """Since when the store does not take the file, and why; empty while all is well."""
+        name = uris.name(self._uri)
+        if self._since_ms is not None:
+            return f"{name} could not be written since {moment(self._since_ms)}: {self._problem}"
+        if self._began_ms is not None and epoch_ms() - self._began_ms > SLOW_ANSWER * 1000:
+            return f"{name} could not be written since {moment(self._began_ms)}: the store does not answer"
+        return ""
 
     def changed(self, *, soon: bool = True) -> None:
         """There is something new. Not ``soon``: it may wait for more, up to five seconds."""
@@ -48,6 +79,8 @@ class Publisher:
             self._not_before = loop.time() + (SOONEST if written else _AFTER_ERROR)
             if not written:
                 self.changed()
+            elif self._interval is not None and self._due is None:
+                self._due = loop.time() + self._interval
 
     def stop(self) -> None:
         """``run`` ends after the write under way."""
@@ -56,19 +89,36 @@ class Publisher:
 
     async def write(self) -> bool:
         """Write now; False when that failed, whatever with, which is logged. Ends by the store's own deadlines."""
+        self._began_ms = began_ms = epoch_ms()
         try:
             await asyncio.to_thread(write_atomically, self._storage, self._uri, self._content())
         except StorageError as error:
-            if not self._failing:
+            if self._since_ms is None:
                 log.warning("%s", error)
-        except Exception:  # a fault, of ours or of a store's driver
-            if not self._failing:
+            self._failed(str(error), began_ms)
+        except Exception as error:  # a fault, of ours or of a store's driver
+            if self._since_ms is None:
                 log.exception("%s could not be written", self._uri)
+            self._failed(f"{type(error).__name__}: {error}", began_ms)
         else:
-            self._failing = False
+            self._succeeded(began_ms)
             return True
-        self._failing = True
+        finally:
+            self._began_ms = None
         return False
+
+    def _failed(self, problem: str, began_ms: int) -> None:
+        self._problem = problem
+        if self._since_ms is None:
+            self._since_ms = began_ms
+            self._tell("not_written", f"{uris.name(self._uri)}: {problem}")
+
+    def _succeeded(self, began_ms: int) -> None:
+        since_ms = began_ms if self._since_ms is None else self._since_ms
+        seconds = (epoch_ms() - since_ms) / 1000
+        if self._since_ms is not None or seconds > SLOW_ANSWER:
+            self._since_ms = None
+            self._tell("written_again", f"{uris.name(self._uri)}, after {span(seconds)}")
 
     async def _until_due(self) -> bool:
         """False when it is to stop."""

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Callable, Optional
 
+import attrs
+
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.event_log import EventLog
 from tony_provider.runtime.am.publisher import Publisher
@@ -14,6 +16,7 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.timing import STATUS_INTERVAL
 from tony_provider.runtime.storage import Storage, StorageError, uris
 from tony_provider.runtime.storage.leftovers import clear_away
 
@@ -27,13 +30,18 @@ class Records:
         self._directory = description.application_dir
         self._events = EventLog(description.labels, time_ms=epoch_ms())
         self._events.take_over(former_events)
-        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.content)
+        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.content, tell=self._tell)
         self._status_file: Optional[Publisher] = None
         self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
         """Keep the files up to date from now on. ``status`` gives the job's status of the moment."""
-        self._status_file = self._publisher(contract.STATUS_FILE, lambda: dump_json(status()))
+        self._status_file = file = self._publisher(
+            contract.STATUS_FILE,
+            lambda: dump_json(_without(file.trouble, status())),
+            tell=self._tell,
+            interval=STATUS_INTERVAL,
+        )
         self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run())
         self._publishing.add_done_callback(_log_fault)
 
@@ -41,6 +49,15 @@ class Records:
         """The status is another one."""
         if self._status_file:
             self._status_file.changed(soon=soon)
+
+    @property
+    def troubles(self) -> list[str]:
+        """Which files cannot be written just now, since when, and why."""
+        files = [file for file in (self._status_file, self._events_file) if file]
+        return [trouble for file in files if (trouble := file.trouble)]
+
+    def _tell(self, event: str, message: str) -> None:
+        self.note(Note(event, message))
 
     def note(self, note: Note) -> None:
         """Something happened just now."""
@@ -78,8 +95,20 @@ class Records:
         except Exception:
             log.exception("what is of no use any more could not be removed")
 
-    def _publisher(self, name: str, content: Callable[[], bytes]) -> Publisher:
-        return Publisher(self._storage, uris.join(self._directory, name), content)
+    def _publisher(
+        self,
+        name: str,
+        content: Callable[[], bytes],
+        *,
+        tell: Callable[[str, str], None] = lambda event, message: None,
+        interval: Optional[float] = None,
+    ) -> Publisher:
+        return Publisher(self._storage, uris.join(self._directory, name), content, interval=interval, tell=tell)
+
+
+def _without(trouble: str, status: JobStatus) -> JobStatus:
+    """What a file says of itself once it is written is no trouble any more."""
+    return attrs.evolve(status, troubles=[each for each in status.troubles if each != trouble])
 
 
 def _log_fault(publishing: asyncio.Future[tuple[None, None]]) -> None:

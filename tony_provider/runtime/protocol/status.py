@@ -134,6 +134,7 @@ class JobStatus:
     restarts: int = 0  # of the gang or of single tasks, whatever they were for
     failure: Optional[Failure] = None
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept
+    troubles: list[str] = attrs.field(factory=list)  # whom the application master cannot reach just now, since when
     version: int = 1  # of this message's form
 
     @property

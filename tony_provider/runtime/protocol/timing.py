@@ -9,6 +9,9 @@ KEEPALIVE_TIMEOUT = 10.0  # for the answer to one
 KEEP_LOGS = 30.0  # an executor has this long beyond its user process's grace and last copies, for its last uploads
 STOP_SLACK = 5.0  # and this long beyond them to say that its process is stopped
 RELEASE_WAIT = 10.0  # until an application master no longer waits for a container that it has released
+STATUS_INTERVAL = 10.0  # status.json is written at least this often while the application master lives
+STATUS_STALE = 3 * STATUS_INTERVAL  # one that has not changed for so long is out of date
+SLOW_ANSWER = 10.0  # who has not answered for so long does not answer, as people see it
 LAST_WORDS = 20.0  # an application master has this long for its result and its farewell once all containers are gone
 MASTER_LOST_AFTER = 60.0  # an executor without its application master stops its user process after this time
 

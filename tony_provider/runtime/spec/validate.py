@@ -254,6 +254,7 @@ def _restart(job: JobSpec) -> Iterator[Problem]:
     policy = job.restart
     for name in ("budget", "node_losses"):
         yield from _at_least(0, f"restart.{name}", getattr(policy, name))
+    yield from _at_least(1, "restart.same_failure", policy.same_failure)
     if policy.window <= 0:
         yield Problem("restart.window", policy.window, "must be more than zero")
     if policy.max_backoff < policy.backoff:

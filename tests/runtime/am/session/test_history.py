@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import EPOCH, World, job, point
 from tony_provider.runtime.am.session.history import History, TaskHistory, merge
+from tony_provider.runtime.am.session.repeats import Seen, recognise
 from tony_provider.runtime.codec import CodecError
+from tony_provider.runtime.protocol.status import Failure, FailureKind
 from tony_provider.runtime.spec.model import RestartPolicy
+
+NO_OUTPUT = recognise(Failure(FailureKind.USER, "ended", "worker:0", exit_code=1), "worker") or ""
 
 values = st.none() | st.integers(0, 3) | st.just([1, 2])
 keys = st.sampled_from("abc")
@@ -40,6 +44,7 @@ def test_of_a_job_that_has_seen_something() -> None:
         tasks={"worker:0": TaskHistory(1, 2), "worker:1": TaskHistory(2, 2)},
         restarts=2,
         restart_times={"gang": [EPOCH + 100, EPOCH + 100]},
+        failures={"gang": [Seen(EPOCH + 100, NO_OUTPUT)]},
         restarting={"gang": True},
         nodes={"node2:1": 1},
         checkpoint=point(10, "store/step-10-2"),

@@ -69,7 +69,7 @@ def test_an_executor_that_falls_silent_between_two_generations_is_replaced() -> 
     world.end("worker:1", exit_code=1)
     world.tick(6)
     world.start_all()
-    world.end("worker:1", exit_code=1)
+    world.end("worker:1", exit_code=2)
     world.obey_all()
     world.disconnect("worker:0")
     world.wait(LOST_AFTER + 5)

@@ -14,7 +14,7 @@ import pytest
 from tests.runtime.am.local.jobs import LocalJob, start
 from tony_provider.runtime import contract
 from tony_provider.runtime.local.container_dir import PID_FILE
-from tony_provider.runtime.protocol.status import FailureKind, JobState
+from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartPolicy, RestartScope, TaskSpec, Timeouts
 
 DEADLINE = 60
@@ -151,3 +151,45 @@ async def test_a_user_process_that_hangs_says_where(tmp_path: Path) -> None:
     assert "took no step after step 7 for 3 s" in result.message
     log = (job.store / contract.LOGS_DIR / contract.log_name("worker:0", 1)).read_text()
     assert "hang_in_a_collective_operation" in log
+
+
+async def test_a_typo_is_tried_once_more(tmp_path: Path) -> None:
+    program = tmp_path / "typo.py"
+    program.write_text("import sys, time\nprint(time.time(), id(sys), file=sys.stderr)\nmodel = lodel()\n")
+    workers = TaskSpec("python3 typo.py", instances=2, memory=Memory(256), restart=RestartScope.GANG)
+    spec = JobSpec("standalone", {"worker": workers}, timeouts=Timeouts(grace=Duration(2)))
+    job = await start(tmp_path, spec, files={"typo.py": program})
+    result = await job.end()
+    assert result.failure
+    assert (result.failure.kind, result.failure.exit_code, result.restarts) == (FailureKind.USER, 1, 1)
+    first, *rest = result.failure.message.splitlines()
+    assert "the same failure 2 times" in first
+    assert rest[-1] == "NameError: name 'lodel' is not defined"
+
+
+CHIEF = "while [ ! -e {here}/end ]; do sleep 0.05; done; touch {here}/finished; sleep 0.5"
+SERVER = "while [ ! -e {here}/{until} ]; do sleep 0.05; done"
+
+
+async def test_a_parameter_server_that_ends_fails_the_job_at_once(tmp_path: Path) -> None:
+    result = await _with_server(tmp_path, until="leave")
+    assert result.failure
+    assert (result.state, result.failure.task, result.restarts) == (JobState.FAILED, "ps:0", 0)
+    assert "chief:0 had not succeeded" in result.message
+
+
+async def test_a_parameter_server_that_ends_with_the_chief_fails_nothing(tmp_path: Path) -> None:
+    result = await _with_server(tmp_path, until="finished")
+    assert (result.state, result.restarts) == (JobState.SUCCEEDED, 0)
+
+
+async def _with_server(here: Path, *, until: str) -> JobStatus:
+    """A chief, and a parameter server that ends with exit code 0 once there is a file."""
+    tasks = {
+        "chief": TaskSpec(CHIEF.format(here=here), memory=Memory(256)),
+        "ps": TaskSpec(SERVER.format(here=here, until=until), memory=Memory(256)),
+    }
+    job = await start(here, JobSpec("tensorflow", tasks, timeouts=Timeouts(grace=Duration(2))))
+    await job.until(JobState.RUNNING)
+    (here / ("end" if until == "finished" else until)).touch()
+    return await job.end()

@@ -349,7 +349,7 @@ def test_each_independent_task_has_its_own_budget() -> None:
         world.end(name, exit_code=1)
         world.start(name)
     assert world.session.verdict is None
-    world.end("worker:1", exit_code=1)
+    world.end("worker:1", exit_code=2)
     world.complete_all()
     assert world.verdict.status is FinalStatus.FAILED
     assert "given up after 1 restart without a newer checkpoint" in world.verdict.message
@@ -451,7 +451,8 @@ def test_a_side_car_starts_again_within_its_own_budget_then_is_only_a_warning() 
 
 
 def fail_again(world: World) -> None:
-    world.end("worker:1", exit_code=1)
+    """Each time in another way."""
+    world.end("worker:1", exit_code=world.generation)
     world.obey_all()
 
 

@@ -253,14 +253,6 @@ def test_failure_of_a_needed_task_fails_the_job(name: str) -> None:
     assert world.verdict.message.endswith("ValueError: bad shape")
 
 
-def test_parameter_server_that_ends_by_itself_fails_the_job() -> None:
-    world = ps_job().run()
-    world.end("ps:0")
-    world.complete_all()
-    assert world.verdict.status is FinalStatus.FAILED
-    assert "ps:0" in world.verdict.message
-
-
 def test_worker_of_a_parameter_server_job_may_end_early() -> None:
     world = ps_job().run()
     world.end("worker:0")

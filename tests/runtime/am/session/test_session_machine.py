@@ -29,6 +29,7 @@ POLICIES = [
     RestartPolicy(budget=0),
     RestartPolicy(permanent_exit_codes=[3]),
     RestartPolicy(budget=1000, memory_step=Memory(512), node_losses=1),
+    RestartPolicy(budget=1000, same_failure=3),
 ]
 EXIT_STATUSES = [0, 1, 137, 143, -100, -101, -102, -103, -104, -105, -106, -1000]
 # grace, last copies, logs, the release, and some more
@@ -164,6 +165,7 @@ class SessionMachine(RuleBasedStateMachine):
         stopped=st.sampled_from([False, False, True]),
         out_of_memory=st.sampled_from([False, False, False, True]),
         error=st.sampled_from(["", "", "could not write"]),
+        output_tail=st.sampled_from(["", "NameError: name 'lodel' is not defined"]),
         settles=st.booleans(),
     )
     def end(self, data: st.DataObject, **how: Any) -> None:
@@ -220,7 +222,9 @@ class SessionMachine(RuleBasedStateMachine):
     def master_dies(self, data: st.DataObject) -> None:
         calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
         self.former |= self.w.held
+        failures = self._failures_seen()
         self.w.master_dies()
+        assert self._failures_seen() == failures
         if calm:
             self.w.come_back()
             assert self.w.session.phase is JobState.RUNNING
@@ -229,6 +233,12 @@ class SessionMachine(RuleBasedStateMachine):
             for executor in self._executors():
                 if data.draw(st.booleans()):
                     self.w.register(executor.task, executor)
+
+    def _failures_seen(self) -> dict[str, list[str]]:
+        """By unit, of what goes on."""
+        given_up = {task.name for task in self._tasks() if task.given_up}
+        units = [unit for unit in self.w.session.units.every if unit.name not in given_up]
+        return {unit.name: [each.what for each in unit.repeats.seen] for unit in units}
 
     def _is_calm(self) -> bool:
         """Every user process runs, and nothing is under way."""
@@ -277,6 +287,13 @@ class SessionMachine(RuleBasedStateMachine):
         if self.world:
             for unit in self.w.session.units.every:
                 assert len(unit.budget.times) <= self.w.spec.restart.budget
+
+    @invariant()
+    def the_same_failure_is_the_jobs(self) -> None:
+        if not self.world or self.w.session.verdict:
+            return
+        for seen in self._failures_seen().values():
+            assert all(seen.count(what) <= self.w.spec.restart.same_failure for what in seen)
 
     @invariant()
     def verdict_fits(self) -> None:

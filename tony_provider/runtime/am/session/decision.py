@@ -26,8 +26,13 @@ class Never:
 Decision = Union[Again, Never]
 
 
-def decide(failure: Failure, scope: RestartScope, policy: RestartPolicy, budget: Budget, now: float) -> Decision:
-    """What comes of the failure of a task with this scope; a restart is taken from the budget."""
+def decide(
+    failure: Failure, scope: RestartScope, policy: RestartPolicy, budget: Budget, now: float, *, times: int = 1
+) -> Decision:
+    """What comes of the failure of a task with this scope; a restart is taken from the budget.
+
+    ``times``: how often the same failure was seen without a step or a newer checkpoint in between, see Repeats.
+    """
     if scope is RestartScope.NEVER:
         return Never()
     why = _permanent(failure, policy)
@@ -35,6 +40,10 @@ def decide(failure: Failure, scope: RestartScope, policy: RestartPolicy, budget:
         return Never(why)
     if failure.kind is FailureKind.PREEMPTED:  # the cluster's doing: it says nothing about the job
         return Again()
+    if times > policy.same_failure:
+        return Never(
+            f"the same failure {times} times, without a step or a newer checkpoint in between (restart.same_failure)"
+        )
     delay = budget.spend(now)
     if delay is not None:
         return Again(delay)

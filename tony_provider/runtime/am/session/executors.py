@@ -8,6 +8,7 @@ from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.course import Course
+from tony_provider.runtime.am.session.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.ending import Ending
 from tony_provider.runtime.am.session.process import ProcessEnd, UserProcess
 from tony_provider.runtime.am.session.restarts import Restarts
@@ -17,15 +18,22 @@ from tony_provider.runtime.am.session.units import Units
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
-_KILL_SIGNALS = (9, 15)
-
 
 class Executors:
     """Each ``task`` is one whose executor may speak. Times are the session's, in seconds."""
 
-    def __init__(self, course: Course, ending: Ending, units: Units, starts: Starts, restarts: Restarts) -> None:
+    def __init__(
+        self,
+        course: Course,
+        ending: Ending,
+        units: Units,
+        starts: Starts,
+        restarts: Restarts,
+        early_ends: EarlyEnds,
+    ) -> None:
         self._course = course
         self._ending = ending
+        self._early_ends = early_ends
         self._units = units
         self._starts = starts
         self._restarts = restarts
@@ -60,6 +68,7 @@ class Executors:
             task.progress = beat.progress
             if task.process:
                 task.process.moved(beat.progress.step, now)
+                self._look_at_step(task, task.process, beat.progress.step)
 
     def process_started(self, task: Task, start: int, now: float) -> None:
         process = task.process
@@ -75,12 +84,19 @@ class Executors:
         process = task.process
         if process is None or process.start != end.start or not process.runs:
             return
+        if end.progress:
+            self._look_at_step(task, process, end.progress.step)
         task.heard_at, process.end = now, end
         task.progress = end.progress or task.progress
         self._look_at_output(task, end.output_problem)
         self._course.note("ended", words.process_end(end), task)
         if self._course.phase is not JobState.RECOVERING:  # then it is looked at once everybody is back
             self.look_at_end(task, process, end, now)
+
+    def _look_at_step(self, task: Task, process: UserProcess, step: int) -> None:
+        """Before the process has started, and once it is to stop, it is a step from before the last failure."""
+        if step and process.started_at is not None and process.stop_by is None and process.runs:
+            self._restarts.stepped(task, step)
 
     def look_at_end(self, task: Task, process: UserProcess, end: ProcessEnd, now: float) -> None:
         """What follows from the end of its user process."""
@@ -123,12 +139,14 @@ class Executors:
 
     def _failed(self, task: Task, process: UserProcess, end: ProcessEnd, now: float) -> None:
         if end.succeeded:
-            self._restarts.trouble(task, failures.of_early_end(task, end), now)
+            self._early_ends.ended(task, process, now)
             return
         if end.not_kept and not end.stopped:
             self._restarts.trouble(task, failures.of_upload(task, end), now)
             return
         # YARN kills all processes of a container at once: its word on why comes a little later.
-        killed = end.signal in _KILL_SIGNALS or shell.killed_by(end.exit_code) in _KILL_SIGNALS
+        killed = end.signal in failures.KILL_SIGNALS or shell.killed_by(end.exit_code) in failures.KILL_SIGNALS
         failure = failures.of_process(task, end, started=process.started_at is not None)
-        self._restarts.trouble(task, failure, now, doubtful=not end.out_of_memory and (end.stopped or killed))
+        doubtful = not end.out_of_memory and (end.stopped or killed)
+        if doubtful or not self._early_ends.explains(task, failure, now):
+            self._restarts.trouble(task, failure, now, doubtful=doubtful)

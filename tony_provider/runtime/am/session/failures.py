@@ -16,6 +16,8 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
+KILL_SIGNALS = (9, 15)
+"""SIGKILL and SIGTERM: they come from outside the program."""
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
@@ -32,12 +34,14 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     )
 
 
-def of_early_end(task: Task, end: ProcessEnd) -> Failure:
-    """A parameter server that ended by itself, though the others depend on it."""
+def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
+    """A parameter server ended by itself, and ``others`` had not succeeded so long after."""
     message = (
-        f"{_where(task)} ended with exit code 0 while other tasks still needed it; a ps must run until it is stopped"
+        f"{_where(task)} ended with exit code 0, and {words.some(other.name for other in others)} had not succeeded "
+        f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
     )
-    return _failure(task, FailureKind.USER, message, end.output_tail, exit_code=0)
+    end = task.process.end if task.process else None
+    return _failure(task, FailureKind.USER, message, end.output_tail if end else "", exit_code=0)
 
 
 def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:

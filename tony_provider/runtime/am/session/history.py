@@ -13,6 +13,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.repeats import Seen
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import from_plain
 
@@ -34,6 +35,7 @@ class History:
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
     restarts: int = 0  # all of them
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by unit
+    failures: dict[str, list[Seen]] = attrs.field(factory=dict)  # of programs, without progress since, by unit
     restarting: dict[str, bool] = attrs.field(factory=dict)  # by unit: one was decided, and did not begin yet
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised

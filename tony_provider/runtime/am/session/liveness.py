@@ -74,4 +74,4 @@ def _runs(task: Task) -> bool:
     process = task.process
     if process is None or process.started_at is None or task.told_to_stop:
         return False
-    return process.runs and task.rss_bytes != 0  # 0: it has ended, and its results are being uploaded
+    return process.runs and not task.is_uploading

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
+import attrs
+
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session import failures
@@ -18,6 +20,7 @@ from tony_provider.runtime.am.session.course import Course, Generation
 from tony_provider.runtime.am.session.executors import Executors
 from tony_provider.runtime.am.session.history import History
 from tony_provider.runtime.am.session.process import UserProcess
+from tony_provider.runtime.am.session.repeats import Repeats
 from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.am.session.units import Unit, Units
@@ -210,5 +213,9 @@ class Recovery:
             times = history.restart_times.get(unit.name, [])
             unit.decided = history.restarting.get(unit.name, False)
             unit.budget = Budget(course.job.restart, [time - course.epoch for time in times])
+            seen = history.failures.get(unit.name, [])
+            unit.repeats = Repeats(
+                course.job.restart, [attrs.evolve(each, time=each.time - course.epoch) for each in seen]
+            )
         self._containers.sizes.restore(history.memory)
         self._containers.nodes.restore(history.nodes)

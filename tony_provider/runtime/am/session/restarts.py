@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.containers import Containers
@@ -101,7 +103,8 @@ class Restarts:
             return
         if cause.failure.kind is FailureKind.STALLED:
             self._open(unit, cause.failure.message, now)  # it writes its stacks, whatever comes of it
-        decision = decide(cause.failure, cause.scope, self._course.job.restart, unit.budget, now)
+        times = unit.repeats.add(cause.failure, cause.type, now)
+        decision = decide(cause.failure, cause.scope, self._course.job.restart, unit.budget, now, times=times)
         if isinstance(decision, Never):
             self.give_up(cause, failures.given_up(cause.failure, decision.why), now)
             return
@@ -140,19 +143,30 @@ class Restarts:
 
     def _data(self, unit: Unit) -> dict[str, Any]:
         unit.decided = True
-        times = [self._course.epoch + time for time in unit.budget.times]
+        epoch = self._course.epoch
+        seen = [attrs.asdict(attrs.evolve(each, time=epoch + each.time)) for each in unit.repeats.seen]
         return {
             "restarts": self._course.restarts,
-            "restart_times": {unit.name: times},
+            "restart_times": {unit.name: [epoch + time for time in unit.budget.times]},
+            "failures": {unit.name: seen},
             "restarting": {unit.name: True},
         }
 
-    # ---- checkpoints -------------------------------------------------------------------------------------------
+    # ---- progress ----------------------------------------------------------------------------------------------
+
+    def stepped(self, task: Task, step: int) -> None:
+        """Its user process has reported a step: a failure from now on is not the same as one before."""
+        unit = self._units.of(task)
+        if unit.repeats.seen:
+            unit.repeats.forget()
+            self._course.note("stepped", f"it took step {step}", task, data={"failures": {unit.name: []}})
 
     def progress(self) -> dict[str, Any]:
-        """A newer checkpoint was committed than the generation went on from; the budgets for the event log."""
-        spent = [unit for unit in self._units.every if unit.budget.times or unit.damaged]
+        """A newer checkpoint was committed than the generation went on from; what is forgotten, for the event log."""
+        spent = [unit for unit in self._units.every if unit.budget.times or unit.repeats.seen or unit.damaged]
         for unit in spent:
             unit.budget.progress()
+            unit.repeats.forget()
             unit.damaged = 0
-        return {"restart_times": {unit.name: [] for unit in spent}} if spent else {}
+        nothing: dict[str, list[object]] = {unit.name: [] for unit in spent}
+        return {"restart_times": nothing, "failures": nothing} if spent else {}

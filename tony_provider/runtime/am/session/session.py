@@ -15,6 +15,7 @@ from tony_provider.runtime.am.session.checkpoints import Checkpoints
 from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course
 from tony_provider.runtime.am.session.deadlines import Deadlines
+from tony_provider.runtime.am.session.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.elastic import Elastic
 from tony_provider.runtime.am.session.ending import Ending
 from tony_provider.runtime.am.session.executors import Executors
@@ -44,7 +45,8 @@ class Session:
         starts = Starts(self.course, self.containers, self.units)
         self._restarts = Restarts(self.course, self.containers, self._ending, self.units, starts)
         self._losses = Losses(self.course, self.containers, self.units, self._restarts)
-        self._executors = Executors(self.course, self._ending, self.units, starts, self._restarts)
+        self._early_ends = EarlyEnds(self.course, self._ending)
+        self._executors = Executors(self.course, self._ending, self.units, starts, self._restarts, self._early_ends)
         self._checkpoints = Checkpoints(self.course, self._ending, self.units, starts, self._restarts)
         self._notices = Notices(self.course, self.containers, self._checkpoints)
         self._elastic = Elastic(self.course, framework, self.units, self._restarts, self._checkpoints)
@@ -244,7 +246,7 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self._executors.heartbeat(task, beat, now)
-        return []
+        return self.course.taken()
 
     def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
         task = self._current(name, attempt)
@@ -305,6 +307,7 @@ class Session:
             self._restarts.check(now)
         if course.verdict is None and course.phase in _AT_WORK and not self._restarts.undecided:
             self._ending.look_at_success(now)
+            self._early_ends.check(now)
         self._ending.check()
         return course.taken()
 

@@ -65,6 +65,7 @@ def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
         state=JobState(verdict.status.value),
         message=words.first_line(verdict.message),
         failure=verdict.failure,
+        troubles=[],
         finished_ms=status.finished_ms or status.updated_ms,
     )
 

@@ -101,6 +101,12 @@ class Task:
         return self.process is not None and not self.process.settled and self.has_container
 
     @property
+    def is_uploading(self) -> bool:
+        """Its user process has ended, and its results are on their way: executors say so by a memory of 0."""
+        process = self.process
+        return process is not None and process.started_at is not None and process.runs and self.rss_bytes == 0
+
+    @property
     def ready(self) -> bool:
         """Its user process can be started."""
         return self.is_up and not self.busy and not self.unfit

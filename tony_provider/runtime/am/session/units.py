@@ -8,6 +8,7 @@ import attrs
 
 from tony_provider.runtime.am.session.budget import Budget
 from tony_provider.runtime.am.session.judge import Judge
+from tony_provider.runtime.am.session.repeats import Repeats
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.ranks import in_cluster
@@ -42,6 +43,7 @@ class Unit:
     members: list[Task]
     judge: Judge
     budget: Budget
+    repeats: Repeats
     restart: Optional[Restart] = None
     decided: bool = False  # the event log says that it starts again, and not yet that it has
     damaged: int = 0  # resume points in a row that turned out to be damaged
@@ -55,7 +57,7 @@ class Unit:
 class Units:
     def __init__(self, job: JobSpec, tasks: list[Task]) -> None:
         def unit(name: str, members: list[Task]) -> Unit:
-            return Unit(name, members, Judge(members), Budget(job.restart))
+            return Unit(name, members, Judge(members), Budget(job.restart), Repeats(job.restart))
 
         self.gang = unit(GANG, [task for task in tasks if in_cluster(task.role) or _takes_gang_along(task)])
         self._own = {task.name: unit(task.name, [task]) for task in tasks if not _takes_gang_along(task)}

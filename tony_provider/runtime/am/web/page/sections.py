@@ -50,6 +50,13 @@ def warnings(view: JobView) -> Html:
     return join(element("h2", "Warnings"), element("ul", *(element("li", warning) for warning in view.warnings)))
 
 
+def troubles(view: JobView) -> Html:
+    """The page itself is up to date all the same."""
+    if not view.troubles:
+        return Html()
+    return join(element("h2", "Out of reach"), element("ul", *(element("li", trouble) for trouble in view.troubles)))
+
+
 def course(view: JobView) -> Html:
     return join(element("h2", "Course"), _list(view.course))
 
@@ -79,6 +86,7 @@ def tasks(view: JobView) -> Html:
 SECTIONS: dict[str, Section] = {
     "head": head,
     "progress": progress,
+    "troubles": troubles,
     "failure": failure,
     "warnings": warnings,
     "tasks": tasks,

@@ -98,6 +98,7 @@ class JobView:
     checkpoint: tuple[tuple[str, str], ...]
     failure: Optional[Failure]
     warnings: tuple[str, ...]
+    troubles: tuple[str, ...]
     tasks: tuple[TaskView, ...]
     counts: str  # such as "3 RUNNING, 1 LOST"
     hidden: int  # tasks that are not among ``tasks``
@@ -121,6 +122,7 @@ class JobView:
             checkpoint=tuple(_checkpoint(status)),
             failure=status.failure,
             warnings=tuple(status.warnings),
+            troubles=tuple(status.troubles),
             tasks=tuple(_task(task, status.updated_ms, silence) for task in tasks),
             counts=_counts(status.tasks),
             hidden=len(status.tasks) - len(tasks),

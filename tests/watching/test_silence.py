@@ -1,0 +1,250 @@
+"""Silence over scripted observations: what is told of a cluster, a store, a status and a master that say nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.operators.statuses import ID, application, status
+from tests.watching.sightings import Clock
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, MasterOutOfReach
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
+from tony_provider.runtime.storage.errors import StorageNoSpace, StorageUnreachable
+from tony_provider.watching.contact import Contact, Side
+from tony_provider.watching.observation import Observation
+from tony_provider.watching.silence import Silence
+
+RM_GONE = ClusterUnreachable("nobody answers")
+STORE_GONE = StorageUnreachable("hdfs://x", "read", "connection refused", "")
+_TIME = re.compile(r" since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.contact = Contact(self.clock)
+        self.lines: list[str] = []
+        self.silence = Silence(self.contact, lambda line: self.lines.append(_TIME.sub(" since then", line)), self.clock)
+
+    def look(self, seen: Observation | None, seconds: float = 0.0) -> list[str]:
+        """What is new."""
+        self.clock.now += seconds
+        self.silence.look(seen)
+        lines, self.lines = self.lines[:], []
+        return lines
+
+    def ask_in_vain(self, seconds: float) -> None:
+        """The store, which does not answer for so long."""
+        with contextlib.suppress(StorageUnreachable), self.contact.asking(Side.STORE):
+            self.clock.now += seconds
+            raise STORE_GONE
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher()
+
+
+def running(attempt: int = 1) -> Application:
+    return attempt_of("RUNNING", attempt)
+
+
+def attempt_of(state: str, number: int, **fields: Any) -> Application:
+    attempt = ID.replace("application", "appattempt") + f"_{number:06}"
+    return attrs.evolve(application(state), attempt=attempt, **fields)
+
+
+def written(updated_ms: int = 1000, **fields: Any) -> Observation:
+    return Observation(running(), status("RUNNING", updated_ms=updated_ms), **fields)
+
+
+# ---- cluster and store ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outage", "line", "over"),
+    [
+        (
+            RM_GONE,
+            "The ResourceManager does not answer since then: nobody answers",
+            "The ResourceManager answers again",
+        ),
+        (ClusterAuthError("who?"), "The ResourceManager refuses since then: who?", "The ResourceManager answers again"),
+        (
+            STORE_GONE,
+            "The store does not answer since then: cannot read hdfs://x: connection refused",
+            "The store answers again",
+        ),
+        (
+            StorageNoSpace("hdfs://x", "read", "no", ""),
+            "The store refuses since then: cannot read hdfs://x: no",
+            "The store answers again",
+        ),
+    ],
+)
+def test_an_outage(watcher: Watcher, outage: Any, line: str, over: str) -> None:
+    assert watcher.look(written()) == []
+    away = written(outages=(outage,), whole=False)
+    assert watcher.look(away, 5) == [line]
+    assert watcher.look(away, 5) == []
+    assert watcher.look(None, 5) == []
+    assert watcher.look(written(2000), 10) == [f"{over}, after 20 s"]
+
+
+def test_a_call_that_hangs_is_told_before_it_ends(watcher: Watcher) -> None:
+    with watcher.contact.asking(Side.STORE):
+        assert watcher.look(None, SLOW_ANSWER) == []
+        assert watcher.look(None, 1) == ["The store does not answer since then"]
+        assert watcher.look(None, 33) == []
+    assert watcher.look(None, 1) == []  # nobody has looked at what it said
+    assert watcher.look(written()) == ["The store answers again, after 45 s"]
+
+
+def test_and_what_is_said_at_its_end(watcher: Watcher) -> None:
+    watcher.ask_in_vain(SLOW_ANSWER + 1)
+    assert watcher.look(Observation(running(), outages=(STORE_GONE,)), 1) == [
+        "The store does not answer since then: cannot read hdfs://x: connection refused"
+    ]
+
+
+def test_calls_of_others_tell_the_same(watcher: Watcher) -> None:
+    """Of a store that a poller asks for many jobs in turn: this one's turn has not come yet."""
+    for _ in range(5):
+        watcher.ask_in_vain(20)
+    listed = attrs.evolve(written(), whole=False)
+    (line,) = watcher.look(listed)
+    assert line.startswith("The store does not answer since then: cannot read")
+    with watcher.contact.asking(Side.STORE):
+        assert watcher.look(listed, 5) == []
+    assert watcher.look(listed) == ["The store answers again, after 1 min 45 s"]
+
+
+def test_one_slow_call_among_others_is_no_outage(watcher: Watcher) -> None:
+    with watcher.contact.asking(Side.STORE):
+        for _ in range(10):
+            with watcher.contact.asking(Side.STORE):
+                assert watcher.look(None, SLOW_ANSWER / 2) == []
+
+
+def test_a_cluster_that_is_away_says_nothing_of_the_store(watcher: Watcher) -> None:
+    assert watcher.look(Observation(running(), outages=(STORE_GONE,)))
+    (line,) = watcher.look(Observation(outages=(RM_GONE,)), 5)
+    assert line.startswith("The ResourceManager does not answer")
+    assert watcher.look(written(), 5) == [
+        "The ResourceManager answers again, after 5 s",
+        "The store answers again, after 10 s",
+    ]
+
+
+# ---- the status ----------------------------------------------------------------------------------------------------
+
+
+def test_a_status_that_does_not_change(watcher: Watcher) -> None:
+    assert watcher.look(written()) == []
+    assert watcher.look(written(), STATUS_STALE) == []
+    assert not watcher.silence.wants_master
+    assert watcher.look(written(), 1) == ["The job's status on the store has not changed since then"]
+    assert watcher.silence.wants_master
+    out = MasterOutOfReach("connection refused")
+    assert watcher.look(written(master=out), 1) == [
+        "The job's status on the store has not changed since then: "
+        "its application master does not answer either (connection refused)"
+    ]
+    assert watcher.look(written(master=out), 1) == []
+    assert watcher.look(written(2000), 10) == [f"The job's status is written again, after {STATUS_STALE + 13:.0f} s"]
+    assert not watcher.silence.wants_master
+
+
+def test_a_master_that_cannot_write_it_says_why(watcher: Watcher) -> None:
+    watcher.look(written())
+    watcher.look(written(), STATUS_STALE + 1)
+    trouble = "status.json could not be written since then: quota"
+    seen = written(master=status("RUNNING", troubles=[trouble]))
+    assert watcher.look(seen, 1) == [
+        "The job's status on the store has not changed since then: "
+        "its application master is there, and says how the job is itself",
+        f"The application master says: {trouble}",
+    ]
+    assert watcher.look(seen, 1) == []
+    assert isinstance(seen.newest, JobStatus)
+    assert seen.newest.troubles == [trouble]
+
+
+def test_a_status_that_never_comes(watcher: Watcher) -> None:
+    assert watcher.look(Observation(running())) == []
+    assert watcher.look(Observation(running()), STATUS_STALE + 1) == ["The job has no status on the store since then"]
+    assert watcher.look(written(), 1) == [f"The job's status is written again, after {STATUS_STALE + 2:.0f} s"]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        written(whole=False),  # it was not read again
+        attrs.evolve(written(), application=attempt_of("ACCEPTED", 1)),
+        attrs.evolve(written(), application=application("FINISHED", final_status=FinalStatus.SUCCEEDED)),
+        Observation(running(), status("SUCCEEDED", updated_ms=1000)),
+        written(outages=(RM_GONE,)),
+    ],
+)
+def test_when_nothing_new_is_to_be_expected(watcher: Watcher, seen: Observation) -> None:
+    watcher.look(written())
+    for _ in range(20):
+        assert not [line for line in watcher.look(seen, STATUS_STALE) if "status" in line]
+
+
+def test_the_masters_clock_may_be_any(watcher: Watcher) -> None:
+    for second in range(0, 600, 10):
+        assert watcher.look(written(5 + second * 1000), 10) == []
+
+
+# ---- the application master ----------------------------------------------------------------------------------------
+
+
+def test_a_master_that_was_lost_and_its_successor(watcher: Watcher) -> None:
+    assert watcher.look(written()) == []
+    waits = attempt_of("ACCEPTED", 2, diagnostics="the queue\n  is full")
+    assert watcher.look(Observation(waits, whole=False), 5) == [
+        f"The application master was lost: {ID} waits for attempt 2 of it since then: the queue is full"
+    ]
+    assert watcher.look(Observation(waits), 5) == []
+    assert watcher.look(Observation(running(2), status("RECOVERING", updated_ms=9000)), 5) == [
+        "Attempt 2 of the application master has taken over, after 10 s"
+    ]
+
+
+def test_a_successor_that_was_faster_than_the_look(watcher: Watcher) -> None:
+    watcher.look(written())
+    assert watcher.look(Observation(running(2)), 5) == ["The application master was lost, and attempt 2 has taken over"]
+    assert watcher.look(Observation(running(2)), 5) == []
+
+
+def test_somebody_who_has_just_begun_to_watch(watcher: Watcher) -> None:
+    (line,) = watcher.look(Observation(attempt_of("ACCEPTED", 2)))
+    assert "waits for attempt 2" in line
+    assert Watcher().look(Observation(running(2))) == []
+
+
+def test_a_resource_manager_that_was_restarted_has_lost_no_master(watcher: Watcher) -> None:
+    """Until the master has registered again, it calls the application accepted."""
+    watcher.look(written())
+    for number in (1, 1):
+        assert watcher.look(Observation(attempt_of("ACCEPTED", number), whole=False), 5) == []
+
+
+def test_the_end_of_all_attempts_is_told_elsewhere(watcher: Watcher) -> None:
+    watcher.look(written())
+    watcher.look(Observation(attempt_of("ACCEPTED", 2)), 5)
+    assert watcher.look(Observation(attempt_of("FAILED", 2)), 5) == []
+    assert watcher.silence.lines == []
+
+
+def test_another_application_begins_anew(watcher: Watcher) -> None:
+    watcher.look(Observation(running(3)))
+    watcher.silence.begin_anew()
+    assert watcher.look(Observation(attempt_of("ACCEPTED", 1))) == []

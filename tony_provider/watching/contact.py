@@ -1,0 +1,72 @@
+"""Who was asked, and has not answered yet: a call may hang for minutes before it fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
+from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
+
+
+class Side(StrEnum):
+    CLUSTER = "The ResourceManager"
+    STORE = "The store"
+
+
+def side_of(error: ClusterError | StorageError) -> Side:
+    return Side.STORE if isinstance(error, StorageError) else Side.CLUSTER
+
+
+class Contact:
+    """Of one watcher, or of those who share a connection; for several threads. Times are the clock's."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked: dict[Side, dict[object, float]] = {side: {} for side in Side}
+        self._answered = dict.fromkeys(Side, float("-inf"))
+        self._in_vain: dict[Side, float] = {}  # asked since the last answer, and given up
+        self._said: dict[Side, str] = {}
+
+    @contextmanager
+    def asking(self, side: Side) -> Iterator[None]:
+        """Around one call. Another error than that nobody answers is an answer."""
+        question, asked = object(), self._clock()
+        with self._lock:
+            self._asked[side][question] = asked
+        try:
+            yield
+        except (ClusterUnreachable, StorageUnreachable) as error:
+            with self._lock:
+                self._in_vain.setdefault(side, asked)
+                self._said[side] = str(error)
+            raise
+        except BaseException:
+            self._answers(side)
+            raise
+        else:
+            self._answers(side)
+        finally:
+            with self._lock:
+                del self._asked[side][question]
+
+    def _answers(self, side: Side) -> None:
+        with self._lock:
+            self._answered[side] = self._clock()
+            self._in_vain.pop(side, None)
+            self._said.pop(side, None)
+
+    def silent_since(self, side: Side) -> float | None:
+        """None while nobody waits in vain. Where others are answered meanwhile, it is one call that is slow."""
+        with self._lock:
+            asked = [*self._asked[side].values(), *([self._in_vain[side]] if side in self._in_vain else [])]
+            return max(min(asked), self._answered[side]) if asked else None
+
+    def said(self, side: Side) -> str:
+        """Of why there is no answer, where that is known."""
+        with self._lock:
+            return self._said.get(side, "")
