@@ -45,7 +45,7 @@ def problems(job: JobSpec, view: ClusterView) -> list[str]:
 
 
 def _demands(job: JobSpec) -> Iterator[Demand]:
-    am = {MEMORY: int(job.am.memory), VCORES: job.am.vcores}
+    am = {MEMORY: int(job.am_memory), VCORES: job.am.vcores}
     yield Demand("am", am, job.am.node_label or job.node_label)
     for name, task in job.tasks.items():
         wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **task.resources}
