@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from tony_provider.runtime.am.publisher import Publisher
@@ -42,7 +43,7 @@ class SlowStorage(LocalStorage):
 async def test_newest_content_is_written(tmp_path: Path) -> None:
     content = [b"1"]
     target = tmp_path / "status.json"
-    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: content[0])
+    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: partial(bytes, content[0]))
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: target.exists() and target.read_bytes() == b"1")
@@ -58,7 +59,7 @@ async def test_many_changes_during_a_slow_write_become_one(tmp_path: Path) -> No
     content = [b"0"]
     storage = SlowStorage()
     target = tmp_path / "status.json"
-    publisher = Publisher(storage, target.as_uri(), lambda: content[0])
+    publisher = Publisher(storage, target.as_uri(), lambda: partial(bytes, content[0]))
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes == 1)
@@ -75,7 +76,7 @@ async def test_stop_waits_for_the_write_under_way(tmp_path: Path) -> None:
     """So that an old status can never overwrite the last one."""
     storage = SlowStorage()
     target = tmp_path / "status.json"
-    publisher = Publisher(storage, target.as_uri(), lambda: b"content")
+    publisher = Publisher(storage, target.as_uri(), lambda: lambda: b"content")
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes == 1)
@@ -90,8 +91,25 @@ async def test_failing_store_is_tried_again(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.write_text("a file is in the way")
     target = folder / "status.json"
-    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: b"content")
+    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: lambda: b"content")
     assert not await publisher.write()
     folder.unlink()
     assert await publisher.write()
     assert target.read_bytes() == b"content"
+
+
+async def test_bytes_are_made_off_the_loop(tmp_path: Path) -> None:
+    """Those of a job with thousands of tasks take long; what they are made of is taken on the loop."""
+    threads: list[int] = []
+
+    def content() -> Callable[[], bytes]:
+        threads.append(threading.get_ident())
+        return make
+
+    def make() -> bytes:
+        threads.append(threading.get_ident())
+        return b"content"
+
+    assert await Publisher(LocalStorage(), (tmp_path / "status.json").as_uri(), content).write()
+    taken, made = threads
+    assert taken == threading.get_ident() != made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Callable, Optional
 
 from tony_provider.runtime import contract
@@ -26,13 +27,13 @@ class Records:
         self._directory = description.application_dir
         self._events = EventLog(description.labels, time_ms=epoch_ms())
         self._events.take_over(former_events)
-        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.content)
+        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.snapshot)
         self._status_file: Optional[Publisher] = None
         self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
         """Keep the files up to date from now on. ``status`` gives the job's status of the moment."""
-        self._status_file = self._publisher(contract.STATUS_FILE, lambda: dump_json(status()))
+        self._status_file = self._publisher(contract.STATUS_FILE, lambda: partial(dump_json, status()))
         self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run())
         self._publishing.add_done_callback(_log_fault)
 
@@ -59,14 +60,16 @@ class Records:
         """The last events, the last status and the result, in this order; the names of those that could not be."""
         written = {
             contract.EVENTS_FILE: await self._events_file.write(),
-            contract.STATUS_FILE: await self._publisher(contract.STATUS_FILE, lambda: dump_json(result)).write(),
+            contract.STATUS_FILE: await self._publisher(
+                contract.STATUS_FILE, lambda: partial(dump_json, result)
+            ).write(),
             contract.RESULT_FILE: await self.write_result_only(result),
         }
         return [name for name, done in written.items() if not done]
 
     async def write_result_only(self, result: JobStatus) -> bool:
         """For an application master that has a moment left to live."""
-        return await self._publisher(contract.RESULT_FILE, lambda: dump_json(result)).write()
+        return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).write()
 
     async def remove_staging(self) -> None:
         uri = uris.join(self._directory, contract.STAGING_DIR)
@@ -77,7 +80,7 @@ class Records:
         except Exception:
             log.exception("%s could not be removed", uri)
 
-    def _publisher(self, name: str, content: Callable[[], bytes]) -> Publisher:
+    def _publisher(self, name: str, content: Callable[[], Callable[[], bytes]]) -> Publisher:
         return Publisher(self._storage, uris.join(self._directory, name), content)
 
 
