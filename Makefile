@@ -10,7 +10,7 @@ HADOOP_VERSION ?= 3.4.2
 PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer test lint types format docs docs-tables proto wheel clean test-long
+.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer bench-scale test lint types format docs docs-tables proto wheel clean test-long
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-mirror: packages $(VENV)/.test  ## a gibibyte by the checkpoint mirror, be
 
 bench-triggerer: $(VENV)/.test  ## 1,000 deferred trainings in one triggerer, beside a naive poll per job
 	$(BIN)/python -m benchmarks.triggerer
+
+bench-scale: $(VENV)/.test  ## an application master of up to 10,000 tasks, beside the aims; TASKS=100,1000 for other sizes
+	TASKS=$(TASKS) $(BIN)/python -m benchmarks.scale
 
 # -- the work --------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ METADATA_CONTAINER = "tony-container"
 METADATA_ATTEMPT = "tony-attempt"
 METADATA_TOKEN = "tony-token"
 
+_MOST_WAITING = 1 << 20  # streams that are open and not looked at yet
+_LONGEST_WAITING = 600  # seconds
 LARGEST_MESSAGE = 64 << 20  # bytes; a checkpoint of 100,000 files takes some 10 MiB to announce
 
 Options = list[tuple[str, Union[int, str]]]
@@ -115,13 +117,16 @@ def channel_credentials(secrets: Mapping[str, bytes]) -> Any:
     )
 
 
-def channel_options(application_id: str) -> Options:
-    """Of an executor's channel: the server must be this application's master, whatever host it runs on."""
+def channel_options(application_id: str, tasks: int = 1) -> Options:
+    """Of an executor's channel: the server must be this application's master, whatever host it runs on.
+
+    ``tasks``: how many the application has.
+    """
     return [
         ("grpc.ssl_target_name_override", application_id),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of the one before
-        ("grpc.min_reconnect_backoff_ms", _milliseconds(timing.CONNECT_TIMEOUT)),
+        ("grpc.min_reconnect_backoff_ms", _milliseconds(timing.connect_timeout(tasks))),
         ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
         ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
         ("grpc.http2.max_pings_without_data", 0),
@@ -132,6 +137,10 @@ def server_options() -> Options:
     """Of the application master's server, so that it bears the executors' pings and sends its own."""
     return [
         ("grpc.so_reuseport", 0),  # the port is this server's alone
+        # Thousands come at once, and gRPC would turn away whom it has not looked at: they would come again, and again.
+        ("grpc.server.max_pending_requests", _MOST_WAITING),
+        ("grpc.server.max_pending_requests_hard_limit", _MOST_WAITING),
+        ("grpc.server_max_unrequested_time_in_server", _LONGEST_WAITING),
         ("grpc.max_receive_message_length", LARGEST_MESSAGE),
         ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
         ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),

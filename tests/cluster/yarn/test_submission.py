@@ -4,6 +4,8 @@ import base64
 import json
 from typing import Any
 
+import pytest
+
 from tony_provider.cluster.base import Submission
 from tony_provider.cluster.yarn.submission import submission_context
 from tony_provider.runtime.application import (
@@ -17,7 +19,7 @@ from tony_provider.runtime.spec.model import AmSpec, Docker, Duration, JobSpec, 
 
 
 def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any]:
-    spec = JobSpec("standalone", {"worker": TaskSpec("true")}, name="clicks", **job)
+    spec = JobSpec("standalone", **{"tasks": {"worker": TaskSpec("true")}, "name": "clicks", **job})
     runtime = LocalizedResource("tony", "hdfs://nn/cache/a b/tony.zip", 7, 8, ResourceKind.ARCHIVE)
     file = LocalizedResource("tony-application.json", "hdfs://nn/jobs/x/tony-application.json", 9, 10)
     description = ApplicationDescription(
@@ -82,6 +84,17 @@ def test_what_a_job_says_is_said() -> None:
     assert made["app-node-label-expression"] == "gpu"
     assert made["am-container-node-label-expression"] == "cheap"
     assert made["resource"] == {"memory": 1024, "vCores": 2}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "given", "memory"), [(1000, None, 512), (3000, None, 912), (10_000, None, 2312), (10_000, 256, 256)]
+)
+def test_memory_of_the_master_follows_the_number_of_tasks_unless_it_is_given(
+    tasks: int, given: int | None, memory: int
+) -> None:
+    many = {"chief": TaskSpec("true"), "worker": TaskSpec("true", instances=tasks - 1)}
+    made = context(tasks=many, am=AmSpec(None if given is None else Memory(given)))
+    assert made["resource"]["memory"] == memory
 
 
 def test_the_next_master_finds_the_containers_of_the_one_that_died() -> None:

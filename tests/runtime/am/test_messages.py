@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
-from tony_provider.runtime.protocol import points, tony_pb2
+from tony_provider.runtime.protocol import addresses, points, tony_pb2
 from tony_provider.runtime.spec.model import Role
 
 CLUSTER = ClusterSpec(
@@ -20,24 +22,62 @@ CLUSTER = ClusterSpec(
 )
 
 
+def made(action: SendRendezvous) -> dict[str, tony_pb2.Rendezvous]:
+    return {task: make().rendezvous for task, make in messages.Rendezvous().messages(action)}
+
+
 def test_rendezvous_has_each_task_s_own_start() -> None:
-    action = SendRendezvous(CLUSTER, {"chief:0": 4, "worker:0": 7}, ResumePoint(120, "hdfs://n/c", 7, 1000, "crc32:1"))
-    sent = {task: message.rendezvous for task, message in list(messages.rendezvous(action))}
+    point = ResumePoint(120, "hdfs://n/c", 7, 1000, "crc32:1")
+    sent = made(SendRendezvous(CLUSTER, {"chief:0": 4, "worker:0": 7}, point))
     assert {task: each.start for task, each in sent.items()} == {"chief:0": 4, "worker:0": 7}
     for each in sent.values():
-        assert each.generation == 3
-        assert points.of_message(each.resume) == ResumePoint(120, "hdfs://n/c", 7, 1000, "crc32:1")
+        assert points.of_message(each.resume) == point
         assert not each.keep_checkpoints
-        assert [(task.type, task.index, task.role, task.host, dict(task.ports)) for task in each.tasks] == [
-            ("chief", 0, "chief", "n1", {"main": 1}),
-            ("worker", 0, "worker", "n2", {"main": 2, "grpc": 3}),
-        ]
+        assert Order.of_message(each).cluster == CLUSTER
 
 
 def test_without_a_resume_point_a_rendezvous_has_none() -> None:
-    ((_, message),) = messages.rendezvous(SendRendezvous(CLUSTER, {"chief:0": 1}, keep_checkpoints=True))
-    assert not message.rendezvous.HasField("resume")
-    assert message.rendezvous.keep_checkpoints
+    (rendezvous,) = made(SendRendezvous(CLUSTER, {"chief:0": 1}, keep_checkpoints=True)).values()
+    assert not rendezvous.HasField("resume")
+    assert rendezvous.keep_checkpoints
+
+
+def many(tasks: int) -> ClusterSpec:
+    port = 20000
+    return ClusterSpec(
+        1,
+        tuple(
+            TaskAddress("worker", index, Role.WORKER, f"node{index // 8:04}.example.com", {"main": port + index})
+            for index in range(tasks)
+        ),
+    )
+
+
+def test_addresses_of_all_are_encoded_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each task's copy is made when it is sent, since all of them together grow with the square."""
+    encoded: list[ClusterSpec] = []
+    pack = addresses.pack
+
+    def counted(cluster: ClusterSpec) -> bytes:
+        encoded.append(cluster)
+        return pack(cluster)
+
+    monkeypatch.setattr(addresses, "pack", counted)
+    monkeypatch.setattr(tony_pb2, "ToExecutor", None)  # nothing is made yet
+    action = SendRendezvous(many(300), {f"worker:{index}": 1 for index in range(300)})
+    rendezvous = messages.Rendezvous()
+    waiting = list(rendezvous.messages(action))
+    # Those that come back are told again, one by one.
+    waiting += [sent for task in action.starts for sent in rendezvous.messages(attrs.evolve(action, starts={task: 1}))]
+    assert (len(waiting), len(encoded)) == (600, 1)
+    monkeypatch.undo()
+    assert {make().rendezvous.cluster for _, make in waiting} == {pack(action.cluster)}
+
+
+def test_message_of_a_large_job_is_far_below_what_grpc_takes() -> None:
+    sizes = {tasks: len(addresses.pack(many(tasks))) for tasks in (1000, 10_000)}
+    assert sizes[10_000] < 11 * sizes[1000]
+    assert sizes[10_000] < 4 << 16  # of 4 MiB
 
 
 def test_stop_of_a_process() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ class SlowStorage(LocalStorage):
 async def test_newest_content_is_written(tmp_path: Path) -> None:
     content = [b"1"]
     target = tmp_path / "status.json"
-    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: content[0])
+    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: partial(bytes, content[0]))
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: target.exists() and target.read_bytes() == b"1")
@@ -61,7 +62,7 @@ async def test_many_changes_during_a_slow_write_become_one(tmp_path: Path) -> No
     content = [b"0"]
     storage = SlowStorage()
     target = tmp_path / "status.json"
-    publisher = Publisher(storage, target.as_uri(), lambda: content[0])
+    publisher = Publisher(storage, target.as_uri(), lambda: partial(bytes, content[0]))
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes == 1)
@@ -78,7 +79,7 @@ async def test_stop_waits_for_the_write_under_way(tmp_path: Path) -> None:
     """So that an old status can never overwrite the last one."""
     storage = SlowStorage()
     target = tmp_path / "status.json"
-    publisher = Publisher(storage, target.as_uri(), lambda: b"content")
+    publisher = Publisher(storage, target.as_uri(), lambda: lambda: b"content")
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes == 1)
@@ -93,7 +94,7 @@ async def test_failing_store_is_tried_again(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.write_text("a file is in the way")
     target = folder / "status.json"
-    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: b"content")
+    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: lambda: b"content")
     assert not await publisher.write()
     folder.unlink()
     assert await publisher.write()
@@ -105,7 +106,7 @@ async def test_it_says_since_when_and_why_a_file_cannot_be_written(tmp_path: Pat
     folder.write_text("a file is in the way")
     events: list[tuple[str, str]] = []
     publisher = Publisher(
-        LocalStorage(), (folder / "status.json").as_uri(), lambda: b"", tell=lambda *event: events.append(event)
+        LocalStorage(), (folder / "status.json").as_uri(), lambda: lambda: b"", tell=lambda *event: events.append(event)
     )
     assert publisher.trouble == ""
     for _ in range(2):
@@ -126,7 +127,7 @@ async def test_so_does_a_write_that_hangs(tmp_path: Path, monkeypatch: pytest.Mo
     storage = SlowStorage()
     events: list[tuple[str, str]] = []
     publisher = Publisher(
-        storage, (tmp_path / "status.json").as_uri(), lambda: b"", tell=lambda *event: events.append(event)
+        storage, (tmp_path / "status.json").as_uri(), lambda: lambda: b"", tell=lambda *event: events.append(event)
     )
     writing = asyncio.ensure_future(publisher.write())
     await eventually(lambda: publisher.trouble.endswith("the store does not answer"))
@@ -141,8 +142,25 @@ async def test_what_does_not_change_is_written_all_the_same(tmp_path: Path) -> N
     """So that whoever reads it can tell that its writer lives."""
     storage = SlowStorage()
     storage.go.set()
-    publisher = Publisher(storage, (tmp_path / "status.json").as_uri(), lambda: b"content", interval=0.1)
+    publisher = Publisher(storage, (tmp_path / "status.json").as_uri(), lambda: lambda: b"content", interval=0.1)
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes >= 3)
     await stopped(publisher, running)
+
+
+async def test_bytes_are_made_off_the_loop(tmp_path: Path) -> None:
+    """Those of a job with thousands of tasks take long; what they are made of is taken on the loop."""
+    threads: list[int] = []
+
+    def content() -> Callable[[], bytes]:
+        threads.append(threading.get_ident())
+        return make
+
+    def make() -> bytes:
+        threads.append(threading.get_ident())
+        return b"content"
+
+    assert await Publisher(LocalStorage(), (tmp_path / "status.json").as_uri(), content).write()
+    taken, made = threads
+    assert taken == threading.get_ident() != made

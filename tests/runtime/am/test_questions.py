@@ -44,6 +44,7 @@ class Place:
 async def asked(stream: Stream) -> int:
     """The number of the next question that its executor gets."""
     message = await asyncio.wait_for(anext(stream.outgoing()), SOON)
+    assert isinstance(message, tony_pb2.ToExecutor)
     return message.tail_wanted.question
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -65,7 +66,8 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
 
     def rendezvous(self, *tasks: tony_pb2.TaskAddress, generation: int = 1, **more: Any) -> None:
         """``start`` counts like the generation unless it is given."""
-        rendezvous = tony_pb2.Rendezvous(generation=generation, tasks=tasks, **{"start": generation, **more})
+        packed = zlib.compress(tony_pb2.Cluster(tasks=tasks).SerializeToString())
+        rendezvous = tony_pb2.Rendezvous(generation=generation, cluster=packed, **{"start": generation, **more})
         self.say(tony_pb2.ToExecutor(rendezvous=rendezvous))
 
     def answer(self, uploaded: tony_pb2.CheckpointUploaded, *, granted: bool = True, reason: str = "") -> None:

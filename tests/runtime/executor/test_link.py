@@ -43,7 +43,7 @@ async def test_heartbeats_tell_of_progress_and_resources(launch: Launch) -> None
     beat = await running.master.heartbeat_with(lambda beat: beat.progress.steps_per_second > 0 and beat.cpu_percent > 0)
     assert beat.activity == "running"
     assert beat.rss_bytes > 60_000_000
-    assert 10 < beat.cpu_percent < 400
+    assert beat.cpu_percent < 400  # how much of a busy machine it gets is not ours to say
     assert 0 < beat.progress.step < 10_000
     assert beat.progress.total_steps == 10_000
     assert 5 < beat.progress.steps_per_second < 105

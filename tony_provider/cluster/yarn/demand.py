@@ -27,7 +27,7 @@ class Demand:
 
 def demands(job: JobSpec) -> Iterator[Demand]:
     """The application master's first."""
-    am = {MEMORY: int(job.am.memory), VCORES: job.am.vcores}
+    am = {MEMORY: int(job.am_memory), VCORES: job.am.vcores}
     yield Demand("am", am, job.am.node_label or job.node_label)
     for name, task in job.tasks.items():
         wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **task.resources}

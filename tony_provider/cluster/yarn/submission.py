@@ -35,7 +35,7 @@ def submission_context(submission: Submission) -> dict[str, Any]:
         "max-app-attempts": job.am.attempts,  # YARN takes its own limit where that is lower
         "attempt-failures-validity-interval": int(job.am.attempts_window * 1000),
         "keep-containers-across-application-attempts": True,
-        "resource": {"memory": int(job.am.memory), "vCores": job.am.vcores},
+        "resource": {"memory": int(job.am_memory), "vCores": job.am.vcores},
         "application-tags": {"tag": submission.tags},
     }
     if job.queue is not None:

@@ -10,6 +10,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import container_inputs, contract
+from tony_provider.runtime.am import open_files
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.life import Life
 from tony_provider.runtime.am.own_lineage import OwnLineage
@@ -59,6 +60,7 @@ class Surroundings:
 async def run(surroundings: Surroundings) -> FinalStatus:
     """Raises what keeps it from registering; after that it ends with a final status whatever happens."""
     description = surroundings.description
+    open_files.allow(description.job.size)
     with open_application_store(description, surroundings.credentials.secrets) as storage:
         resource_manager = open_resource_manager(description, surroundings.credentials)
         try:

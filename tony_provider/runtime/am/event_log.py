@@ -12,7 +12,8 @@ import json
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from functools import partial
+from typing import Any, Callable, Optional
 
 from tony_provider.runtime.am.session.history import merge
 
@@ -64,7 +65,11 @@ class EventLog:
 
     def content(self) -> bytes:
         """The whole file."""
-        return b"".join([self._first, *self._gap(), *self._lines])
+        return self.snapshot()()
+
+    def snapshot(self) -> Callable[[], bytes]:
+        """What makes the whole file of this moment, wherever it is called."""
+        return partial(b"".join, [self._first, *self._gap(), *self._lines])
 
     def _add(self, line: bytes) -> None:
         self._lines.append(line)

@@ -15,6 +15,7 @@ from tony_provider.runtime.am import messages
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.checkpoints import Checkpoints, Step
 from tony_provider.runtime.am.executors import Executors
+from tony_provider.runtime.am.garbage import collect_seldom
 from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.launches import Launches
 from tony_provider.runtime.am.own_lineage import OwnLineage
@@ -45,7 +46,7 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.protocol.status import FailureKind, JobStatus
+from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,9 @@ log = logging.getLogger(__name__)
 TICK = 0.25  # seconds; a part of the time from the death of a user process to its next start
 _LOOK_FOR_SUCCESSOR = 5.0  # seconds between two looks, while the cluster cannot tell
 _FOREVER = float("inf")
+_LAUNCHES_AT_ONCE = 32
+_SLICE = 0.02  # seconds of the loop that steps take in a row
+_MOST_LOOKS = 10_000.0  # at tasks, a second: with thousands the clock ticks more slowly
 
 
 class DismissedError(Exception):
@@ -96,6 +100,8 @@ class Master:
             self._last_outputs,
             am_attempt=ownership.am_attempt,
         )
+        self._rendezvous = messages.Rendezvous()
+        self._launching: asyncio.Queue[actions.LaunchTask] = asyncio.Queue()
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._background = Background(partial(_set_exception, self._ended))
@@ -143,13 +149,18 @@ class Master:
 
         ``fenced``: why nothing may be started.
         """
-        self._take(self._first_step(registered, fenced))
+        before = self.session.phase
+        for action in self._first_step(registered, fenced)(_now()):
+            self._carry_out(action)
+        self._look_at_phase(before)
 
     async def run(self) -> Verdict:
         """Until every task is stopped. Raises SupersededError, DismissedError, and what goes wrong inside."""
         try:
-            for work in (self._listen, self._tick, self._work, self._checkpoints.run, self._announce):
+            for work in (self._listen, self._tick, self._work, self._checkpoints.run, self._announce, collect_seldom):
                 self._background.spawn(work())
+            for _ in range(_LAUNCHES_AT_ONCE):
+                self._background.spawn(self._launch())
             return await self._ended
         finally:
             await self._background.close()
@@ -168,23 +179,34 @@ class Master:
         return partial(self.session.start, largest=registered.largest)
 
     async def _work(self) -> None:
+        """One step after the other, and its actions in their order.
+
+        Thousands may be waiting, of which none waits for anything: others have the loop in between.
+        """
+        began = _now()
         while self._verdict is None:
-            self._take(await self._steps.get())
+            step, before = await self._steps.get(), self.session.phase
+            for action in step(_now()):
+                self._carry_out(action)
+                began = await _share_loop(began)
+            self._look_at_phase(before)
+            began = await _share_loop(began)
         if not self._ended.done():
             self._ended.set_result(self._verdict)
 
-    def _take(self, step: Step) -> None:
-        before = self.session.phase
-        for action in step(_now()):
-            self._carriers[type(action)](action)
+    def _carry_out(self, action: Action) -> None:
+        self._carriers[type(action)](action)
+
+    def _look_at_phase(self, before: JobState) -> None:
         if self.session.phase is not before:
             log.info("%s: %s", self.session.phase.value, snapshot.message(self.session, _now()))
             self._records.changed()
             self._rm.set_progress(snapshot.fraction_done(self.session))
 
     async def _tick(self) -> None:
+        seconds = max(TICK, len(self.session.tasks) / _MOST_LOOKS)
         while True:
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(seconds)
             self._steps.put_nowait(self.session.tick)
             self._checkpoints.look()
 
@@ -266,7 +288,7 @@ class Master:
             actions.Cancel: lambda action: rm.cancel(action.keys),
             actions.Release: lambda action: rm.release(action.container_ids),
             actions.AvoidNodes: lambda action: rm.avoid(action.nodes),
-            actions.LaunchTask: self._launch,
+            actions.LaunchTask: self._launching.put_nowait,
             actions.ChooseResumePoint: lambda action: checkpoints.choose(action.generation),
             actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),
             actions.SendRendezvous: self._send_rendezvous,
@@ -283,12 +305,16 @@ class Master:
         log.info("%s%s: %s", f"{note.task} " if note.task else "", note.event, note.message)
         self._records.note(note)
 
-    def _launch(self, action: actions.LaunchTask) -> None:
-        launch = self._launches.launch(action.task, action.attempt, action.container)
-        self._background.spawn(self._rm.launch(action.container, launch))
+    async def _launch(self) -> None:
+        """One container after the other; what a launch holds is made when its turn comes."""
+        while True:
+            action = await self._launching.get()
+            launch = self._launches.launch(action.task, action.attempt, action.container)
+            await self._rm.launch(action.container, launch)
+            await asyncio.sleep(0)  # where the cluster takes it without any waiting
 
     def _send_rendezvous(self, action: actions.SendRendezvous) -> None:
-        for task, message in messages.rendezvous(action):
+        for task, message in self._rendezvous.messages(action):
             self.executors.streams.send(task, message)
 
     def _send(self, task: str, message: tony_pb2.ToExecutor) -> None:
@@ -303,6 +329,14 @@ class Master:
 
 def _warn(error: StorageError) -> None:
     log.warning("%s", error)
+
+
+async def _share_loop(began: float) -> float:
+    """Let others have the loop when it was ours for long enough. Since when it is ours."""
+    if _now() - began <= _SLICE:
+        return began
+    await asyncio.sleep(0)
+    return _now()
 
 
 def _set_exception(future: asyncio.Future[Verdict], error: BaseException) -> None:

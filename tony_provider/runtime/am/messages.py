@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Optional, Union
+from functools import partial
+from typing import Callable, Optional, Union
 
 from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.process import ProcessEnd
 from tony_provider.runtime.am.session.task import Beat
-from tony_provider.runtime.protocol import points, tony_pb2
+from tony_provider.runtime.frameworks.base import ClusterSpec
+from tony_provider.runtime.protocol import addresses, points, tony_pb2
 from tony_provider.runtime.protocol.status import TaskProgress
 
 
@@ -43,22 +45,34 @@ def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
     return tony_pb2.ToExecutor(welcome=tony_pb2.Welcome(am_attempt=am_attempt, heartbeat_seconds=heartbeat_seconds))
 
 
-def rendezvous(action: SendRendezvous) -> Iterator[tuple[str, tony_pb2.ToExecutor]]:
-    """By task: only the count of its starts tells them apart."""
-    common = tony_pb2.Rendezvous(
-        generation=action.cluster.generation,
-        tasks=[
-            tony_pb2.TaskAddress(
-                type=task.type, index=task.index, role=task.role.value, host=task.host, ports=task.ports
-            )
-            for task in action.cluster.tasks
-        ],
-        resume=points.message(action.resume),
-        keep_checkpoints=action.keep_checkpoints,
-    )
-    for task, start in action.starts.items():
-        common.start = start
-        yield task, tony_pb2.ToExecutor(rendezvous=common)  # a copy
+class Rendezvous:
+    """The messages of each rendezvous. What they have in common, the addresses of all, is encoded once."""
+
+    def __init__(self) -> None:
+        self._cluster: Optional[ClusterSpec] = None  # that ``_packed`` is of: the newest
+        self._packed = b""
+
+    def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
+        """By task, each to be made when it is sent: the addresses are copied into it."""
+        common = tony_pb2.Rendezvous(
+            generation=action.cluster.generation,
+            cluster=self._pack(action.cluster),
+            resume=points.message(action.resume),
+            keep_checkpoints=action.keep_checkpoints,
+        )
+        for task, start in action.starts.items():
+            yield task, partial(_rendezvous, common, start)
+
+    def _pack(self, cluster: ClusterSpec) -> bytes:
+        if cluster is not self._cluster:
+            self._cluster, self._packed = cluster, addresses.pack(cluster)
+        return self._packed
+
+
+def _rendezvous(common: tony_pb2.Rendezvous, start: int) -> tony_pb2.ToExecutor:
+    message = tony_pb2.ToExecutor(rendezvous=common)
+    message.rendezvous.start = start
+    return message
 
 
 def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:

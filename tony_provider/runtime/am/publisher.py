@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Callable, Optional
 
 from tony_provider.runtime.clock import epoch_ms, moment, span
@@ -18,20 +19,22 @@ log = logging.getLogger(__name__)
 
 SOONEST = 1.0  # seconds between two writes
 LATEST = 5.0  # seconds until a small change is written
+_REST = 5.0  # times as long as it took to make the last bytes
 _AFTER_ERROR = 5.0
 
 
 class Publisher:
     """Writes what ``content`` gives at that moment, so the newest always wins; one write at a time.
 
-    What fails is tried again with the next change or after some seconds.
+    ``content`` takes what is to be written, on the loop, and gives what makes bytes of it, in a thread. What fails is
+    tried again with the next change or after some seconds.
     """
 
     def __init__(
         self,
         storage: Storage,
         uri: str,
-        content: Callable[[], bytes],
+        content: Callable[[], Callable[[], bytes]],
         *,
         interval: Optional[float] = None,
         tell: Callable[[str, str], None] = lambda event, message: None,
@@ -48,6 +51,7 @@ class Publisher:
         self._changed = asyncio.Event()
         self._due: Optional[float] = None
         self._not_before = 0.0
+        self._cost = 0.0  # seconds that it took to make the last bytes
         self._stopping = False
         self._since_ms: Optional[int] = None  # the first of the writes in a row that did not succeed began
         self._problem = ""  # of the last one
@@ -76,7 +80,9 @@ class Publisher:
         while await self._until_due():
             self._due = None
             written = await self.write()
-            self._not_before = loop.time() + (SOONEST if written else _AFTER_ERROR)
+            # What is dear to make is made less often, or it would be all that this process does.
+            pause = min(max(SOONEST, _REST * self._cost), LATEST)
+            self._not_before = loop.time() + (pause if written else _AFTER_ERROR)
             if not written:
                 self.changed()
             elif self._interval is not None and self._due is None:
@@ -91,7 +97,7 @@ class Publisher:
         """Write now; False when that failed, whatever with, which is logged. Ends by the store's own deadlines."""
         self._began_ms = began_ms = epoch_ms()
         try:
-            await asyncio.to_thread(write_atomically, self._storage, self._uri, self._content())
+            await asyncio.to_thread(self._write, self._content())
         except StorageError as error:
             if self._since_ms is None:
                 log.warning("%s", error)
@@ -119,6 +125,12 @@ class Publisher:
         if self._since_ms is not None or seconds > SLOW_ANSWER:
             self._since_ms = None
             self._tell("written_again", f"{uris.name(self._uri)}, after {span(seconds)}")
+
+    def _write(self, made: Callable[[], bytes]) -> None:
+        began = time.monotonic()
+        data = made()
+        self._cost = time.monotonic() - began
+        write_atomically(self._storage, self._uri, data)
 
     async def _until_due(self) -> bool:
         """False when it is to stop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Callable, Optional
 
 import attrs
@@ -30,7 +31,7 @@ class Records:
         self._directory = description.application_dir
         self._events = EventLog(description.labels, time_ms=epoch_ms())
         self._events.take_over(former_events)
-        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.content, tell=self._tell)
+        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.snapshot, tell=self._tell)
         self._status_file: Optional[Publisher] = None
         self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
 
@@ -38,7 +39,7 @@ class Records:
         """Keep the files up to date from now on. ``status`` gives the job's status of the moment."""
         self._status_file = file = self._publisher(
             contract.STATUS_FILE,
-            lambda: dump_json(_without(file.trouble, status())),
+            lambda: partial(dump_json, _without(file.trouble, status())),
             tell=self._tell,
             interval=STATUS_INTERVAL,
         )
@@ -77,14 +78,16 @@ class Records:
         """The last events, the last status and the result, in this order; the names of those that could not be."""
         written = {
             contract.EVENTS_FILE: await self._events_file.write(),
-            contract.STATUS_FILE: await self._publisher(contract.STATUS_FILE, lambda: dump_json(result)).write(),
+            contract.STATUS_FILE: await self._publisher(
+                contract.STATUS_FILE, lambda: partial(dump_json, result)
+            ).write(),
             contract.RESULT_FILE: await self.write_result_only(result),
         }
         return [name for name, done in written.items() if not done]
 
     async def write_result_only(self, result: JobStatus) -> bool:
         """For an application master that has a moment left to live."""
-        return await self._publisher(contract.RESULT_FILE, lambda: dump_json(result)).write()
+        return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).write()
 
     async def clear_away(self) -> None:
         """What is of no use after the end: the staging, and what writers that were killed have left."""
@@ -98,7 +101,7 @@ class Records:
     def _publisher(
         self,
         name: str,
-        content: Callable[[], bytes],
+        content: Callable[[], Callable[[], bytes]],
         *,
         tell: Callable[[str, str], None] = lambda event, message: None,
         interval: Optional[float] = None,

@@ -7,7 +7,7 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, NoReturn, Optional
+from typing import Any, Callable, NoReturn, Optional, Union
 
 import attrs
 import grpc
@@ -23,7 +23,13 @@ log = logging.getLogger(__name__)
 
 _FIRST_MESSAGE = 30.0  # seconds that an executor has for its registration once its stream is open
 _MOST_PORTS = 1000  # tries
+AT_ONCE = 64  # messages on their way
+_LONGEST_TURN = 2.0  # seconds
 _GOODBYE = 2.0  # seconds for open streams when the server ends
+
+
+Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
+"""A message, or what makes a large one when its turn has come."""
 
 
 @attrs.define(eq=False)
@@ -31,15 +37,15 @@ class Stream:
     """The way to one executor."""
 
     identity: TaskIdentity
-    _outbox: asyncio.Queue[Optional[tony_pb2.ToExecutor]] = attrs.field(factory=asyncio.Queue)
+    _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
 
-    def send(self, message: tony_pb2.ToExecutor) -> None:
+    def send(self, message: Outgoing) -> None:
         self._outbox.put_nowait(message)
 
     def close(self) -> None:
         self._outbox.put_nowait(None)
 
-    async def outgoing(self) -> AsyncIterator[tony_pb2.ToExecutor]:
+    async def outgoing(self) -> AsyncIterator[Outgoing]:
         """What was sent, until ``close``."""
         while True:
             message = await self._outbox.get()
@@ -68,11 +74,35 @@ class Listener(ABC):
         """Its stream is down."""
 
 
+class Turns:
+    """Of many streams, so many write at a time.
+
+    gRPC keeps what is on its way for each stream, and sending to thousands at once would hold the loop. A stream that
+    does not take its message has the turn for some seconds only.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(AT_ONCE)
+
+    async def write(self, context: Any, message: Outgoing) -> None:
+        writing: Optional[asyncio.Future[None]] = None
+        try:
+            async with self._free:
+                made = message() if callable(message) else message
+                writing = asyncio.ensure_future(context.write(made))
+                await asyncio.wait({writing}, timeout=_LONGEST_TURN)
+            await writing
+        finally:
+            if writing is not None:
+                writing.cancel()
+
+
 class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
     def __init__(self, application_id: str, task_key: bytes, listener: Listener) -> None:
         self._application_id = application_id
         self._task_key = task_key
         self._listener = listener
+        self._turns = Turns()
 
     async def Attach(self, request_iterator: AsyncIterator[tony_pb2.FromExecutor], context: Any) -> None:  # noqa: N802
         identity = await self._authenticate(context)
@@ -82,7 +112,7 @@ class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
         reader = asyncio.ensure_future(self._read(request_iterator, stream))
         try:
             async for message in stream.outgoing():
-                await context.write(message)
+                await self._turns.write(context, message)
         finally:
             self._listener.detached(stream)
             reader.cancel()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Optional
 
-from tony_provider.runtime.am.service import Stream
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.am.service import Outgoing, Stream
 
 
 class Streams:
@@ -35,12 +34,12 @@ class Streams:
         """None: its executor is not there now."""
         return self._streams.get(task)
 
-    def send(self, task: str, message: tony_pb2.ToExecutor) -> None:
+    def send(self, task: str, message: Outgoing) -> None:
         """Without a stream it goes nowhere: what matters is said again to an executor that comes back."""
         stream = self._streams.get(task)
         if stream:
             stream.send(message)
 
-    def send_all(self, tasks: Iterable[str], message: tony_pb2.ToExecutor) -> None:
+    def send_all(self, tasks: Iterable[str], message: Outgoing) -> None:
         for task in tasks:
             self.send(task, message)

@@ -14,7 +14,7 @@ import grpc
 from tony_provider.runtime import task_identity
 from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.whereabouts import Whereabouts
-from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol import timing, tony_pb2, tony_pb2_grpc
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,9 @@ class Link:
         """Raises task_identity.MissingSecretError."""
         self._where = whereabouts
         self._credentials = task_identity.channel_credentials(container.secrets)
-        self._options = task_identity.channel_options(container.identity.application_id)
+        tasks = container.job.size
+        self._options = task_identity.channel_options(container.identity.application_id, tasks)
+        self._spread = timing.spread(tasks)
         self._metadata = task_identity.call_metadata(container.identity, container.token)
         self._greet = greet
         self._handle = handle
@@ -87,6 +89,7 @@ class Link:
         """Until ``finish``. Raises LinkError when there is no use in going on."""
         self._contact = alone_since = time.monotonic()
         delay = _FIRST_DELAY
+        await self._wait(0.0)
         while True:
             contact = self._contact
             why = await self._attach()
@@ -99,8 +102,13 @@ class Link:
             if time.monotonic() - alone_since >= _LOYALTY and await self._where.look():
                 delay = _FIRST_DELAY
                 continue
-            await asyncio.sleep(min(delay * random.uniform(0.8, 1.2), self._left()))  # noqa: S311 - nothing secret
+            await self._wait(delay * random.uniform(0.8, 1.2))  # noqa: S311 - nothing secret
             delay = min(2 * delay, _LONGEST_DELAY)
+
+    async def _wait(self, seconds: float) -> None:
+        """And a little longer, so that thousands do not come back in one moment."""
+        seconds += random.uniform(0.0, self._spread)  # noqa: S311
+        await asyncio.sleep(min(seconds, self._left()))
 
     def _left(self) -> float:
         """Seconds until the master counts as lost."""

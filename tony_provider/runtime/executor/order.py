@@ -7,10 +7,9 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
-from tony_provider.runtime.protocol import points, tony_pb2
+from tony_provider.runtime.frameworks.base import ClusterSpec
+from tony_provider.runtime.protocol import addresses, points, tony_pb2
 from tony_provider.runtime.ranks import ranks
-from tony_provider.runtime.spec.model import Role
 
 
 @attrs.frozen
@@ -24,12 +23,8 @@ class Order:
 
     @classmethod
     def of_message(cls, rendezvous: tony_pb2.Rendezvous) -> Order:
-        tasks = tuple(
-            TaskAddress(task.type, task.index, Role(task.role), task.host, dict(task.ports))
-            for task in rendezvous.tasks
-        )
         resume = points.of_message(rendezvous.resume) if rendezvous.HasField("resume") else None
-        cluster = ClusterSpec(rendezvous.generation, tasks)
+        cluster = addresses.unpack(rendezvous.generation, rendezvous.cluster)
         return cls(rendezvous.start, cluster, resume, rendezvous.keep_checkpoints)
 
     @property

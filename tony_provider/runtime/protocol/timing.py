@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 HEARTBEAT_INTERVAL = 3.0  # an executor sends one this often, unless its Welcome says otherwise
-CONNECT_TIMEOUT = 5.0  # for one connection to the application master, its TLS handshake included
 KEEPALIVE_INTERVAL = 10.0  # of gRPC's own pings, which notice a peer whose machine is gone
 KEEPALIVE_TIMEOUT = 10.0  # for the answer to one
 KEEP_LOGS = 30.0  # an executor has this long beyond its user process's grace and last copies, for its last uploads
@@ -16,6 +15,8 @@ LAST_WORDS = 20.0  # an application master has this long for its result and its 
 MASTER_LOST_AFTER = 60.0  # an executor without its application master stops its user process after this time
 
 _MOST_HEARTBEATS = 300.0  # a second, of all tasks together
+_MOST_CONNECTIONS = 400.0  # a second: what an application master's core can shake hands with
+_CONNECT_TIMEOUT = 5.0
 _LEAST_SILENCE = 15.0
 _MISSED_HEARTBEATS = 3
 
@@ -28,6 +29,19 @@ def heartbeat_interval(tasks: int) -> float:
 def lost_after(interval: float) -> float:
     """The silence after which an executor with this heartbeat interval counts as lost."""
     return max(_MISSED_HEARTBEATS * interval, _LEAST_SILENCE)
+
+
+def spread(tasks: int) -> float:
+    """Over which the executors of so many tasks are to distribute what they would all do at once: connect."""
+    return tasks / _MOST_CONNECTIONS
+
+
+def connect_timeout(tasks: int) -> float:
+    """For one connection to the application master of so many, its TLS handshake included.
+
+    A connection that is given up while it waits for its turn was work for nothing, and makes the next ones later still.
+    """
+    return max(_CONNECT_TIMEOUT, 2 * spread(tasks))
 
 
 def stop_seconds(grace: float, checkpoint: float) -> float:

@@ -322,6 +322,12 @@ class Page(_message.Message):
     problem: str
     def __init__(self, question: _Optional[int] = ..., status: _Optional[int] = ..., headers: _Optional[_Mapping[str, str]] = ..., data: _Optional[bytes] = ..., last: bool = ..., problem: _Optional[str] = ...) -> None: ...
 
+class Cluster(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskAddress]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[TaskAddress, _Mapping]]] = ...) -> None: ...
+
 class TaskAddress(_message.Message):
     __slots__ = ("type", "index", "role", "host", "ports")
     class PortsEntry(_message.Message):
@@ -344,18 +350,18 @@ class TaskAddress(_message.Message):
     def __init__(self, type: _Optional[str] = ..., index: _Optional[int] = ..., role: _Optional[str] = ..., host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Rendezvous(_message.Message):
-    __slots__ = ("generation", "tasks", "start", "resume", "keep_checkpoints")
+    __slots__ = ("generation", "cluster", "start", "resume", "keep_checkpoints")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
-    TASKS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     KEEP_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     generation: int
-    tasks: _containers.RepeatedCompositeFieldContainer[TaskAddress]
+    cluster: bytes
     start: int
     resume: Resume
     keep_checkpoints: bool
-    def __init__(self, generation: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAddress, _Mapping]]] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., cluster: _Optional[bytes] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ("step", "uri", "save", "saved_ms", "checksum")

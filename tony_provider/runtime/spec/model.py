@@ -96,11 +96,15 @@ class Resource:
         return self.name if self.name is not None else self.source.rstrip("/").rpartition("/")[2]
 
 
+_AM_MEMORY = 512  # MiB, of an application master with up to a thousand tasks
+_AM_MEMORY_PER_THOUSAND = 200  # MiB; `make bench-scale` measures what is needed
+
+
 @attrs.frozen
 class AmSpec:
     """The application master's own container."""
 
-    memory: Memory = Memory(512)  # MiB
+    memory: Optional[Memory] = None  # MiB; default: 512MiB, and 200MiB more for each thousand tasks after the first
     vcores: int = 1
     node_label: Optional[str] = None  # default: the job's
     attempts: int = 2  # how often YARN may start it; the next one adopts the running tasks. The cluster caps it
@@ -227,6 +231,18 @@ class JobSpec:
     def role(self, task_type: str) -> Role:
         """Of a type in ``tasks``; raises KeyError for another."""
         return role_of(task_type, self.tasks[task_type])
+
+    @property
+    def size(self) -> int:
+        """How many tasks it has."""
+        return sum(task.instances for task in self.tasks.values())
+
+    @property
+    def am_memory(self) -> Memory:
+        """Of the application master's container: as given, else what so many tasks need, and half as much again."""
+        if self.am.memory is not None:
+            return self.am.memory
+        return Memory(_AM_MEMORY + -(-_AM_MEMORY_PER_THOUSAND * max(0, self.size - 1000) // 1000))
 
     @property
     def roles(self) -> dict[str, Role]:

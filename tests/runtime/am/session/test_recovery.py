@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.process import ProcessEnd
-from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_AFTER_FIRST
+from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_FOR_NEXT
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Memory, MirrorScope, RestartPolicy
@@ -92,7 +92,7 @@ def test_executors_that_do_not_come_back_are_replaced() -> None:
         if executor is not lost:
             world.register(executor.task, executor)
     assert not world.noted("recovered")
-    world.wait(WAIT_AFTER_FIRST + 1)
+    world.wait(WAIT_FOR_NEXT + 1)
     assert lost.container.id in world.released
     assert world.session.phase is JobState.RESTARTING
     world.restarted()

@@ -55,7 +55,9 @@ class Place:
     async def executor(self, task: str, data: bytes = b"", problem: str = "") -> int:
         """Answers one question; returns how many bytes were asked for."""
         stream = self.attach(task)
-        wanted = (await anext(stream.outgoing())).tail_wanted
+        message = await anext(stream.outgoing())
+        assert isinstance(message, tony_pb2.ToExecutor)
+        wanted = message.tail_wanted
         tail = tony_pb2.Tail(question=wanted.question, data=data, problem=problem)
         self.questions.answered(stream, wanted.question, tony_pb2.FromExecutor(tail=tail))
         return wanted.bytes

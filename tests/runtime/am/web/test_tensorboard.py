@@ -46,6 +46,7 @@ async def shown(reply: Reply | None, state: TaskState = TaskState.RUNNING) -> As
     async def answer() -> None:
         async for message in stream.outgoing():
             assert reply is not None
+            assert isinstance(message, tony_pb2.ToExecutor)
             for page in reply(message.page_wanted):
                 page.question = message.page_wanted.question
                 questions.answered(stream, page.question, tony_pb2.FromExecutor(page=page))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tony_provider.runtime.am.resource_manager import ContainerRequest
-from tony_provider.runtime.am.yarn.asks import Asks, Saying
+from tony_provider.runtime.am.yarn.asks import MOST_ASKS, Asks, Saying
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
 
 ATTEMPT = ApplicationAttemptId(ApplicationId(1, 1), 1)
@@ -135,3 +135,19 @@ def test_refused_request_is_not_repeated() -> None:
     asks.refused(asks.next())
     assert asks.next() == Saying()
     assert not asks.outstanding
+
+
+def test_thousands_of_requests_are_said_in_several_calls_each_once() -> None:
+    asks = Asks()
+    number = 2 * MOST_ASKS + 1
+    asks.request(request(key) for key in range(1, number + 1))
+    said: list[int] = []
+    calls = 0
+    while asks.more:
+        saying = asks.next()
+        asks.said(saying)
+        said += [ask.allocation_request_id for ask in saying.asks]
+        calls += 1
+    assert calls == 3
+    assert sorted(said) == list(range(1, number + 1))
+    assert not asks.next().asks

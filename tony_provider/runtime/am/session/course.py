@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 import attrs
@@ -23,6 +23,19 @@ class Generation:
     resume: Optional[ResumePoint] = None  # None: from the beginning, or not known
     addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # by task; the newest of those that take part
     without: frozenset[str] = frozenset()  # tasks that do not take part
+    _cluster: Optional[ClusterSpec] = attrs.field(default=None, init=False, eq=False)  # until an address changes
+
+    def enter(self, name: str, address: TaskAddress) -> None:
+        if self.addresses.get(name) != address:
+            self.addresses[name] = address
+            self._cluster = None
+
+    def cluster(self, tasks: Iterable[Task]) -> ClusterSpec:
+        """One and the same as long as it is: it is large, and so is what is made of it. ``tasks`` in their order."""
+        if self._cluster is None:
+            known = tuple(self.addresses[task.name] for task in tasks if task.name in self.addresses)
+            self._cluster = ClusterSpec(self.number, known)
+        return self._cluster
 
 
 class Course:
@@ -59,10 +72,7 @@ class Course:
 
     def cluster(self) -> ClusterSpec:
         """The newest generation."""
-        addresses = self.generation.addresses
-        return ClusterSpec(
-            self.generation.number, tuple(addresses[task.name] for task in self.tasks if task.name in addresses)
-        )
+        return self.generation.cluster(self.tasks)
 
     def members(self) -> list[Task]:
         """Of the newest generation, also those that a recovery has no address of yet. Ranks follow."""
@@ -72,8 +82,7 @@ class Course:
 
     def enter_cluster(self, task: Task) -> None:
         """Others are to look for this task where its executor is now."""
-        address = TaskAddress(task.type, task.index, task.role, task.host, dict(task.ports))
-        self.generation.addresses[task.name] = address
+        self.generation.enter(task.name, TaskAddress(task.type, task.index, task.role, task.host, dict(task.ports)))
 
     def emit(self, *actions: Optional[Action]) -> None:
         self.out += [action for action in actions if action is not None]

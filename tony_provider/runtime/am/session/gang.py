@@ -35,7 +35,7 @@ class Gang:
         self._since = 0.0
         self._give_back_at: Optional[float] = None
         self._ask_at: Optional[float] = None
-        self._most = 0
+        self._fewest: Optional[int] = None  # requests that were not answered at the best moment so far
 
     @property
     def wanted(self) -> list[Task]:
@@ -54,8 +54,7 @@ class Gang:
     def begin(self, now: float) -> None:
         """The whole gang is waited for from now on; see timeouts.queue."""
         self._since = now
-        self._most = 0
-        self._give_back_at = self._ask_at = None
+        self._fewest = self._give_back_at = self._ask_at = None
 
     def ask(self, tasks: Iterable[Task]) -> Request:
         """Ask for one container for each of the tasks."""
@@ -73,7 +72,8 @@ class Gang:
             return None
         task.key, task.container, task.state = None, container, TaskState.ALLOCATED
         task.container_ended = False
-        self._most = max(self._most, self._held)
+        left = len(self._waiting)
+        self._fewest = left if self._fewest is None else min(self._fewest, left)
         if self._give_back_at is None:
             self._give_back_at = now + self._job.timeouts.allocation
         return task
@@ -144,6 +144,11 @@ class Gang:
             f"{number} x {name} ({words.size(self._sizes.of(name), self._job.node_label)})"
             for name, number in counts.items()
         )
+
+    @property
+    def _most(self) -> int:
+        """Containers of the whole gang that it held at a time."""
+        return 0 if self._fewest is None else len(self.wanted) - self._fewest
 
     @property
     def _held(self) -> int:

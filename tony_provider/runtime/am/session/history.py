@@ -21,7 +21,7 @@ from tony_provider.runtime.codec import from_plain
 @attrs.frozen
 class TaskHistory:
     attempt: int = 1
-    start: int = 0  # of its user process, the newest
+    start: int = 0  # of its user process, the newest, where that is more than History.start
 
 
 @attrs.frozen
@@ -32,6 +32,7 @@ class History:
     generation: int = 0  # the newest that began
     resume: Optional[ResumePoint] = None  # that it went on from
     absent: list[str] = attrs.field(factory=list)  # tasks that it did without
+    start: int = 0  # every task's user process has been started as often, or more often: see TaskHistory
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
     restarts: int = 0  # all of them
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by unit

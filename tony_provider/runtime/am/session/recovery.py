@@ -18,16 +18,16 @@ from tony_provider.runtime.am.session.budget import Budget
 from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.course import Course, Generation
 from tony_provider.runtime.am.session.executors import Executors
-from tony_provider.runtime.am.session.history import History
+from tony_provider.runtime.am.session.history import History, TaskHistory
 from tony_provider.runtime.am.session.process import UserProcess
 from tony_provider.runtime.am.session.repeats import Repeats
 from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.task import Task
-from tony_provider.runtime.am.session.units import Unit, Units
+from tony_provider.runtime.am.session.units import Units
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
-WAIT_AFTER_FIRST = 30.0  # seconds for the other executors, once one has registered
+WAIT_FOR_NEXT = 30.0  # seconds for the next executor, once one has registered: thousands take their time
 MOST_WAIT = 60.0  # seconds for the first one
 REPLAY = 0.5  # seconds for what an executor tells again once it has registered
 
@@ -96,7 +96,7 @@ class Recovery:
         now: float,
     ) -> None:
         """An executor that ``refusal`` has nothing against has registered."""
-        self._until = min(self._until, now + WAIT_AFTER_FIRST)
+        self._until = now + WAIT_FOR_NEXT
         self._told_by = now + REPLAY
         self._containers.release(task, now)  # that of an older attempt
         self._containers.adopt(task, self._listed.pop(container_id), attempt)
@@ -168,8 +168,9 @@ class Recovery:
             if not task.absent:
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
         self._replace(missing, now)
+        behind = {self._units.of(task).name for task in adopted if self._must_start(task)}
         for unit in self._units.every:
-            if unit.decided or (not unit.judge.pending and any(self._must_start(task, unit) for task in adopted)):
+            if unit.decided or (not unit.judge.pending and unit.name in behind):
                 self._restarts.again(unit, "the former application master was about to start it again", now)
 
     def _look_at_end(self, task: Task, process: UserProcess, now: float) -> None:
@@ -180,9 +181,9 @@ class Recovery:
         for task in missing:
             self._containers.replace(task, now, failures.of_absence(task).message)
 
-    def _must_start(self, task: Task, unit: Unit) -> bool:
+    def _must_start(self, task: Task) -> bool:
         """Its former master left it without a user process, or with one of an older generation."""
-        if self._units.of(task) is not unit or task.absent or task.state is TaskState.SUCCEEDED:
+        if task.absent or task.state is TaskState.SUCCEEDED:
             return False
         process = task.process
         if process is None or not process.runs:
@@ -190,7 +191,7 @@ class Recovery:
         return self._is_outdated(task, process)
 
     def _is_outdated(self, task: Task, process: UserProcess) -> bool:
-        return task in self._units.gang.members and process.generation != self._newest
+        return process.generation != self._newest and task in self._units.gang.members
 
     @property
     def _newest(self) -> int:
@@ -202,10 +203,9 @@ class Recovery:
         course = self._course
         course.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
         course.checkpoint, course.restarts = history.checkpoint, history.restarts
-        for name, known in history.tasks.items():
-            task = course.by_name.get(name)
-            if task:
-                task.attempt, task.start = known.attempt, known.start
+        for task in course.tasks:
+            known = history.tasks.get(task.name, TaskHistory())
+            task.attempt, task.start = known.attempt, max(known.start, history.start)
         for name in history.absent:
             if name in course.by_name:
                 course.by_name[name].absent = True

@@ -171,7 +171,7 @@ class Starts:
         return decided
 
     def _order(self, tasks: Sequence[Task], resume: Optional[ResumePoint], *, keep: bool) -> dict[str, object]:
-        """Tell them; the numbers for the event log."""
+        """Tell them; the numbers for the event log: the count that is everybody's, as a rule, is noted once."""
         number = self._course.generation.number
         for task in tasks:
             task.start += 1
@@ -180,7 +180,8 @@ class Starts:
             task.process = UserProcess(task.start, number, order)
             task.state, task.failure, task.trouble_at = TaskState.REGISTERED, None, None
         self._course.emit(order)
-        return {"tasks": {task.name: {"start": task.start} for task in tasks}}
+        start = min((task.start for task in self._course.tasks), default=0)
+        return {"start": start, "tasks": {task.name: {"start": task.start} for task in tasks if task.start != start}}
 
 
 def _takes_part(task: Task) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Optional
 
 import attrs
@@ -11,6 +12,8 @@ from tony_provider.runtime.am.resource_manager import ContainerRequest
 from tony_provider.runtime.hadoop import messages
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+
+MOST_ASKS = 1000  # in one call
 
 
 @attrs.frozen
@@ -42,6 +45,11 @@ class Asks:
     _avoided: frozenset[str] = frozenset()
     _nodes_to_say: dict[str, bool] = attrs.field(factory=dict)  # whether to avoid it, by its name
     _moved: set[int] = attrs.field(factory=set)  # keys that were granted on an avoided node once, and asked for again
+
+    @property
+    def more(self) -> bool:
+        """Whether something is left to be asked for."""
+        return bool(self._to_say)
 
     @property
     def outstanding(self) -> bool:
@@ -96,7 +104,7 @@ class Asks:
     def next(self) -> Saying:
         """What the next allocate call has to say. ``said`` once it was answered, else it is said again."""
         return Saying(
-            asks=[_ask(request, count) for request, count in self._to_say.values()],
+            asks=[_ask(request, count) for request, count in islice(self._to_say.values(), MOST_ASKS)],
             releases=[container.to_proto() for container in self._releases],
             avoided=frozenset(name for name, avoid in self._nodes_to_say.items() if avoid),
             allowed=frozenset(name for name, avoid in self._nodes_to_say.items() if not avoid),

@@ -30,7 +30,6 @@ from tony_provider.runtime.storage import StorageInvalidPath, uris
 log = logging.getLogger(__name__)
 
 _TIMEOUT = 30.0  # seconds for one call, connecting included
-_AT_ONCE = 32  # calls
 _TRIES = 5  # of a node that is not ready yet
 _RETRY_DELAY = 1.0  # seconds
 
@@ -42,7 +41,6 @@ class Nodes:
         self._description = description
         self._tokens: dict[Address, Token] = {}
         self._clients: dict[Address, ContainerManagementProtocol] = {}
-        self._slots = asyncio.Semaphore(_AT_ONCE)
         self.acls: Sequence[yarn.ApplicationACLMapProto] = ()
         """Who may see the containers' logs: those of the answer to the registration."""
 
@@ -60,15 +58,14 @@ class Nodes:
             request = messages.start_request(launch_context(launch, self.acls, self._description), container)
         except (ValueError, StorageInvalidPath) as error:
             return str(error)
-        async with self._slots:
-            for left in reversed(range(_TRIES)):
-                try:
-                    return await self._start(address, ContainerId.from_proto(container.id), request)
-                except NodeManagerNotYetReady:
-                    if left:
-                        await asyncio.sleep(_RETRY_DELAY)
-                except HadoopError as error:
-                    return f"{address}: {error}"
+        for left in reversed(range(_TRIES)):
+            try:
+                return await self._start(address, ContainerId.from_proto(container.id), request)
+            except NodeManagerNotYetReady:
+                if left:
+                    await asyncio.sleep(_RETRY_DELAY)
+            except HadoopError as error:
+                return f"{address}: {error}"
         return f"{address} is not ready"
 
     async def close(self) -> None:

@@ -176,6 +176,8 @@ class YarnResourceManager(ResourceManager):
             self._asks.start_again()
             return
         self._asks.said(saying)
+        if self._asks.more:
+            self._hurry()
         self._take(answer)
 
     def _take(self, answer: service.AllocateResponseProto) -> None:

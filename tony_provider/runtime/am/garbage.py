@@ -1,0 +1,25 @@
+"""Python's collector of cycles, kept from holding up the event loop.
+
+While the number of objects grows it looks at all of them again and again; with thousands of tasks each look takes most
+of a second, and finds next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+_THRESHOLDS = (10_000, 20, 1 << 20)  # new objects until a look at them; such looks until one at the older; never at all
+_EVERY = 300.0  # seconds between two looks at all
+
+
+async def collect_seldom() -> None:
+    """Until it is cancelled."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        while True:
+            await asyncio.sleep(_EVERY)
+            gc.collect()
+    finally:
+        gc.set_threshold(*before)
