@@ -224,6 +224,14 @@ def test_a_successor_that_was_faster_than_the_look(watcher: Watcher) -> None:
     assert watcher.look(Observation(running(2)), 5) == []
 
 
+def test_a_successor_that_has_no_name_yet(watcher: Watcher) -> None:
+    watcher.look(written())
+    waits = attrs.evolve(attempt_of("ACCEPTED", 2), attempt=None)
+    (line,) = watcher.look(Observation(waits), 5)
+    assert "waits for attempt 2" in line
+    assert Watcher().look(Observation(waits)) == []
+
+
 def test_somebody_who_has_just_begun_to_watch(watcher: Watcher) -> None:
     (line,) = watcher.look(Observation(attempt_of("ACCEPTED", 2)))
     assert "waits for attempt 2" in line

@@ -83,8 +83,11 @@ class Silence:
     def _look_at_master(self, application: Application) -> None:
         """An attempt that is later than the last one seen: that was lost."""
         number = _number(application)
-        if application.is_final or number is None:
+        if application.is_final:
             self._troubles.forget(_Key.MASTER)
+        elif number is None:  # YARN names none while the next one waits for its container
+            if self._attempt is not None and application.state is ApplicationState.ACCEPTED:
+                self._waits_for(self._attempt + 1, application)
         elif application.state is ApplicationState.RUNNING:
             if _Key.MASTER in self._troubles:
                 self._troubles.is_over(_Key.MASTER, f"Attempt {number} of the application master has taken over")
@@ -92,8 +95,11 @@ class Silence:
                 self._tell(f"The application master was lost, and attempt {number} has taken over")
             self._attempt = number
         elif number > (self._attempt or 1):
-            what = f"The application master was lost: {application.id} waits for attempt {number} of it"
-            self._troubles.goes_on(_Key.MASTER, what, _line(application.diagnostics)[:_MOST_DIAGNOSTICS])
+            self._waits_for(number, application)
+
+    def _waits_for(self, attempt: int, application: Application) -> None:
+        what = f"The application master was lost: {application.id} waits for attempt {attempt} of it"
+        self._troubles.goes_on(_Key.MASTER, what, _line(application.diagnostics)[:_MOST_DIAGNOSTICS])
 
     def _look_at_status(self, seen: Observation, application: Application) -> None:
         if application.state is not ApplicationState.RUNNING or (seen.status and seen.status.state.is_final):

@@ -6,9 +6,11 @@ import signal
 
 from tests.faults.account import Account
 from tests.faults.field import Field
-from tests.faults.row import row
+from tests.faults.row import COUNT, row
 from tests.faults.training import Training
+from tests.faults.tries import Tries
 from tests.hadoop.processes import stop
+from tests.waiting import until
 
 SLOW = 0.5  # seconds that a step takes, so that the training is still there when a master has come back
 
@@ -75,4 +77,23 @@ def _untouched(training: Training, attempt: int) -> Account:
     account.expect(len(starts) == len(training.gang), f"user processes were started {len(starts)} times: {starts}")
     number = training.job.status().am_attempt
     account.expect(number == attempt, f"the last application master was number {number}")
+    return account
+
+
+@row("master-killed-watched", "application master kill -9, watched by a worker", COUNT)
+def killed_watched(field: Field) -> Account:
+    """The task's log says that it was lost, and that the next one has taken over."""
+    tries = Tries(field)
+    attempt = tries.begin(tries.job(pace=SLOW))
+    training = tries.training()
+    training.until_step(12)
+    with training.hit():
+        training.master().signal(signal.SIGKILL)
+    training.until_master(2)
+    lines = ("The application master was lost", "has taken over")
+    until(lambda: all(line in attempt.said() for line in lines), lambda: attempt.said()[-3000:], 60)
+    training.hurry()
+    told = attempt.result()
+    account = training.finish()
+    account.expect(told["state"] == "success", f"the task: {told['error']}")
     return account

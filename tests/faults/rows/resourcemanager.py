@@ -8,7 +8,7 @@ from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import COUNT, row
 from tests.faults.rows.master import SLOW
-from tests.faults.rows.silence import stopped_for_a_while
+from tests.faults.rows.silence import away_for_a_while
 from tests.faults.training import Training
 
 
@@ -55,15 +55,31 @@ def failover_while_asking(field: Field) -> Account:
 @row("resourcemanager-stopped", "ResourceManager stopped for 45 s, watched by a worker", COUNT)
 def stopped(field: Field) -> Account:
     """The training does not notice; the task's log says that it does not answer, and when it does again."""
-    daemon = f"resourcemanager-{field.active_resourcemanager()}"
-    return stopped_for_a_while(field, daemon, "The ResourceManager", deferrable=False)
+    return _stopped(field, deferrable=False)
 
 
 @row("resourcemanager-stopped-deferred", "ResourceManager stopped for 45 s, watched by a trigger", COUNT)
 def stopped_deferred(field: Field) -> Account:
     """The same from a triggerer."""
-    daemon = f"resourcemanager-{field.active_resourcemanager()}"
-    return stopped_for_a_while(field, daemon, "The ResourceManager", deferrable=True)
+    return _stopped(field, deferrable=True)
+
+
+def _stopped(field: Field, *, deferrable: bool) -> Account:
+    """Not by a signal that lets it go on: it would call every node lost that it has not heard of meanwhile."""
+    number = field.active_resourcemanager()
+
+    def back() -> None:
+        field.hadoop.restart(f"resourcemanager-{number}")
+        field.hadoop.activate(number)
+        field.hadoop.wait_ready()
+
+    return away_for_a_while(
+        field,
+        "The ResourceManager",
+        away=lambda: field.hadoop.kill(f"resourcemanager-{number}"),
+        back=back,
+        deferrable=deferrable,
+    )
 
 
 def _fail_over(field: Field, dead: int) -> None:

@@ -1,10 +1,10 @@
-"""A daemon that is stopped for a while: what the log of the task that waits says meanwhile."""
+"""A daemon that is away for a while: what the log of the task that waits says meanwhile."""
 
 from __future__ import annotations
 
 import re
-import signal
 import time
+from collections.abc import Callable
 
 from tests.faults.account import Account
 from tests.faults.field import Field
@@ -12,23 +12,25 @@ from tests.faults.rows.process import HIT_AT
 from tests.faults.tries import Tries
 from tests.waiting import until
 
-STOPPED = 45.0  # seconds
+AWAY = 45.0  # seconds
 PACE = 1.0  # seconds that a step takes meanwhile
 
 
-def stopped_for_a_while(field: Field, daemon: str, who: str, *, deferrable: bool) -> Account:
-    """``who``: what the log calls the daemon."""
+def away_for_a_while(
+    field: Field, who: str, *, away: Callable[[], None], back: Callable[[], None], deferrable: bool
+) -> Account:
+    """``who``: what the log calls it."""
     tries = Tries(field)
     attempt = tries.begin(tries.job(pace=PACE), deferrable=deferrable)
     training = tries.training()
     training.until_step(HIT_AT // 2)
     with training.hit():
-        field.hadoop.kill(daemon, signal.SIGSTOP)
+        away()
     began, over = f"{who} does not answer since ", f"{who} answers again, after "
-    until(lambda: began in attempt.said(), lambda: f"{began}\n{attempt.said()[-3000:]}", STOPPED)
-    time.sleep(max(0.0, training.hits[-1] + STOPPED - time.time()))  # the fault is that it takes so long
-    field.hadoop.kill(daemon, signal.SIGCONT)
-    until(lambda: over in attempt.said(), lambda: f"{over}\n{attempt.said()[-3000:]}", STOPPED)
+    until(lambda: began in attempt.said(), lambda: f"{began}\n{attempt.said()[-3000:]}", AWAY)
+    time.sleep(max(0.0, training.hits[-1] + AWAY - time.time()))  # the fault is that it takes so long
+    back()
+    until(lambda: over in attempt.said(), lambda: f"{over}\n{attempt.said()[-3000:]}", AWAY)
     training.hurry()
     told = attempt.result()
     account = training.finish()

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import COUNT, row
-from tests.faults.rows.silence import stopped_for_a_while
+from tests.faults.rows.silence import away_for_a_while
 from tests.faults.sockets import connections
 from tests.faults.training import Training
 from tests.files import files_below
@@ -47,13 +47,24 @@ def namenode_restarted(field: Field) -> Account:
 @row("namenode-stopped", "NameNode stopped for 45 s, watched by a worker", COUNT)
 def namenode_stopped(field: Field) -> Account:
     """The training does not notice; the task's log says that the store does not answer, and when it does again."""
-    return stopped_for_a_while(field, "namenode", "The store", deferrable=False)
+    return _stopped(field, deferrable=False)
 
 
 @row("namenode-stopped-deferred", "NameNode stopped for 45 s, watched by a trigger", COUNT)
 def namenode_stopped_deferred(field: Field) -> Account:
     """The same from a triggerer."""
-    return stopped_for_a_while(field, "namenode", "The store", deferrable=True)
+    return _stopped(field, deferrable=True)
+
+
+def _stopped(field: Field, *, deferrable: bool) -> Account:
+    """It hangs: nobody is refused, and nobody answered."""
+    return away_for_a_while(
+        field,
+        "The store",
+        away=lambda: field.hadoop.kill("namenode", signal.SIGSTOP),
+        back=lambda: field.hadoop.kill("namenode", signal.SIGCONT),
+        deferrable=deferrable,
+    )
 
 
 def _committed_all_the_same(training: Training) -> Account:

@@ -35,7 +35,7 @@ from tony_provider.cluster.yarn.view import Queue, as_list, node_labels, nodes, 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.codec import from_plain
-from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.hadoop.ids import ApplicationId, ContainerId
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -354,8 +354,20 @@ def _application(info: dict[str, Any]) -> Application:
         started_ms=int(info.get("startedTime", 0)),
         finished_ms=int(info["finishedTime"]) if info.get("finishedTime") else None,
         tags=[tag for tag in str(info.get("applicationTags", "")).split(",") if tag],
-        attempt=str(info["currentAppAttemptId"]) if info.get("currentAppAttemptId") else None,
+        attempt=_attempt(info),
     )
+
+
+def _attempt(info: dict[str, Any]) -> str | None:
+    """The current one's id; that of its container, whose log's address holds it, where YARN does not name it."""
+    if info.get("currentAppAttemptId"):
+        return str(info["currentAppAttemptId"])
+    for part in str(info.get("amContainerLogs") or "").split("/"):
+        try:
+            return str(ContainerId.parse(part).attempt)
+        except ValueError:
+            continue
+    return None
 
 
 def _tracking_url(info: dict[str, Any]) -> str | None:
