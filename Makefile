@@ -43,7 +43,7 @@ versions: packages $(VENV)/.test  ## the same on Hadoop 2.10, 3.3 and 3.4 in tur
 
 comma := ,
 
-faults: packages $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
+faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
@@ -95,9 +95,12 @@ clean:  ## remove what make made here (not the caches in the home directory)
 
 # -- setting up ------------------------------------------------------------------------------------------------------
 
-.PHONY: packages
+.PHONY: packages packages-torch
 packages:
 	@sh tests/packages.sh
+
+packages-torch:
+	@sh tests/packages.sh torch
 
 $(VENV)/.uv:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …")'

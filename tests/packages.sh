@@ -1,5 +1,6 @@
 #!/bin/sh
 # Debian packages that the tests need beside Python. As root on Debian they are installed; elsewhere the missing ones are named.
+# With the argument `torch`: PyTorch for the system's Python, too, which a row of the faults trains with.
 set -eu
 
 missing=
@@ -20,6 +21,7 @@ need chromedriver chromium-driver
 need git git # a DAG bundle of the tests
 PATH="$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"
 need initdb postgresql # Airflow's database
+[ "${1:-}" != torch ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || missing="$missing python3-torch"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -11,7 +11,15 @@ from tests.faults.rows import in_order
 from tests.hadoop.cluster import HadoopCluster
 
 # The others of a kind are in `make faults`; what the rows are about is tested by itself too, where its code is.
-SHARED = ("leader-killed", "executor-killed", "master-killed", "truncated-on-store", "overwriting", "out-of-memory")
+SHARED = (
+    "leader-killed",
+    "executor-killed",
+    "master-killed",
+    "truncated-on-store",
+    "quota-at-model",
+    "overwriting",
+    "out-of-memory",
+)
 BREAKING = ("resourcemanager-restarted", "nodemanager-killed", "preempted")
 AIRFLOW = ("not-delivered",)
 # It takes minutes; two jobs that each want more than there is are in tests/jobs/test_allocation.py.

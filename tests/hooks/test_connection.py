@@ -141,7 +141,10 @@ def test_the_local_backend(add_connection: AddConnection) -> None:
         ({"extra": {"webhdfs": "nn:9870"}}, "`webhdfs` cannot be used: .* write http://host:9870"),
         ({"extra": {"webhdfs_conn_id": "nn"}}, "`webhdfs` and `webhdfs_conn_id` are both given"),
         ({"extra": {"backend": "slurm"}}, "`backend` is 'slurm' and should be one of yarn, local"),
-        ({"extra": {"quue": "ml"}}, "`quue` is not known; did you mean queue.; its extra may hold backend, "),
+        (
+            {"extra": {"quue": "ml"}},
+            "`quue` is not known; did you mean queue.; its extra may hold autoscaling, ",
+        ),
         ({"extra": {"backend": "local", "stagingdir": "/t"}}, "`stagingdir` is not known; did you mean staging_dir"),
         ({"extra": {"backend": "local", "staging_dir": "rel/x"}}, "`staging_dir` is 'rel/x' and should be an absolute"),
         ({"extra": {"kerberos": "maybe"}}, "`kerberos` is 'maybe' and should be true or false"),

@@ -126,7 +126,7 @@ class Gang(RuleBasedStateMachine):
             return
         number = TASKS.index(task)
         file = CheckpointFile(f"shard-{number}", 1, "crc32:00000000", number)
-        shard = Shard(copy.uri, copy.step, copy.save, 0, 1, number, "pytorch", "entry", (file,))
+        shard = Shard(copy.uri, copy.step, copy.save, 0, False, 1, number, "pytorch", "entry", (file,))
         rank.asked = copy
         try:
             whole = self.common.add(shard)

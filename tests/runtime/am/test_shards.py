@@ -18,13 +18,15 @@ FILE = CheckpointFile("ckpt", 1, "crc32:00000000")
 
 
 def shard(step: int, rank: int, generation: int = 1) -> Shard:
-    return Shard(f"{CHECKPOINTS}/{NAME}", step, 7, 500 + rank, generation, rank, "pytorch", f"entry-of-{rank}", (FILE,))
+    return Shard(
+        f"{CHECKPOINTS}/{NAME}", step, 7, 500 + rank, False, generation, rank, "pytorch", f"entry-of-{rank}", (FILE,)
+    )
 
 
 def test_message_of_an_executor(tmp_path: Path) -> None:
     uploaded = upload(tmp_path, 120, rank=3)
     assert Shard.of(uploaded.message(generation=2), 3, (tmp_path / "checkpoints").as_uri()) == Shard(
-        uploaded.uri, 120, 120, 0, 2, 3, "tensorflow", "ckpt-120", uploaded.files
+        uploaded.uri, 120, 120, 0, False, 2, 3, "tensorflow", "ckpt-120", uploaded.files
     )
 
 

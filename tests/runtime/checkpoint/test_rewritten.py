@@ -6,6 +6,7 @@ import io
 import math
 import os
 import pickle
+import time
 import zipfile
 from pathlib import Path
 
@@ -143,3 +144,52 @@ def test_a_header_that_makes_no_sense(tmp_path: Path, header: bytes) -> None:
     buffer = io.BytesIO(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     (tmp_path / "weights.npy").write_bytes(buffer.getvalue())
     assert entries(tmp_path) == []
+
+
+# ---- several files ---------------------------------------------------------------------------------------------------
+
+
+def test_while_one_of_the_files_is_written_there_is_none(tmp_path: Path) -> None:
+    """Model and optimizer belong together: one without the other is half a checkpoint."""
+    now = time.time()
+    torch_like(tmp_path / "model.pt", {}, at=now)
+    whole = torch_like(tmp_path / "optimizer.pt", {}, at=now).read_bytes()
+    (tmp_path / "optimizer.pt").write_bytes(whole[: len(whole) // 2])
+    assert find(tmp_path, now=now).complete == []
+    (tmp_path / "optimizer.pt").write_bytes(whole)
+    assert find(tmp_path, now=now).complete[-1].files == ("model.pt", "optimizer.pt")
+
+
+def test_arrays_do_not_stand_in_for_a_checkpoint_that_is_being_written(tmp_path: Path) -> None:
+    np.save(tmp_path / "data.npy", np.zeros(3))
+    whole = torch_like(tmp_path / "snapshot.pt", {"epoch": 5}, at=1000).read_bytes()
+    (tmp_path / "snapshot.pt").write_bytes(whole[:-10])
+    assert find(tmp_path).complete == []
+
+
+def test_what_is_reported_and_what_files_say_are_not_compared(tmp_path: Path) -> None:
+    """Steps are reported, and files are called after epochs: the last written is the newest."""
+    finder = Finder(tmp_path)
+    torch_like(tmp_path / "ckpt_epoch_3.pt", {}, at=1000)
+    torch_like(tmp_path / "best.pt", {}, at=1001)
+    newest = finder.look(math.inf, current_step=1200).complete[-1]
+    assert (newest.step, newest.reported, newest.entry) == (1200, True, "best.pt")
+    torch_like(tmp_path / "ckpt_epoch_4.pt", {}, at=1002)
+    newest = finder.look(math.inf, current_step=1600).complete[-1]
+    assert (newest.step, newest.reported, newest.entry) == (4, False, "ckpt_epoch_4.pt")
+
+
+def test_a_part_of_several_ranks_takes_no_step_from_what_was_reported(tmp_path: Path) -> None:
+    torch_like(tmp_path / "shard.pt", {}, at=1000)
+    assert [one.step for one in find(tmp_path, now=math.inf, part=True, current_step=7).complete] == [None]
+
+
+@pytest.mark.parametrize("key", ["epochs", "steps", "iterations"])
+def test_how_many_there_are_to_be_is_no_step(tmp_path: Path, key: str) -> None:
+    torch_like(tmp_path / "snapshot.pt", {key: 100}, at=1000)
+    assert entries(tmp_path) == [(None, "snapshot.pt")]
+
+
+def test_unsigned_steps(tmp_path: Path) -> None:
+    save(tmp_path / "state.npz", 1000, step=np.uint8(200))
+    assert entries(tmp_path) == [(200, "state.npz")]

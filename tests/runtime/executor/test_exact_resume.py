@@ -180,7 +180,7 @@ class Training(RuleBasedStateMachine):
         if _number(stored.uri) not in self.committed:
             self.committed.append(_number(stored.uri))
         if answer_arrives:
-            self.ranks[0].directory.committed(copy.snapshot, shard.save)
+            self.ranks[0].directory.committed(copy.snapshot, shard.save, shard.checkpoint)
             self.copy = None
 
     # ---- what dies -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.model import Manifest, StoredCheckpoint
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint, label
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step, label
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
@@ -90,6 +90,8 @@ class Checkpoints:
     def choose(self, generation: int) -> None:
         """Find the newest checkpoint for a generation. From now on older generations commit nothing."""
         self._chosen_for = max(self._chosen_for, generation)
+        if self._common:
+            self._common.begin(f"generation {generation} has begun")
         self._work.put_nowait(partial(self._choose, generation))
 
     def set_aside(self, resume: ResumePoint, reason: str) -> None:
@@ -109,6 +111,9 @@ class Checkpoints:
             shard = Shard.of(request.uploaded, ranks[request.task], catalog.uri)
         except ShardError as error:
             self._refuse(request, str(error))
+            return
+        if self._newest is not None and shard.checkpoint == self._newest.uri:
+            request.answer(True, "")  # asked again, since the answer was lost
             return
         self._asked.setdefault(shard.checkpoint, []).append(request)
         try:
@@ -222,9 +227,9 @@ def _commit(catalog: Catalog, uri: str, made: Manifest) -> StoredCheckpoint:
 
 
 def _is_older(asked: tony_pb2.CheckpointUploaded, newest: StoredCheckpoint) -> bool:
-    if asked.HasField("step") and newest.step is not None and asked.step != newest.step:
-        return asked.step < newest.step
-    return asked.save <= newest.save
+    step = asked.step if asked.HasField("step") else None
+    later = is_later_step(step, asked.reported, newest.step, newest.manifest.reported)
+    return asked.save <= newest.save if later is None else not later
 
 
 def _warn(error: StorageError) -> None:

@@ -52,6 +52,12 @@ class CommonCopies:
         self._named: Optional[_Named] = None
         self._news = False  # since the last look
 
+    def begin(self, reason: str) -> None:
+        """Another generation: what was named for the former one will not become whole."""
+        named, self._named, self._held = self._named, None, {}
+        if named is not None:
+            self._abandoned(named.uri, reason)
+
     def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
         """A rank says what it has, perhaps again, since it does not know what was named meanwhile."""
         steps = frozenset(message.steps)

@@ -23,6 +23,7 @@ class Shard:
     step: Optional[int]
     save: int
     saved_ms: int  # epoch
+    reported: bool  # see Manifest
     generation: int
     rank: int
     format: str
@@ -52,6 +53,7 @@ class Shard:
             step,
             message.save,
             message.saved_ms,
+            message.reported,
             message.generation,
             rank,
             message.format,
@@ -70,6 +72,7 @@ def manifest(shards: list[Shard], application_id: str, committed_ms: int) -> Man
         entry=first.entry,
         files=[file for shard in shards for file in shard.files],
         saved_ms=max(shard.saved_ms for shard in shards),
+        reported=first.reported,
         application_id=application_id,
         generation=first.generation,
         committed_ms=committed_ms,

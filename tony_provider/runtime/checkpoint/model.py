@@ -37,6 +37,7 @@ class Manifest:
     entry: str  # path of what user code loads, relative to the checkpoint directory: a prefix, a file or a directory
     files: list[CheckpointFile]
     saved_ms: int = 0  # epoch, when the program wrote the last of its files, by the clock of its node
+    reported: bool = False  # the step is the one that the program reported last, and not one that its files say
     application_id: str = ""  # that committed it
     generation: int = 0
     committed_ms: int = 0  # epoch
@@ -66,7 +67,8 @@ class StoredCheckpoint:
 
     @property
     def point(self) -> ResumePoint:
-        return ResumePoint(self.step, self.uri, self.save, self.manifest.saved_ms, self.checksum)
+        manifest = self.manifest
+        return ResumePoint(self.step, self.uri, self.save, manifest.saved_ms, self.checksum, manifest.reported)
 
 
 @attrs.frozen
@@ -92,6 +94,10 @@ class LocalCheckpoint:
     files: tuple[str, ...]  # paths below the directory, with slashes, sorted; all that is needed to load it
     generated: dict[str, bytes] = attrs.field(factory=dict)  # files whose content names this checkpoint alone
     stamps: dict[str, Stamp] = attrs.field(factory=dict)  # of the others, as they were when they were verified
+    reported: bool = (
+        False  # the step is the one that the program reported last: it may count other things than files do
+    )
+    is_slots: bool = False  # of files that are written again and again
 
     @property
     def saved_ns(self) -> int:

@@ -86,9 +86,10 @@ class Carrier:
             upload.cancel()
         answer = await self._ask(checkpoint, target, uri, copied)
         if answer.granted:
-            await self.in_thread(self._its.checkpoints.committed, copied.snapshot, target.save)
+            await self.in_thread(self._its.checkpoints.committed, copied.snapshot, target.save, target.uri)
             return None
         log.warning("a checkpoint was refused: %s", answer.reason)
+        self._its.checkpoints.refused()
         await self.in_thread(self._drop, copied, uri)
         return Trouble(f"the application master refused it: {answer.reason}", refused=True)
 
@@ -132,6 +133,7 @@ class Carrier:
                     files=copied.files,
                     save=target.save,
                     saved_ms=checkpoint.saved_ms,
+                    reported=checkpoint.reported,
                 )
             )
         except asyncio.CancelledError:

@@ -14,10 +14,11 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint.formats import Finder, set_aside
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.formats import Finder, Found, set_aside
 from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
 from tony_provider.runtime.checkpoint.restore import empty, restore
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint, label
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step, label
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.container import Container
@@ -45,8 +46,7 @@ class Resumed:
 class _OnStore:
     """The newest save that is committed, as it was on this disk."""
 
-    save: int = 0  # 0: there is none
-    step: Optional[int] = None
+    point: ResumePoint = attrs.field(factory=lambda: ResumePoint(None, ""))  # without a URI: there is none
     saved_ns: int = 0  # 0: it was restored, so that all that the process writes is newer
     stamps: Mapping[str, Stamp] = attrs.field(factory=dict)
 
@@ -96,26 +96,47 @@ class CheckpointDirectory:
         self._begin(point)
         return Resumed(point.step, str(restored.entry), point.label)
 
-    def keep(self) -> Optional[Resumed]:
-        """Leave it as the last process did, but for what is broken. Raises OSError."""
-        with self._finding:
-            found = self._finder.look(math.inf, self._reported_step)
-            # The next process goes back to there, however far the last one had come.
-            self._reported_step = found.complete[-1].step if found.complete else None
+    def keep(self, rank: int, cancelled: threading.Event) -> Optional[Resumed]:
+        """Leave it as the last process did, but for what is broken; or restore what is on the store, where nothing that
+        is as new is whole. Raises OSError, StorageError, Cancelled.
+        """
+        found = self._left()
+        newest = found.complete[-1] if found.complete else None
+        if self._on_store.point.uri and not (newest and self._is_as_new(newest, found)):
+            try:
+                return self.restore(self._on_store.point, rank, cancelled)
+            except DamagedCheckpoint as error:
+                log.warning("%s; going on with what is here", error)
         for broken in found.broken:
             log.warning("set aside: %s: %s", ", ".join(broken.paths), broken.reason)
         set_aside(self.path, found.broken, self._workspace.set_aside)
-        if not found.complete:
+        # The next process goes back to there, however far the last one had come.
+        self._reported_step = newest.step if newest else None
+        if newest is None:
             return None
-        newest = found.complete[-1]
-        return Resumed(
-            newest.step, str(self.path / newest.entry), label(newest.step, self.next_save - 1, newest.saved_ms)
-        )
+        said = label(newest.step, self._on_store.point.save, newest.saved_ms)
+        return Resumed(newest.step, str(self.path / newest.entry), said)
+
+    def _left(self) -> Found:
+        """By the last process. Raises OSError."""
+        try:
+            with self._finding:
+                return self._finder.look(math.inf, self._reported_step)
+        except OSError:
+            raise
+        except Exception:  # whatever a program left there: no fault of ours in reading it ends its training
+            log.exception("a fault of the look at %s itself", self.path)
+            return Found([], [])
+
+    def _is_as_new(self, checkpoint: LocalCheckpoint, found: Found) -> bool:
+        """As what is on the store, or newer."""
+        same = checkpoint.stamps == self._on_store.stamps or self._is_restored(checkpoint)
+        return same or (self._is_newer(checkpoint) and not self._lacks_any(checkpoint, found))
 
     def _begin(self, resume: Optional[ResumePoint]) -> None:
-        self._on_store = _OnStore(resume.save, resume.step) if resume else _OnStore()
-        self._reported_step = resume.step if resume else None
         self._restored = _stamps(self.path)
+        self._on_store = _OnStore(resume, stamps=self._restored) if resume else _OnStore()
+        self._reported_step = resume.step if resume else None
         self.make_room()
 
     # ---- while it runs, and after it -----------------------------------------------------------------------------
@@ -123,7 +144,7 @@ class CheckpointDirectory:
     @property
     def next_save(self) -> int:
         """The number that the next save on the store gets."""
-        return self._on_store.save + 1
+        return self._on_store.point.save + 1
 
     def newest(self, reported_step: Optional[int], final: bool) -> Optional[LocalCheckpoint]:
         """The newest complete checkpoint, if it is one that is not on the store yet. See ``newer``."""
@@ -139,20 +160,35 @@ class CheckpointDirectory:
             if reported_step is not None:
                 self._reported_step = max(self._reported_step or 0, reported_step)
             found = self._finder.look(math.inf if final else None, self._reported_step)
-        written_by = math.inf if final else time.time_ns() - _TICK_NS
         return [
             one
             for one in found.complete
-            if one.saved_ns < written_by and not self._is_restored(one) and self._is_newer(one)
+            if (final or not 0 <= time.time_ns() - one.saved_ns < _TICK_NS)
+            and not self._is_restored(one)
+            and self._is_newer(one)
+            and not self._lacks_any(one, found)
         ]
 
     def _is_newer(self, checkpoint: LocalCheckpoint) -> bool:
         known = self._on_store
         if checkpoint.stamps == known.stamps:
             return False
-        if checkpoint.step is not None and known.step is not None and checkpoint.step != known.step:
-            return checkpoint.step > known.step
+        later = is_later_step(checkpoint.step, checkpoint.reported, known.point.step, known.point.reported)
+        if later is not None:
+            return later
+        if checkpoint.stamps.keys() == known.stamps.keys():
+            return True  # written anew, whatever the node's clock says
         return checkpoint.saved_ns > known.saved_ns
+
+    def _lacks_any(self, checkpoint: LocalCheckpoint, found: Found) -> bool:
+        """One of the files that are written again and again is there, and not whole: it is being written, or the
+        process was killed while it was. What is on the store is whole.
+        """
+        if not checkpoint.is_slots:
+            return False
+        complete = {name for one in found.complete for name in one.files}
+        lacking = self._on_store.stamps.keys() - complete
+        return any((self.path / name).exists() for name in lacking)
 
     def _is_restored(self, checkpoint: LocalCheckpoint) -> bool:
         return bool(checkpoint.stamps) and all(
@@ -169,11 +205,17 @@ class CheckpointDirectory:
         """A file changed while it was sent to the store: this program writes in place, so it is copied here first."""
         self._rewrites = True
 
-    def committed(self, snapshot: Snapshot, save: int) -> None:
+    def committed(self, snapshot: Snapshot, save: int, uri: str) -> None:
         """It is on the store now, as this save, and so what the next start will likely go on from."""
         one = snapshot.checkpoint
-        self._on_store = _OnStore(save, one.step, one.saved_ns, one.stamps)
+        point = ResumePoint(one.step, uri, save, one.saved_ms, reported=one.reported)
+        self._on_store = _OnStore(point, one.saved_ns, one.stamps)
         self._keep(snapshot)
+
+    def refused(self) -> None:
+        """Perhaps its number was taken, by a commit whose answer was lost: the next one gets another."""
+        known = self._on_store
+        self._on_store = attrs.evolve(known, point=attrs.evolve(known.point, save=known.point.save + 1))
 
     def _keep(self, snapshot: Optional[Snapshot]) -> None:
         """In place of the former one."""

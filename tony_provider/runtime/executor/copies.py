@@ -16,6 +16,7 @@ from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.protocol import tony_pb2
 
 _NO_STEP = "with checkpoint.mirror: all every save must say its step, or it cannot be told which belong together"
+_NOT_COMMON = "with checkpoint.mirror: all a step counts that every rank has saved, and not all have saved this one's"
 
 ReportedStep = Callable[[], Awaitable[Optional[int]]]  # by the user process, last
 
@@ -102,7 +103,7 @@ class CommonCopies(Copies):
                 return None
             named = await self._named.get()
             if not named.wanted:
-                return None
+                return Trouble(_NOT_COMMON, refused=True)
             if named.step not in held:
                 self._held = None  # told again
                 continue

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 _LOOK = 1.5  # seconds between two looks at the directory
 _LOOK_AGAIN = 0.3  # seconds, when the program was just writing
 _LONGEST_PAUSE = 60.0  # seconds after a copy that failed; the first pause is that between two looks, then it doubles
+_LONGEST_WRITING = 120.0  # seconds after which it is told that no copy comes through between two writings
 _LONGEST_LAST_PAUSE = 3.0  # once the process has ended, and somebody waits
 
 
@@ -43,6 +44,7 @@ class Mirror:
         self._carrier = carrier
         self._ended = False  # the user process
         self._nudge = asyncio.Event()
+        self._since: Optional[float] = None  # seconds since the epoch that there is trouble
         self._newest: Optional[Trouble] = None  # with the newest checkpoint
         self._work: Optional[asyncio.Future[None]] = None
 
@@ -112,11 +114,13 @@ class Mirror:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _tell(self, trouble: Optional[Trouble]) -> None:
-        """In the same words for as long as it lasts."""
-        if trouble is None or trouble.refused or trouble.changed:
-            self.trouble = ""
-        elif not self.trouble:
-            since = time.strftime("%H:%M:%S", time.gmtime())
+        """In the same words for as long as it lasts. That a program is just writing is none, unless it always is."""
+        if trouble is None:
+            self.trouble, self._since = "", None
+            return
+        self._since = self._since or time.time()
+        if not self.trouble and not (trouble.changed and time.time() - self._since < _LONGEST_WRITING):
+            since = time.strftime("%H:%M:%S", time.gmtime(self._since))
             self.trouble = f"its newest checkpoint does not get to the store since {since} UTC: {trouble.text}"
 
     async def _wait(self, seconds: float) -> None:

@@ -72,14 +72,14 @@ def _put_checkpoint(its: Surroundings, order: Order, cancelled: threading.Event)
 
 
 def _resume(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
+    rank = order.rank(its.container.task_type, its.container.index) or 0
     if order.keep_checkpoints:
-        resumed = its.checkpoints.keep()
+        resumed = its.checkpoints.keep(rank, cancelled)
         return resumed if _resumes(its) else None
     if order.resume is None or not _resumes(its):
         its.checkpoints.empty()
         return None
-    rank = order.rank(its.container.task_type, its.container.index)
-    return its.checkpoints.restore(order.resume, rank or 0, cancelled)
+    return its.checkpoints.restore(order.resume, rank, cancelled)
 
 
 def _resumes(its: Surroundings) -> bool:

@@ -19,7 +19,15 @@ from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.returned import ReturnedError, keep_returned, read_returned
 from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.surroundings import Surroundings
-from tony_provider.runtime.storage import Storage, StorageError, StorageExists, upload, uris
+from tony_provider.runtime.storage import (
+    Storage,
+    StorageError,
+    StorageExists,
+    StorageInvalidPath,
+    StorageUnsupported,
+    upload,
+    uris,
+)
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +69,12 @@ class Results:
         while True:
             try:
                 return await self._try()
-            except (ReturnedError, OSError) as error:  # the same again would be the same
+            except (
+                ReturnedError,
+                OSError,
+                StorageInvalidPath,
+                StorageUnsupported,
+            ) as error:  # again it would be the same
                 raise NotKeptError(f"what it left cannot be kept: {error}") from error
             except StorageError as error:
                 left = deadline - time.monotonic()
@@ -129,11 +142,17 @@ def commit_directory(storage: Storage, directory: Path, target: str, cancelled: 
     temporary = f"{target}.tmp-{mark}"
     try:
         _upload_tree(storage, directory, temporary, cancelled)
+        _check(cancelled)
         _put_in_place(storage, temporary, target, f"{target}.old-{mark}")
     except BaseException:
         _remove(storage, temporary)
         raise
     return target
+
+
+def _check(cancelled: threading.Event) -> None:
+    if cancelled.is_set():
+        raise UploadCancelledError("the upload was cancelled")
 
 
 def _remove(storage: Storage, uri: str) -> None:
@@ -175,8 +194,7 @@ def _upload_tree(storage: Storage, directory: Path, target: str, cancelled: thre
             raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
 
     def send(path: Path, uri: str) -> None:
-        if cancelled.is_set():
-            raise UploadCancelledError("the upload was cancelled")
+        _check(cancelled)
         upload(storage, path, uri)
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload") as pool:

@@ -10,7 +10,7 @@ from tony_provider.runtime.protocol import tony_pb2
 
 def of_message(message: tony_pb2.Resume) -> ResumePoint:
     step = message.step if message.HasField("step") else None
-    return ResumePoint(step, message.uri, message.save, message.saved_ms, message.checksum)
+    return ResumePoint(step, message.uri, message.save, message.saved_ms, message.checksum, message.reported)
 
 
 def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
@@ -18,5 +18,10 @@ def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
     if point is None:
         return None
     return tony_pb2.Resume(
-        step=point.step, uri=point.uri, save=point.save, saved_ms=point.saved_ms, checksum=point.checksum
+        step=point.step,
+        uri=point.uri,
+        save=point.save,
+        saved_ms=point.saved_ms,
+        checksum=point.checksum,
+        reported=point.reported,
     )

@@ -165,7 +165,7 @@ class Settled(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class CheckpointUploaded(_message.Message):
-    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files", "save", "saved_ms")
+    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files", "save", "saved_ms", "reported")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +176,7 @@ class CheckpointUploaded(_message.Message):
     FILES_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
     SAVED_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
     request: int
@@ -186,7 +187,8 @@ class CheckpointUploaded(_message.Message):
     files: _containers.RepeatedCompositeFieldContainer[CheckpointFile]
     save: int
     saved_ms: int
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ...) -> None: ...
+    reported: bool
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ...) -> None: ...
 
 class CheckpointFile(_message.Message):
     __slots__ = ("path", "size", "checksum")
@@ -364,18 +366,20 @@ class Rendezvous(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., cluster: _Optional[bytes] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("step", "uri", "save", "saved_ms", "checksum")
+    __slots__ = ("step", "uri", "save", "saved_ms", "checksum", "reported")
     STEP_FIELD_NUMBER: _ClassVar[int]
     URI_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
     SAVED_MS_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_FIELD_NUMBER: _ClassVar[int]
     step: int
     uri: str
     save: int
     saved_ms: int
     checksum: str
-    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
+    reported: bool
+    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., checksum: _Optional[str] = ..., reported: bool = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("am_attempt", "heartbeat_seconds")

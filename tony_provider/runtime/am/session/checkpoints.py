@@ -15,7 +15,7 @@ from tony_provider.runtime.am.session.restarts import Restarts
 from tony_provider.runtime.am.session.starts import Starts
 from tony_provider.runtime.am.session.task import Task
 from tony_provider.runtime.am.session.units import Units
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 MOST_DAMAGED = 10  # resume points in a row
@@ -136,9 +136,11 @@ def _directory(point: ResumePoint) -> str:
 
 def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
     """Whether it is further than what the generation went on from; where nothing says a step, a newer save is."""
-    if resumed is None or point.step is None or resumed.step is None:
+    if resumed is None:
         return True
-    return point.step > resumed.step
+    if point.step == resumed.step and point.step is not None:
+        return False
+    return is_later_step(point.step, point.reported, resumed.step, resumed.reported) is not False
 
 
 def _runs(task: Task) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from posixpath import basename
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import attrs
 
@@ -67,8 +67,10 @@ class Finder:
         broken: list[Broken] = []
         meant_to_stay = whole.without(name for name in whole.files if any(map(is_temporary, name.split("/"))))
         claimed: set[str] = set()
+        is_found = False  # a checkpoint, or what may become one
+        is_writing = False  # a file that is written again and again
         for place, find in enumerate(self._finders):
-            if complete and find in _LAST_RESORT:
+            if is_found and find in _LAST_RESORT:
                 break
             # Only a manifest may name what has a name for something temporary.
             findings = list(find((whole if find is manifest.find else meant_to_stay).without(claimed)))
@@ -77,11 +79,14 @@ class Finder:
                     complete.append(_Candidate(finding, place))
                 elif isinstance(finding, Broken):
                     broken.append(finding)
+                else:
+                    is_writing = is_writing or (len(finding.paths) == 1 and _is_stepless(finding.paths[0]))
             if findings and find in _EXCLUSIVE:
                 break
+            is_found = is_found or any(_claimed(finding) for finding in findings)
             claimed.update(name for finding in findings for name in _claimed(finding))
         self._memory.forget_unused()
-        return Found(_with_slots(_by_age(complete)), broken)
+        return Found(_with_slots(_by_age(complete), is_writing), broken)
 
 
 @attrs.frozen
@@ -97,23 +102,28 @@ class _Candidate:
 
 
 def _by_age(candidates: list[_Candidate]) -> list[LocalCheckpoint]:
-    """The newest last: by step where one is known, else by time; of the newest of both kinds, by time."""
-    known = sorted((one for one in candidates if one.checkpoint.step is not None), key=lambda one: one.key)
-    unknown = sorted((one for one in candidates if one.checkpoint.step is None), key=lambda one: one.key)
-    groups = [group for group in (unknown, known) if group]
+    """The newest last: by the step that files say, or that was reported, else by time; of these kinds, by time."""
+    of_kind: dict[Any, list[_Candidate]] = {}
+    for one in sorted(candidates, key=lambda one: one.key):
+        of_kind.setdefault((one.checkpoint.step is None, one.checkpoint.reported), []).append(one)
+    groups = list(of_kind.values())
     groups.sort(key=lambda group: group[-1].checkpoint.saved_ns)
     return [one.checkpoint for group in groups for one in group]
 
 
-def _with_slots(checkpoints: list[LocalCheckpoint]) -> list[LocalCheckpoint]:
+def _with_slots(checkpoints: list[LocalCheckpoint], is_writing: bool) -> list[LocalCheckpoint]:
     """A program that writes the same files again and again, such as ``model.pt`` and ``optimizer.pt``, or ``last.ckpt``
     and ``best.ckpt``, looks for all of them when it starts again: they make up one checkpoint. Its entry is the newest.
+    While one of them is written, there is none.
     """
     if not checkpoints or not _is_slot(checkpoints[-1]):
         return checkpoints
+    if is_writing:
+        return [one for one in checkpoints if not _is_slot(one)]
     slots = [one for one in checkpoints if _is_slot(one)]
     together = attrs.evolve(
         checkpoints[-1],
+        is_slots=True,
         files=tuple(sorted({name for one in slots for name in one.files})),
         stamps={name: stamp for one in slots for name, stamp in one.stamps.items()},
     )
@@ -122,8 +132,13 @@ def _with_slots(checkpoints: list[LocalCheckpoint]) -> list[LocalCheckpoint]:
 
 def _is_slot(checkpoint: LocalCheckpoint) -> bool:
     """One file, whose name is not that of one step."""
-    stem = basename(checkpoint.entry).partition(".")[0]
-    return checkpoint.files == (checkpoint.entry,) and step_in(stem) is None
+    return checkpoint.files == (checkpoint.entry,) and _is_stepless(checkpoint.entry)
+
+
+def _is_stepless(path: str) -> bool:
+    """Of a checkpoint's file; the file that names TensorFlow's newest is none."""
+    name = basename(path)
+    return name != tensorflow.STATE_FILE and step_in(name.partition(".")[0]) is None
 
 
 def _claimed(finding: Finding) -> Iterable[str]:

@@ -84,7 +84,7 @@ def _file(view: View, name: str, stem: str, check: Callable[[Path], None]) -> It
     except FileNotFoundError:
         return
     else:
-        yield view.complete(view.step([name], stem.removesuffix(".weights")), KIND.value, name, [name])
+        yield view.complete(view.step(stem.removesuffix(".weights")), KIND.value, name, [name])
 
 
 def check_archive(path: Path) -> None:

@@ -43,8 +43,7 @@ def _file(view: View, name: str, stem: str, *, is_archive: bool) -> Iterator[Fin
         return
     else:
         found = (step for step in (labelled_step(stem), said, step_in(stem)) if step is not None)
-        step = next(found, None)
-        yield view.complete(view.step((name,)) if step is None else step, KIND.value, name, [name])
+        yield view.complete(next(found, None), KIND.value, name, [name])
 
 
 def _read_archive(path: Path) -> Optional[int]:
@@ -62,7 +61,7 @@ def _number(archive: ZipFile, member: str) -> Optional[int]:
         kind = header["descr"]
         if header["shape"] != () or not isinstance(kind, str) or kind[1:2] not in ("i", "u"):
             return None
-        value = int.from_bytes(opened.read(int(kind[2:])), "big" if kind[0] == ">" else "little", signed=True)
+        value = int.from_bytes(opened.read(int(kind[2:])), "big" if kind[0] == ">" else "little", signed=kind[1] == "i")
         return value if value >= 0 else None
 
 

@@ -69,7 +69,7 @@ def _step(view: View, root: str, names: list[str]) -> Finding:
     if not is_marked and not view.is_quiet(names):
         return Pending(tuple(names))
     view.is_whole(root, names)
-    return view.complete(view.step(names, root), KIND.value, root or ".", names)
+    return view.complete(view.step(root), KIND.value, root or ".", names)
 
 
 def _check_step(view: View, root: str) -> bool:

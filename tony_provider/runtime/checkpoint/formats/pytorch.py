@@ -47,14 +47,14 @@ def _file(view: View, name: str) -> Iterator[Finding]:
         return
     else:
         if read.is_sure or view.is_quiet([name]):
-            yield view.complete(_step(view, name, read), KIND.value, name, [name])
+            yield view.complete(_step(name, read), KIND.value, name, [name])
         else:
             yield Pending((name,))
 
 
-def _step(view: View, name: str, read: TorchFile) -> Optional[int]:
+def _step(name: str, read: TorchFile) -> Optional[int]:
     label = basename(name).removesuffix(suffix_of(name))
     for step in (labelled_step(label), read.step, step_in(label), read.epoch):
         if step is not None:
             return step
-    return view.step((name,))
+    return None

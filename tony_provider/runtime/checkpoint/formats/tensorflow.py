@@ -52,7 +52,7 @@ def find_one(view: View, prefix: str, kind: CheckpointFormat = CheckpointFormat.
 def _complete(view: View, prefix: str, names: list[str], kind: CheckpointFormat) -> Finding:
     state = "/".join(filter(None, (dirname(prefix), STATE_FILE)))
     generated = {} if state in view.directories else {state: _state(basename(prefix))}
-    step = view.step((prefix + _INDEX,), prefix)
+    step = view.step(prefix)
     graph = [name for name in (prefix + ".meta",) if name in view.files]
     return view.complete(step, kind.value, prefix, [*names, *graph], generated)
 
@@ -89,6 +89,4 @@ def _whole_directory(view: View, directory: str) -> Finding:
     # Nothing in it says that it is written to its end.
     if definition not in view.files or not view.is_quiet(names):
         return Pending(tuple(names))
-    return view.complete(
-        view.step((definition,), directory), CheckpointFormat.TENSORFLOW.value, directory or ".", names
-    )
+    return view.complete(view.step(directory), CheckpointFormat.TENSORFLOW.value, directory or ".", names)

@@ -36,7 +36,7 @@ _LONGEST_TRACKER = 1000  # bytes
 def find(view: View) -> Iterator[Finding]:
     trackers = {name: _read_tracker(view, name) for name in view.files if basename(name) in _TRACKERS}
     named = {join(dirname(tracker), text): tracker for tracker, text in trackers.items()}
-    roots = sorted(_roots(view, named), key=lambda root: view.step((), root) or 0)
+    roots = sorted(_roots(view, named), key=lambda root: view.step(root) or 0)
     complete: list[LocalCheckpoint] = []
     for place, root in enumerate(roots):
         is_followed = dirname(root) in map(dirname, roots[place + 1 :])
@@ -106,7 +106,7 @@ class _Directory:
         if not (lists_all or self.tracker or self._has_ended(names, former)):
             return Pending(tuple(names))
         view.is_whole(root, names)
-        return view.complete(view.step(names, root), KIND.value, root or ".", names, self._generated())
+        return view.complete(view.step(root), KIND.value, root or ".", names, self._generated())
 
     def _check(self, names: list[str]) -> bool:
         """Whether it says by itself that it is written to its end."""

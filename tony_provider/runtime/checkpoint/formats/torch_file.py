@@ -18,8 +18,8 @@ SUFFIXES = (".pth.tar", ".pt", ".pth", ".ckpt", ".safetensors")
 _OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 _PICKLE = b"\x80"
 _LONGEST_PICKLE = 64 << 20  # bytes; read for the step only
-_STEPS = ("global_step", "step", "iteration", "iter", "steps", "iterations", "iter_num", "step_num")
-_EPOCHS = ("epoch", "epochs", "epochs_run")
+_STEPS = ("global_step", "step", "iteration", "iter", "iter_num", "step_num")
+_EPOCHS = ("epoch", "epochs_run")  # not "epochs", nor "steps": those are how many there are to be
 _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4, "QInt32": 4}
 _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1, "QInt8": 1, "QUInt8": 1}
 

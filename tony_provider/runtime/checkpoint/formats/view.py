@@ -123,12 +123,10 @@ class View:
         except OSError as error:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from error
 
-    def step(self, names: Iterable[str], *labels: str) -> Optional[int]:
-        """What the first of the labels says that says one; else the step that was current when these files came; None
-        when there was none."""
+    def step(self, *labels: str) -> Optional[int]:
+        """What the first of the labels says that says one."""
         found = (step_in(basename(label)) for label in labels)
-        step = next((step for step in found if step is not None), None)
-        return self.remember("step", names, lambda: self.current_step) if step is None else step
+        return next((step for step in found if step is not None), None)
 
     def complete(
         self,
@@ -138,9 +136,16 @@ class View:
         names: Iterable[str],
         generated: Optional[Mapping[str, bytes]] = None,
     ) -> LocalCheckpoint:
+        """Of a save that says no step, it is the one that was reported when these files came; of the parts of several
+        ranks none: each executor looks at another moment.
+        """
         made = dict(generated or {})
         stamps = {name: self.files[name] for name in names if name not in made}
-        return LocalCheckpoint(step, kind, entry, tuple(sorted({*stamps, *made})), made, stamps)
+        files = tuple(sorted({*stamps, *made}))
+        if step is not None or self.part:
+            return LocalCheckpoint(step, kind, entry, files, made, stamps)
+        reported = self.remember("step", sorted(stamps), lambda: self.current_step)
+        return LocalCheckpoint(reported, kind, entry, files, made, stamps, reported=reported is not None)
 
     def not_complete(self, names: Iterable[str], reason: str) -> Finding:
         """Broken, unless it may still be being written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import struct
 import zipfile
 import zlib
@@ -16,6 +17,7 @@ MAGIC = b"PK\x03\x04"
 _ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
+    lzma.LZMAError,
     struct.error,
     EOFError,
     NotImplementedError,
