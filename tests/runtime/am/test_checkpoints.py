@@ -253,6 +253,21 @@ async def test_parts_of_all_ranks_are_one_commit_and_answered_then(tmp_path: Pat
     assert parts[0].committed
 
 
+async def test_parts_of_a_former_generation_are_refused_when_the_next_one_begins(tmp_path: Path, make: Make) -> None:
+    setting = make(keeping(describe(tmp_path), CheckpointSpec(mirror=MirrorScope.ALL)))
+    setting.session.ranks = {"chief:0": 0, "worker:0": 1}
+    for task in setting.session.ranks:
+        setting.checkpoints.held(task, 1, tony_pb2.CheckpointsHeld(generation=1, start=1, steps=[20]))
+    setting.checkpoints.look()
+    named = setting.sent[0][1].copy_checkpoint
+    part = upload(setting.lineage, 20, name=named.uri.rpartition("/")[2]).message()
+    part.save = named.save
+    waiting = setting.asked(part, "chief:0")
+    setting.checkpoints.choose(2)
+    assert await asyncio.wait_for(waiting, DEADLINE) == (False, "generation 2 has begun")
+    assert await setting.session.next() == ("resume_chosen", 2, None)
+
+
 async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) -> None:
     setting = make()
     for save in (1, 2):

@@ -81,3 +81,13 @@ async def test_a_copy_that_is_given_up_leaves_nothing(launch: Launch, store: Sto
     checkpoints = f"{store.uri}/lineage/checkpoints"
     await running.until(lambda: store.storage.list(checkpoints) == [], "what was begun is removed")
     await running.end()
+
+
+async def test_a_model_whose_names_hdfs_cannot_have_is_the_end_at_once(launch: Launch, store: Store) -> None:
+    """Waiting for the store would not mend it."""
+    running = await launch('touch "$TONY_MODEL_DIR/12:30"', **store.container)
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert ended.not_kept.startswith("what it left cannot be kept: ")
+    assert "12:30" in ended.not_kept
+    await running.end()
