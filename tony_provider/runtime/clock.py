@@ -19,6 +19,11 @@ def moment(epoch_ms: int) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def time_of_day(epoch_ms: int) -> str:
+    """In UTC, where the day is plain."""
+    return time.strftime("%H:%M:%S UTC", time.gmtime(epoch_ms / 1000))
+
+
 def span(seconds: float) -> str:
     """The two largest units: ``2 h 5 min``, ``12 s``."""
     left = max(0, round(seconds))

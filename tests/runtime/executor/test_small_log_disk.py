@@ -47,7 +47,7 @@ async def printing(launch: Launch, *, megabytes: int, disk: int, before: str = "
 
 def log_files(running: Running) -> dict[str, int]:
     """Sizes of what is on the small disk, which only the container sees."""
-    directory = Path(f"/proc/{running.executor.process.pid}/root/{running.container.log_dir}")
+    directory = Path("/proc", str(running.executor.process.pid), "root", *running.container.log_dir.parts[1:])
     return {path.name: path.stat().st_size for path in directory.iterdir()}
 
 

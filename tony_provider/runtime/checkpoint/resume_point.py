@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Optional
 
 import attrs
+
+from tony_provider.runtime import clock
 
 
 @attrs.frozen
@@ -38,4 +39,4 @@ def label(step: Optional[int], save: int, saved_ms: int) -> str:
     """See ``ResumePoint``."""
     if step is not None:
         return f"step {step}"
-    return f"save {save}, {time.strftime('%H:%M:%S', time.gmtime(saved_ms / 1000))} UTC"
+    return f"save {save}, {clock.time_of_day(saved_ms)}"

@@ -7,6 +7,7 @@ import logging
 import time
 from typing import Optional
 
+from tony_provider.runtime import clock
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.carrier import Carrier, Trouble
 from tony_provider.runtime.executor.container import Container
@@ -120,8 +121,8 @@ class Mirror:
             return
         self._since = self._since or time.time()
         if not self.trouble and not (trouble.changed and time.time() - self._since < _LONGEST_WRITING):
-            since = time.strftime("%H:%M:%S", time.gmtime(self._since))
-            self.trouble = f"its newest checkpoint does not get to the store since {since} UTC: {trouble.text}"
+            since = clock.time_of_day(round(self._since * 1000))
+            self.trouble = f"its newest checkpoint does not get to the store since {since}: {trouble.text}"
 
     async def _wait(self, seconds: float) -> None:
         """Or until there is a reason to look at once."""

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
-from tony_provider.runtime import contract
+from tony_provider.runtime import clock, contract
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.returned import ReturnedError, keep_returned, read_returned
@@ -105,8 +105,8 @@ class Results:
     def _tell(self, error: StorageError, left: float) -> None:
         log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
         if not self.trouble:
-            until = time.strftime("%H:%M:%S", time.gmtime(time.time() + left))
-            self.trouble = f"its results do not get to the store, tried again until {until} UTC: {error}"
+            until = clock.time_of_day(clock.epoch_ms() + round(left * 1000))
+            self.trouble = f"its results do not get to the store, tried again until {until}: {error}"
 
     def _given_up(self, error: StorageError) -> str:
         its = self._its

@@ -46,10 +46,6 @@ class Checkpoints:
             return f"generation {generation} is over: the next one's resume point is being chosen"
         return None
 
-    def still_copies(self, task: Task) -> bool:
-        """Whether another checkpoint may come of its newest process."""
-        return task.has_container and task.process is not None and not task.process.settled
-
     def ask(self, reason: str) -> bool:
         """Ask those that make checkpoints for one now. False when nobody can make one."""
         makers = mirroring.checkpoint_makers(self._course.job.checkpoint.mirror, self._course.members())

@@ -119,7 +119,7 @@ class Session:
     def still_copies(self, name: str) -> bool:
         """Whether another checkpoint may come of the newest process of this task."""
         task = self.task(name)
-        return task is not None and self._checkpoints.still_copies(task)
+        return task is not None and task.busy
 
     # ---- the cluster -------------------------------------------------------------------------------------------
 

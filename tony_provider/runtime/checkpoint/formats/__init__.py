@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from posixpath import basename
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 import attrs
 
@@ -103,7 +103,7 @@ class _Candidate:
 
 def _by_age(candidates: list[_Candidate]) -> list[LocalCheckpoint]:
     """The newest last: by the step that files say, or that was reported, else by time; of these kinds, by time."""
-    of_kind: dict[Any, list[_Candidate]] = {}
+    of_kind: dict[tuple[bool, bool], list[_Candidate]] = {}
     for one in sorted(candidates, key=lambda one: one.key):
         of_kind.setdefault((one.checkpoint.step is None, one.checkpoint.reported), []).append(one)
     groups = list(of_kind.values())
