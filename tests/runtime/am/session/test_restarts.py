@@ -501,6 +501,17 @@ def test_a_newer_checkpoint_fills_the_budget_again() -> None:
     assert world.session.verdict
 
 
+def test_a_step_of_another_count_is_not_the_one_that_the_generation_went_on_from() -> None:
+    world = workers(budget=1).run()
+    world.commit(30)
+    fail_again(world)
+    world.start_all()
+    world.commit(30, reported=True)  # the program counts otherwise than its files are called: a newer save
+    fail_again(world)
+    assert world.session.verdict is None
+    assert world.generation == 3
+
+
 def test_old_restarts_do_not_count() -> None:
     world = workers(budget=1, window=Duration(100)).run()
     for _ in range(3):

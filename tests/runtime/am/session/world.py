@@ -475,17 +475,18 @@ class World:
         newest = max(self.checkpoints, key=lambda each: each.save, default=None)
         self.carry_out(self.session.resume_chosen(generation, newest, self.now))
 
-    def commit(self, step: int, name: str | None = None) -> str | None:
+    def commit(self, step: int, name: str | None = None, *, reported: bool = False) -> str | None:
         """Rank 0, or another task, asks for the commit of a checkpoint. Why it was refused; None when it was not."""
         if name is None:
             name = self.session.mirror_ranks()[0][0]
         executor = self.executor(name)
-        return self.commit_of(executor, step)
+        return self.commit_of(executor, step, reported=reported)
 
-    def commit_of(self, executor: Executor, step: int) -> str | None:
+    def commit_of(self, executor: Executor, step: int, *, reported: bool = False) -> str | None:
         refusal = self.session.commit_refusal(executor.task, executor.attempt, executor.generation, executor.start)
         if refusal is None:
-            self.checkpoints.append(point(step, f"store/step-{step}-{executor.generation}"))
+            saved = point(step, f"store/step-{step}-{executor.generation}")
+            self.checkpoints.append(attrs.evolve(saved, reported=reported))
             self.carry_out(self.session.checkpoint_committed(self.checkpoints[-1], self.now))
         return refusal
 

@@ -134,7 +134,7 @@ def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
     """Whether it is further than what the generation went on from; where nothing says a step, a newer save is."""
     if resumed is None:
         return True
-    if point.step == resumed.step and point.step is not None:
+    if point.step is not None and (point.step, point.reported) == (resumed.step, resumed.reported):
         return False
     return is_later_step(point.step, point.reported, resumed.step, resumed.reported) is not False
 
