@@ -26,14 +26,14 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.runtime.certificates import make_certificates
 from tests.runtime.executor.containers import APPLICATION, ContainerDirectory, job
 from tony_provider.runtime.application_store import open_application_store
-from tony_provider.runtime.executor.carrier import Carrier
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.executor.grants import Grants
+from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
+from tony_provider.runtime.executor.commit_requests import CommitRequests
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
-from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.executor.upload import AT_ONCE
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, TaskAddress
@@ -50,7 +50,7 @@ _MEBIBYTE = 1 << 20
 
 @attrs.frozen
 class Bench:
-    its: Surroundings
+    context: ExecutorContext
     files: list[Path]
     address: str  # of the NameNode
     root: str  # path of a directory on HDFS
@@ -68,26 +68,26 @@ class Bench:
     async def _mirror(self, number: int) -> float:
         def grant(message: tony_pb2.FromExecutor) -> None:
             answer = tony_pb2.CheckpointAnswer(request=message.uploaded.request, granted=True)
-            asyncio.get_running_loop().call_soon(grants.answered, answer)
+            asyncio.get_running_loop().call_soon(commit_requests.answered, answer)
 
-        grants = Grants(grant)
+        commit_requests = CommitRequests(grant)
         task = TaskAddress("worker", 0, Role.WORKER, "127.0.0.1", {MAIN_PORT: 20000})
-        for file in files_below(self.its.checkpoints.path):  # as if the program had saved the same again
-            os.utime(self.its.checkpoints.path / file)
+        for file in files_below(self.context.checkpoints.path):  # as if the program had saved the same again
+            os.utime(self.context.checkpoints.path / file)
         began = time.monotonic()
-        carrier = Carrier(self.its, Order(number, ClusterSpec(number, (task,))), grants)
-        checkpoint = await carrier.in_thread(self.its.checkpoints.newest, None, True)
+        uploader = CheckpointUploader(self.context, Order(number, ClusterSpec(number, (task,))), commit_requests)
+        checkpoint = await uploader.in_thread(self.context.checkpoints.newest, None, True)
         assert checkpoint is not None
-        trouble = await carrier.carry(checkpoint)
+        trouble = await uploader.carry(checkpoint)
         seconds = time.monotonic() - began
-        carrier.close()
+        uploader.close()
         if trouble is not None:
             raise RuntimeError(trouble.text)
         return seconds
 
     def clear(self) -> None:
         """What was copied."""
-        self.its.storage.remove(f"hdfs://{self.root}", recursive=True)
+        self.context.storage.remove(f"hdfs://{self.root}", recursive=True)
 
 
 @contextmanager
@@ -99,22 +99,22 @@ def prepared(cluster: HadoopCluster) -> Iterator[Bench]:
             Path(place), make_certificates(APPLICATION), job("true"), webhdfs=config, hdfs=f"hdfs://{root}"
         )
         directory.prepare()
-        container = Container.of_process(directory.environ(1), directory.directory)
-        its = _surroundings(container)
-        bench = Bench(its, _checkpoint(its.checkpoints.path), cluster.webhdfs[0], root)
+        container = ExecutorContainer.of_process(directory.environ(1), directory.directory)
+        context = _context(container)
+        bench = Bench(context, _checkpoint(context.checkpoints.path), cluster.webhdfs[0], root)
         try:
             yield bench
         finally:
             bench.clear()
-            its.storage.close()
+            context.storage.close()
 
 
-def _surroundings(container: Container) -> Surroundings:
+def _context(container: ExecutorContainer) -> ExecutorContext:
     workspace = Workspace(container.directory)
     workspace.root.mkdir()
     workspace.prepare()
     storage = open_application_store(container.description, container.secrets)
-    return Surroundings(
+    return ExecutorContext(
         container=container,
         workspace=workspace,
         ports=HeldPorts((), container.job.port_range, share=False),

@@ -10,9 +10,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.watching.ending import Deadlines
 from tony_provider.watching.observation import observe
 from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import WatchLimits
 
 
 class NaiveTrigger(BaseTrigger):
@@ -29,7 +29,7 @@ class NaiveTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         identity = Identity("bench", self.application_id)
-        watch = JobWatch(self.application_id, Deadlines(), self.log.info)
+        watch = JobWatch(self.application_id, WatchLimits(), self.log.info)
         with TonyHook() as hook:
             while watch.judge(await asyncio.to_thread(observe, hook, identity, self.application_id)) is None:  # noqa: ASYNC110
                 await asyncio.sleep(self.poll_interval)

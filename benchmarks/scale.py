@@ -106,7 +106,7 @@ class Field:
             user="bench",
             job=job,
             application_dir=self.store.as_uri(),
-            lineage_dir=(self.directory / "L0001").as_uri(),
+            chain_dir=(self.directory / "chain-0001").as_uri(),
             webhdfs=None,
             resources=[LocalizedResource("train.py", "hdfs://bench/user/bench/train.py", 1, 1)],
             runtime=LocalizedResource(contract.RUNTIME_DIR, "hdfs://bench/runtime.zip", 1, 1, ResourceKind.ARCHIVE),

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.scale_nodes import host_of
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
-from tony_provider.runtime.am.application_master import Surroundings, serve
+from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
 from tony_provider.runtime.am.resource_manager import (
@@ -155,11 +155,11 @@ async def main(directory: Path, attempt: int, sockets: list[str]) -> None:
     description = container_inputs.description(directory)
     open_files.allow(description.job.size)
     credentials = Credentials.read_file(directory / "container_tokens")
-    surroundings = Surroundings(description, credentials, "127.0.0.1", attempt)
+    context = MasterContext(description, credentials, "127.0.0.1", attempt)
     manager = StandInResourceManager(description.application_id, attempt, sockets)
     probing = asyncio.ensure_future(probe(directory / PROBE_FILE))
     try:
-        await serve(surroundings, LocalStorage(), manager)
+        await serve(context, LocalStorage(), manager)
     finally:
         probing.cancel()
         await manager.close()

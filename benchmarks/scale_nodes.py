@@ -25,10 +25,10 @@ import attrs
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.executor.container import Container
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.link import Link, LinkError
+from tony_provider.runtime.executor.master_locator import MasterLocator
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.whereabouts import Whereabouts
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol import tony_pb2
@@ -48,12 +48,14 @@ def host_of(number: int) -> str:
 
 
 class Executor:
-    def __init__(self, container: Container, storage: LocalStorage, check: Callable[[tony_pb2.Rendezvous], None]):
+    def __init__(
+        self, container: ExecutorContainer, storage: LocalStorage, check: Callable[[tony_pb2.Rendezvous], None]
+    ):
         self.container = container
         self.generation = self.start = self.attempt = 0
         self.running = False
         self._port = random.randint(20000, 31999)
-        self._where = Whereabouts(container, storage)
+        self._where = MasterLocator(container, storage)
         self._link = Link(container, self._where, self._greeting, self._handle)
         self._check = check
         self._beat_seconds = 3.0
@@ -129,7 +131,7 @@ class Nodes:
     description: ApplicationDescription
     secrets: dict[str, bytes]
     storage: LocalStorage = attrs.field(factory=LocalStorage)
-    _executors: dict[str, Executor] = attrs.field(factory=dict)  # by container
+    _reports: dict[str, Executor] = attrs.field(factory=dict)  # by container
     _running: dict[str, asyncio.Future[None]] = attrs.field(factory=dict)
     _masters: set[asyncio.StreamWriter] = attrs.field(factory=set)  # who is to hear of completions
     _checked: set[bytes] = attrs.field(factory=set)
@@ -161,24 +163,24 @@ class Nodes:
                 running.cancel()
         elif kind == "list":
             self._masters.add(writer)
-            return [[id, each.container.node] for id, each in self._executors.items()]
+            return [[id, each.container.node] for id, each in self._reports.items()]
         elif kind == "fail":
-            for each in self._executors.values():
+            for each in self._reports.values():
                 if order["task"] in (each.container.identity.task, EVERY_TASK):
                     each.fail()
         elif kind == "count":
             return {
-                "executors": len(self._executors),
-                "attempts": Counter(each.attempt for each in self._executors.values()),
-                "generations": Counter(each.generation for each in self._executors.values() if each.running),
-                "starts": Counter(each.start for each in self._executors.values() if each.running),
+                "executors": len(self._reports),
+                "attempts": Counter(each.attempt for each in self._reports.values()),
+                "generations": Counter(each.generation for each in self._reports.values() if each.running),
+                "starts": Counter(each.start for each in self._reports.values() if each.running),
             }
         return None
 
     def _start(self, order: dict[str, Any]) -> None:
         task, id = order["task"], order["container"]
         host, number = order["node"].partition(":")[0], int(task.partition(":")[2])
-        container = Container(
+        container = ExecutorContainer(
             description=self.description,
             secrets=self.secrets,
             token=order["token"],
@@ -192,7 +194,7 @@ class Nodes:
             log_dir=Path("/nonexistent"),
             environ={},
         )
-        executor = self._executors[id] = Executor(container, self.storage, self._check)
+        executor = self._reports[id] = Executor(container, self.storage, self._check)
         running = self._running[id] = asyncio.ensure_future(executor.run())
         running.add_done_callback(lambda running: self._ended(id, running))
 
@@ -202,7 +204,7 @@ class Nodes:
             log.error("an executor has failed", exc_info=error)
         elif error:
             log.warning("%s: %s", id, error)
-        del self._executors[id], self._running[id]
+        del self._reports[id], self._running[id]
         for writer in self._masters:
             writer.write(json.dumps({"completed": id, "status": 1 if error else 0}).encode() + b"\n")
 

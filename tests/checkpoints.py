@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checksum import Checksum
-from tony_provider.runtime.checkpoint.model import (
+from tony_provider.runtime.checkpoint.checkpoint_model import (
     CheckpointFile,
     Manifest,
     StoredCheckpoint,
     directory_name,
     rank_directory,
 )
+from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 
@@ -22,9 +22,9 @@ def new_directory(catalog: Catalog, step: int) -> str:
     return uris.join(catalog.uri, directory_name(step, step))
 
 
-def commit(storage: Storage, lineage_uri: str, step: int, content: bytes = b"weights") -> StoredCheckpoint:
+def commit(storage: Storage, chain_uri: str, step: int, content: bytes = b"weights") -> StoredCheckpoint:
     """Of one rank and one file."""
-    catalog = Catalog(storage, lineage_uri)
+    catalog = Catalog(storage, chain_uri)
     uri = new_directory(catalog, step)
     storage.write(uris.join(rank_directory(uri, 0), FILE), content)
     checksum = Checksum()

@@ -33,7 +33,7 @@ def yes_or_no(name: str, value: bool) -> bool:
     return value
 
 
-def clear_nothings(task: Any, names: Iterable[str]) -> None:
+def empty_to_none(task: Any, names: Iterable[str]) -> None:
     """Have those of its rendered arguments be None that gave no value: Jinja writes None, such as a parameter left
     empty, as text.
     """

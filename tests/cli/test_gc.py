@@ -12,10 +12,10 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
-from tony_provider.cluster.garbage import CannotJudge, Garbage, Item
+from tony_provider.cluster.chain_origin import ChainOrigin
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
+from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
 from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.lineage import Lineages, new_lineage
-from tony_provider.cluster.lineage_origin import Origin
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -38,7 +38,7 @@ class Store:
         for path in [*(below or self.root / "jobs").rglob("*"), *([below] if below else [])]:
             os.utime(path, (then, then))
 
-    def train(self, task_id: str, origin: Origin = Origin()) -> tuple[Identity, str]:  # noqa: B008
+    def train(self, task_id: str, origin: ChainOrigin = ChainOrigin()) -> tuple[Identity, str]:  # noqa: B008
         which = identity(self.hook, task_id)
         spec = job("echo weights > $TONY_MODEL_DIR/weights")
         application_id = self.hook.submit(spec, identity=which, origin=origin)
@@ -46,14 +46,14 @@ class Store:
         self.hook.cleanup(which, application_id)
         return which, application_id
 
-    def lineage(self, which: Identity, number: int = 1) -> str:
-        return self.hook.layout.lineage_dir(which, number)
+    def chain(self, which: Identity, number: int = 1) -> str:
+        return self.hook.layout.chain_dir(which, number)
 
     def application(self, which: Identity, application_id: str) -> str:
         return self.hook.application_dir(which, application_id)
 
-    def rewrite_lineage(self, uri: str, **values: str) -> None:
-        file = self.path(uri) / "lineage.json"
+    def rewrite_chain(self, uri: str, **values: str) -> None:
+        file = self.path(uri) / "chain.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
     def publish(self, model_dir: str, where: str = "models/digits/versions/3") -> Path:
@@ -96,7 +96,7 @@ def test_what_is_half_written_goes_after_a_day_wherever_it_is(store: Store, tony
     cached = store.root / "cache" / "0123"
     cached.mkdir(parents=True)
     old = [logs / ".tony-tmp-01234567", cached / ".tony-tmp-89abcdef"]
-    young = store.path(store.lineage(which)) / ".tony-tmp-00000000"
+    young = store.path(store.chain(which)) / ".tony-tmp-00000000"
     others = [logs / "tony-tmp-mine", cached / "data"]
     for path in (*old, young, *others):
         path.write_text("half")
@@ -117,7 +117,7 @@ def test_the_old_is_listed_and_only_then_removed(store: Store, tony: Tony) -> No
     which, application_id = store.train("train")
     young, _ = store.train("young")
     store.age(store.path(store.hook.layout.job_dir(which)))
-    wanted = {store.lineage(which), store.application(which, application_id)}
+    wanted = {store.chain(which), store.application(which, application_id)}
     assert going(store) == wanted
     for arguments in (["gc"], ["gc", "--dry-run", "--yes"]):
         said = tony(*arguments)
@@ -139,18 +139,18 @@ def test_a_training_that_runs_stays_whole(store: Store) -> None:
     which = identity(store.hook)
     application_id = store.hook.submit(job("sleep 600"), identity=which)
     running(store.hook, which, application_id)
-    old = store.path(store.hook.layout.lineage_dir(which, 7))  # of its past
+    old = store.path(store.hook.layout.chain_dir(which, 7))  # of its past
     old.mkdir()
-    (old / "lineage.json").write_text(json.dumps({"fingerprint": {}}))
+    (old / "chain.json").write_text(json.dumps({"fingerprint": {}}))
     try:
         store.age()
         found = look(store)
-        assert found[store.lineage(which, 7)] == f"{application_id} of its training lives"
+        assert found[store.chain(which, 7)] == f"{application_id} of its training lives"
         assert all(found.values())
     finally:
         store.hook.kill(application_id, "seen enough")
     store.age()
-    assert store.lineage(which, 7) in going(store)
+    assert store.chain(which, 7) in going(store)
 
 
 def test_a_published_model_stays(store: Store, tony: Tony) -> None:
@@ -158,11 +158,11 @@ def test_a_published_model_stays(store: Store, tony: Tony) -> None:
     model = uris.join(store.application(which, application_id), "model")
     file = store.publish(model)
     store.age()
-    assert going(store) == {store.lineage(which)}
+    assert going(store) == {store.chain(which)}
     assert look(store)[store.application(which, application_id)] == f"published as file://{file.parent}"
     assert tony("gc", "--yes").code == 0
     assert store.path(model).exists()
-    assert not store.path(store.lineage(which)).exists()
+    assert not store.path(store.chain(which)).exists()
 
     # By another name of the same store, and elsewhere than below the staging directory.
     file.write_text(json.dumps({"model_dir": model.replace("file://", "hdfs://nn:8020")}))
@@ -182,19 +182,19 @@ def test_a_published_model_stays(store: Store, tony: Tony) -> None:
 def test_what_others_began_with_stays(store: Store, tony: Tony) -> None:
     first, first_id = store.train("first")
     model = uris.join(store.application(first, first_id), "model")
-    second, second_id = store.train("second", Origin(warm_start=model))
+    second, second_id = store.train("second", ChainOrigin(warm_start=model))
     third, third_id = store.train("third")
-    store.rewrite_lineage(store.lineage(third), continues=store.lineage(first))
+    store.rewrite_chain(store.chain(third), continues=store.chain(first))
     store.age()
     found = look(store)
-    assert found[store.application(first, first_id)] == f"{store.lineage(second)} was warm-started from it"
-    assert found[store.lineage(first)] == f"{store.lineage(third)} continues it"
-    last = {store.lineage(second), store.application(second, second_id)}
-    last |= {store.lineage(third), store.application(third, third_id)}
+    assert found[store.application(first, first_id)] == f"{store.chain(second)} was warm-started from it"
+    assert found[store.chain(first)] == f"{store.chain(third)} continues it"
+    last = {store.chain(second), store.application(second, second_id)}
+    last |= {store.chain(third), store.application(third, third_id)}
     assert going(store) == last
     # Those that named it go first, and what they named the next time.
     assert tony("gc", "--yes").code == 0
-    assert going(store) == {store.lineage(first), store.application(first, first_id)}
+    assert going(store) == {store.chain(first), store.application(first, first_id)}
 
 
 @pytest.mark.long
@@ -203,7 +203,7 @@ def test_nothing_goes_while_something_cannot_be_read(store: Store, tony: Tony) -
     other, _ = store.train("other")
     store.age()
     assert len(going(store)) == 4
-    file = store.path(store.lineage(other)) / "lineage.json"
+    file = store.path(store.chain(other)) / "chain.json"
     kept = file.read_bytes()
     file.write_text("{")
     said = tony("gc", "--yes", "--older-than", "1s")
@@ -222,14 +222,14 @@ def test_what_is_not_ours_is_not_touched(store: Store, tony: Tony) -> None:
     job_dir = store.path(store.hook.layout.job_dir(which))
     (job_dir / "notes").mkdir()
     (job_dir / "applications" / "mine").mkdir()
-    (job_dir / "L0009").mkdir()  # without lineage.json
-    (store.root / "jobs" / "by-hand" / "L0001").mkdir(parents=True)
+    (job_dir / "chain-0009").mkdir()  # without chain.json
+    (store.root / "jobs" / "by-hand" / "chain-0001").mkdir(parents=True)
     store.age()
-    assert look(store)[store.lineage(which, 9)] == "it has no lineage.json: what it is cannot be told"
+    assert look(store)[store.chain(which, 9)] == "it has no chain.json: what it is cannot be told"
     assert tony("gc", "--yes").code == 0
-    assert sorted(path.name for path in job_dir.iterdir()) == ["L0009", "applications", "notes"]
+    assert sorted(path.name for path in job_dir.iterdir()) == ["chain-0009", "applications", "notes"]
     assert [path.name for path in (job_dir / "applications").iterdir()] == ["mine"]
-    assert (store.root / "jobs" / "by-hand" / "L0001").exists()
+    assert (store.root / "jobs" / "by-hand" / "chain-0001").exists()
     assert not store.path(store.application(which, application_id)).exists()
 
 
@@ -239,7 +239,7 @@ def test_it_is_looked_at_again_right_before(store: Store) -> None:
     garbage: Garbage = store.hook.garbage()
     trained = [store.train(name) for name in ("one", "two", "three")]
     store.age()
-    items: list[Item] = [item for item in garbage.look(before()) if item.uri.endswith(("L0001",))]
+    items: list[GarbageItem] = [item for item in garbage.look(before()) if item.uri.endswith(("chain-0001",))]
     first, second, third = sorted(items, key=lambda item: item.uri)
     (store.path(second.uri) / "touched").write_text("")
     removing = garbage.remove([first, second, third], before())
@@ -249,8 +249,8 @@ def test_it_is_looked_at_again_right_before(store: Store) -> None:
     needy = identity(store.hook, "needy")
     application_id = store.hook.submit(job("sleep 600"), identity=needy)
     try:
-        store.rewrite_lineage(store.lineage(needy), continues=third.uri)
-        assert next(removing).problem == f"{store.lineage(needy)} continues it"
+        store.rewrite_chain(store.chain(needy), continues=third.uri)
+        assert next(removing).problem == f"{store.chain(needy)} continues it"
     finally:
         store.hook.kill(application_id, "seen enough")
     assert not store.path(first.uri).exists()
@@ -266,43 +266,43 @@ def test_what_is_taken_up_a_moment_ago_stays(store: Store) -> None:
     store.age()
     before_ms = before()
     items = {item.uri: item for item in store.hook.garbage().look(before_ms)}
-    wanted = [items[store.lineage(which[name])] for name in ("first", "owned", "continued")]
+    wanted = [items[store.chain(which[name])] for name in ("first", "owned", "continued")]
     model = store.application(*trained["published"])
     removing = store.hook.garbage().remove([*wanted, items[model]], before_ms)
     assert next(removing).problem == ""
     # From here on the look at everything is a fresh one.
-    Lineages(store.hook.storage(), store.hook.layout, which["owned"]).own(wanted[1].uri, "application_1_0001")
+    CheckpointChains(store.hook.storage(), store.hook.layout, which["owned"]).own(wanted[1].uri, "application_1_0001")
     assert next(removing).problem == "it has changed meanwhile"
-    lineages = Lineages(store.hook.storage(), store.hook.layout, which["starting"])
-    about = attrs.evolve(new_lineage(), continues=wanted[2].uri)
-    lineages.rewrite(store.lineage(which["starting"]), about)
-    assert next(removing).problem == f"{store.lineage(which['starting'])} continues it"
+    chains = CheckpointChains(store.hook.storage(), store.hook.layout, which["starting"])
+    about = attrs.evolve(new_chain(), continues=wanted[2].uri)
+    chains.rewrite(store.chain(which["starting"]), about)
+    assert next(removing).problem == f"{store.chain(which['starting'])} continues it"
     file = store.publish(uris.join(model, "model"))
     assert next(removing).problem == f"published as file://{file.parent}"
     assert not store.path(wanted[0].uri).exists()
     assert all(store.path(uri).exists() for uri in (wanted[1].uri, wanted[2].uri, model))
 
 
-def test_an_application_stays_as_long_as_a_lineage_of_it(store: Store, tony: Tony) -> None:
-    """Without its result the training would go on in that lineage, and deliver old weights after no step."""
+def test_an_application_stays_as_long_as_a_chain_of_it(store: Store, tony: Tony) -> None:
+    """Without its result the training would go on in that chain, and deliver old weights after no step."""
     which, application_id = store.train("train")
     other, _ = store.train("other")
-    store.rewrite_lineage(store.lineage(other), continues=store.lineage(which))
-    for each in (store.lineage(which), store.application(which, application_id)):
+    store.rewrite_chain(store.chain(other), continues=store.chain(which))
+    for each in (store.chain(which), store.application(which, application_id)):
         store.age(store.path(each))
     found = look(store)
     assert found == {
-        store.lineage(which): f"{store.lineage(other)} continues it",
-        store.application(which, application_id): f"it owns {store.lineage(which)}, which stays",
+        store.chain(which): f"{store.chain(other)} continues it",
+        store.application(which, application_id): f"it owns {store.chain(which)}, which stays",
     }
-    store.rewrite_lineage(store.lineage(other), continues="")
+    store.rewrite_chain(store.chain(other), continues="")
     assert set(look(store).values()) == {""}
-    # A lineage that stays after all keeps its application, too.
+    # A chain that stays after all keeps its application, too.
     garbage = store.hook.garbage()
     items = garbage.look(before())
     removing = garbage.remove(items[::-1], before())
-    assert items[0].uri == store.lineage(which)
-    assert next(removing).problem == f"it owns {store.lineage(which)}, which stays"
+    assert items[0].uri == store.chain(which)
+    assert next(removing).problem == f"it owns {store.chain(which)}, which stays"
     assert tony("gc", "--yes").code == 0
     assert not store.path(store.hook.layout.job_dir(which)).exists()
 
@@ -316,9 +316,9 @@ def test_what_has_gone_before_an_error_mocked_is_told(
     store.age()
     assert len(going(store)) == 4
     remove = Garbage._remove
-    done: list[Item] = []
+    done: list[GarbageItem] = []
 
-    def removed_once(garbage: Garbage, item: Item) -> str:
+    def removed_once(garbage: Garbage, item: GarbageItem) -> str:
         if done:
             raise StorageUnreachable(item.uri, "remove", "it is gone")
         done.append(item)
@@ -334,7 +334,9 @@ def test_what_has_gone_before_an_error_mocked_is_told(
 def test_what_cannot_be_removed_is_said(store: Store, tony: Tony, monkeypatch: pytest.MonkeyPatch) -> None:
     store.train("train")
     store.age()
-    changed = Item("file:///x/L0001", next(iter(store.hook.garbage().look(before()))).kind, identity(store.hook), 1, 1)
+    changed = GarbageItem(
+        "file:///x/chain-0001", next(iter(store.hook.garbage().look(before()))).kind, identity(store.hook), 1, 1
+    )
     [removed] = store.hook.garbage().remove([changed], before())
     assert removed.problem == "it has changed meanwhile"
 
@@ -350,12 +352,12 @@ def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
     try:
         rows = json.loads(tony("gc", "--older-than", "0s", "--output", "json").out)
         why = {row["directory"]: row["stays because"] for row in rows}
-        assert why[yarn.layout.lineage_dir(which, 1)] == why[yarn.application_dir(which, application_id)] == ""
-        assert why[yarn.layout.lineage_dir(live, 1)] == f"{living} of its training lives"
+        assert why[yarn.layout.chain_dir(which, 1)] == why[yarn.application_dir(which, application_id)] == ""
+        assert why[yarn.layout.chain_dir(live, 1)] == f"{living} of its training lives"
         done = tony("gc", "--older-than", "0s", "--yes")
         assert done.code == 0, done.error
         assert not yarn.storage().exists(yarn.layout.job_dir(which))
-        assert yarn.storage().exists(yarn.layout.lineage_dir(live, 1))
+        assert yarn.storage().exists(yarn.layout.chain_dir(live, 1))
     finally:
         yarn.kill(living, "seen enough")
         ended(yarn, living)

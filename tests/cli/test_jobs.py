@@ -19,7 +19,7 @@ from tests.hooks.jobs import SECONDS, ended, running
 from tests.waiting import until
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StoragePermissionDenied
-from tony_provider.watching.killing import Kill, end_application
+from tony_provider.watching.termination import Kill, end_application
 
 JOB = """
 framework: standalone
@@ -103,7 +103,7 @@ def test_a_running_job_is_followed_and_ended(tony: Tony, hook: TonyHook, job: st
     submitted = tony("submit", job, "--secret", "API_KEY", "--quiet", "--name", "watched", *wait)
     assert submitted.code == 0, submitted.error
     application_id = submitted.out.strip()
-    found = hook.whereabouts(application_id=application_id)
+    found = hook.application_ref(application_id=application_id)
     assert found is not None
     assert found.identity is not None
     running(hook, found.identity, application_id)
@@ -162,7 +162,7 @@ def test_what_may_not_be_removed_is_no_reason_to_fail(tony: Tony, yarn: TonyHook
     """As when somebody looks who may only read: how the job has ended is what counts."""
     submitted = tony("submit", job, "--secret", "API_KEY", "--quiet")
     application_id = submitted.out.strip()
-    found = yarn.whereabouts(application_id=application_id)
+    found = yarn.application_ref(application_id=application_id)
     assert found is not None
     assert found.identity is not None
     ended(yarn, application_id)

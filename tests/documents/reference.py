@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tests.documents import arguments, fields
 from tests.documents.row import Row
-from tony_provider.operators.result import JobResult
+from tony_provider.operators.outcome import JobResult
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
 from tony_provider.sensors.base import TonySensor
 from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor
-from tony_provider.watching.lookout import SensorResult
+from tony_provider.watching.sensor_conditions import SensorResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 

@@ -24,8 +24,8 @@ from tony_provider.cluster.layout import Layout
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
-from tony_provider.watching import killing
-from tony_provider.watching.killing import killed_by_airflow
+from tony_provider.watching import termination
+from tony_provider.watching.termination import killed_by_airflow
 
 # Says when it is told to end, and takes a moment for it.
 POLITE = (
@@ -71,9 +71,9 @@ def master_of(application_id: str) -> int:
 def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: TonyHook, marker: Path) -> None:
     """Airflow kills a task's process some seconds after its signal, long before a grace may be over."""
     which, application_id = polite(hook, marker)
-    switch = killing.KillSwitch()
+    switch = termination.KillSwitch()
     switch.remember(application_id)
-    switch.pull(hook, killing.Kill("enough of it, naïve"))
+    switch.pull(hook, termination.Kill("enough of it, naïve"))
     application = ended(hook, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
     assert application.diagnostics == "Killed by Airflow: enough of it, naïve"
@@ -89,11 +89,11 @@ def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: Tony
 def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_there(hook: TonyHook) -> None:
     """The task's process may be gone before it sees to that itself."""
     which = identity(hook, "control")
-    switch, seen = killing.KillSwitch(), []
+    switch, seen = termination.KillSwitch(), []
 
     def killed(application_id: str) -> None:
         switch.remember(application_id)
-        switch.pull(hook, killing.Kill("enough"))
+        switch.pull(hook, termination.Kill("enough"))
         seen.append(application_id)
 
     with contextlib.suppress(SubmissionRefused):  # the local cluster's, when it is killed before its master runs
@@ -105,10 +105,10 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
 
 
 def test_a_kill_of_what_is_never_submitted_gives_up(hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(killing, "SIGNAL_PATIENCE", 0.5)
-    switch = killing.KillSwitch()
+    monkeypatch.setattr(termination, "SIGNAL_PATIENCE", 0.5)
+    switch = termination.KillSwitch()
     switch.remember(hook.get_conn().new_application())
-    switch.pull(hook, killing.Kill("enough"))
+    switch.pull(hook, termination.Kill("enough"))
     assert not settled(lambda: [thread for thread in threading.enumerate() if thread.name == "tony-kill"])
 
 
@@ -148,7 +148,7 @@ def test_what_has_no_master_cannot_be_asked(hook: TonyHook) -> None:
 
 def test_the_end_of_a_task_is_a_stop_with_grace(hook: TonyHook, marker: Path) -> None:
     which, application_id = polite(hook, marker)
-    killing.end_application(hook, which, application_id, killing.Kill("a test"))
+    termination.end_application(hook, which, application_id, termination.Kill("a test"))
     application = hook.application(application_id)
     assert application is not None
     assert application.is_final
@@ -162,9 +162,9 @@ def test_a_master_that_does_not_react_is_killed(hook: TonyHook, monkeypatch: pyt
     """Its page answers nothing: no grace then."""
     which, application_id = start(hook, "sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"})
     monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 1.0)
-    monkeypatch.setattr(killing, "CONTROL_SECONDS", 1.0)
+    monkeypatch.setattr(termination, "CONTROL_SECONDS", 1.0)
     os.kill(master_of(application_id), signal.SIGSTOP)
-    killing.end_application(hook, which, application_id, killing.Kill("a test"))
+    termination.end_application(hook, which, application_id, termination.Kill("a test"))
     application = ended(hook, application_id)
     assert application.state is ApplicationState.KILLED
     assert killed_by_airflow(application)

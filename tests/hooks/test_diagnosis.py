@@ -22,7 +22,7 @@ from tests.hooks.jobs import SECONDS
 from tests.hooks.test_secure_yarn import become
 from tests.waiting import until
 from tony_provider.cluster.diagnosis.diagnose import ALL_SECONDS
-from tony_provider.cluster.diagnosis.finding import Finding, Outcome, Report
+from tony_provider.cluster.diagnosis.finding import Finding, Report, Severity
 from tony_provider.cluster.diagnosis.parallel import Check, in_time, let_end
 from tony_provider.cluster.yarn import kerberos
 from tony_provider.hooks.tony import TonyHook
@@ -61,7 +61,7 @@ def test_all_is_well(add_connection: AddConnection, hadoop: HadoopCluster) -> No
     found_ = report()
     assert found_.is_good, str(found_)
     assert (found_.host, found_.user, found_.cluster) == (HOST, "alice", "yarn")
-    assert {each.outcome for each in found_.findings} == {Outcome.OK}
+    assert {each.outcome for each in found_.findings} == {Severity.OK}
     assert f"active, Hadoop {hadoop.settings.version}" in found(found_, "ResourceManager ").detail
     assert found(found_, "DataNode ").detail == "reachable"
     assert "was written, read and removed" in found(found_, "Staging directory").detail
@@ -92,7 +92,7 @@ def test_every_kind_of_wrong_address_is_named(add_connection: AddConnection, had
     assert "Hadoop RPC port" in found(seen, f"NameNode http://{urlsplit(hadoop.fs_default).netloc}").detail
     assert len(seen.problems) == len(managers) + 2
     for what in ("Applications over REST", "Queue", "Scheduler address", "Staging directory"):
-        assert found(seen, what).outcome is Outcome.SKIPPED
+        assert found(seen, what).outcome is Severity.SKIPPED
     with TonyHook() as hook:
         succeeded, message = hook.test_connection()
     assert not succeeded
@@ -107,7 +107,7 @@ def test_one_that_is_missing_beside_an_active_one_is_a_warning(
     add_connection("tony_default", host=hosts, login="alice", extra={"webhdfs": hadoop.webhdfs[0]})
     seen = report()
     assert seen.is_good
-    assert found(seen, f"ResourceManager http://127.0.0.1:{closed}").outcome is Outcome.WARNING
+    assert found(seen, f"ResourceManager http://127.0.0.1:{closed}").outcome is Severity.WARNING
     assert "- warning: ResourceManager" in str(seen)
 
 
@@ -145,7 +145,7 @@ def test_a_check_that_was_cut_off_may_tidy_up() -> None:
         yield from ()
 
     [finding] = in_time([Check("slow", tries)], 0.05)
-    assert finding.outcome is Outcome.PROBLEM
+    assert finding.outcome is Severity.PROBLEM
     go_on.set()
     let_end(SECONDS)
     assert tidied.is_set()
@@ -221,13 +221,13 @@ def test_a_cluster_that_keeps_to_itself(add_connection: AddConnection, start_had
         assert len(seen.problems) == 2
         add_yarn(add_connection, cluster, queue="default")
         queue = found(report(), "Queue default")
-        assert queue.outcome is Outcome.WARNING
+        assert queue.outcome is Severity.WARNING
         assert "takes those of the groups trainers; only the cluster knows alice's" in queue.detail
         add_yarn(add_connection, cluster, login="bob", queue="ml")
         assert found(report(), "Queue ml").detail == "takes applications of bob"
         cluster.kill("datanode-1")
         gone = found(report(), "DataNode ")
-        assert gone.outcome is Outcome.PROBLEM
+        assert gone.outcome is Severity.PROBLEM
         assert "this host must resolve and reach the DataNodes' names and HTTP ports" in str(gone)
     finally:
         cluster.stop()
@@ -245,7 +245,7 @@ def test_kerberos_is_told_apart_from_all_else(
     seen = until(good_report, "a cluster that has just started to answer", SECONDS)
     assert seen.user == "alice"
     assert found(seen, "Kerberos ticket").detail.startswith("of alice@")
-    assert [each.outcome for each in seen.findings if each.detail == "standby"] == [Outcome.OK]
+    assert [each.outcome for each in seen.findings if each.detail == "standby"] == [Severity.OK]
 
     add_yarn(add_connection, secure_hadoop, login="bob", kerberos=True)
     assert "while the connection's user is bob" in found(report(), "Kerberos ticket").detail
@@ -273,15 +273,15 @@ def test_kerberos_is_told_apart_from_all_else(
 
 def test_a_ticket_that_ends_soon_or_has_ended_mocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ticket's life is counted in minutes at least."""
-    from tony_provider.cluster.diagnosis import kerberos as checks
+    from tony_provider.cluster.diagnosis import kerberos_checks as checks
 
     ticket = kerberos.Ticket("alice@REALM", 30)
     monkeypatch.setattr(checks, "ticket", lambda: ticket)
     [finding] = checks.check_ticket(None, [])
-    assert (finding.outcome, finding.detail) == (Outcome.WARNING, "of alice@REALM, valid for another 0 min")
+    assert (finding.outcome, finding.detail) == (Severity.WARNING, "of alice@REALM, valid for another 0 min")
     monkeypatch.setattr(checks, "ticket", lambda: attrs.evolve(ticket, seconds=0))
     [finding] = checks.check_ticket(None, [])
-    assert (finding.outcome, finding.detail) == (Outcome.PROBLEM, "that of alice@REALM has expired")
+    assert (finding.outcome, finding.detail) == (Severity.PROBLEM, "that of alice@REALM has expired")
 
 
 def test_clocks_that_differ_mocked(add_connection: AddConnection, hadoop: HadoopCluster) -> None:
@@ -289,9 +289,9 @@ def test_clocks_that_differ_mocked(add_connection: AddConnection, hadoop: Hadoop
     add_yarn(add_connection, hadoop)
     real = time.time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tony_provider.cluster.diagnosis.resource_managers.time.time", lambda: real() - 3600)
+        patch.setattr("tony_provider.cluster.diagnosis.resource_manager_checks.time.time", lambda: real() - 3600)
         clocks = found(report(), "Clocks")
-    assert clocks.outcome is Outcome.PROBLEM
+    assert clocks.outcome is Severity.PROBLEM
     assert "s ahead of this host's; let both keep time by NTP" in str(clocks)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.files import files_below
 from tests.hooks.jobs import ended, identity, job, processes_with, running
-from tony_provider.cluster.base import ApplicationState, Which
+from tony_provider.cluster.base import ApplicationFilter, ApplicationState
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.hooks.tony import TonyHook
@@ -99,9 +99,9 @@ def test_every_live_application_is_listed_whatever_its_training(local: TonyHook)
     assert [application.id for application in cluster.live()] == [second, first]
     local.kill(second, "enough")
     assert [application.id for application in cluster.live()] == [first]
-    assert [application.id for application in cluster.applications(Which(live=False))] == [second]
-    assert [application.id for application in cluster.applications(Which())] == [second, first]
-    assert cluster.applications(Which(user="somebody else")) == []
+    assert [application.id for application in cluster.applications(ApplicationFilter(live=False))] == [second]
+    assert [application.id for application in cluster.applications(ApplicationFilter())] == [second, first]
+    assert cluster.applications(ApplicationFilter(user="somebody else")) == []
     local.kill(first, "enough")
     assert cluster.live() == []
 

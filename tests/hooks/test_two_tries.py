@@ -12,8 +12,8 @@ import pytest
 
 from tests.hooks.jobs import ended, identity, job, running
 from tests.waiting import until
+from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.errors import StagingFailed, SubmissionRefused
-from tony_provider.cluster.lineage_choice import Resume
 from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.yarn.cluster import YarnCluster
 from tony_provider.hooks.tony import TonyHook
@@ -91,7 +91,7 @@ def test_a_try_that_was_overtaken_just_before_its_submission_does_no_work(
     held_back: Hold,
     resume: Resume,
 ) -> None:
-    """Whether the one that overtakes it goes on in its lineage, or opens another."""
+    """Whether the one that overtakes it goes on in its chain, or opens another."""
     late, second = overtaken(tmp_path, held_back, "submit", resume)
     assert late is not None
     which = identity(hook)
@@ -122,9 +122,9 @@ def test_many_tries_at_once_leave_one_application(hook: TonyHook, tmp_path: Path
     with ThreadPoolExecutor(3) as pool:
         submitted = [found for found in pool.map(submit, [tmp_path] * 3) if found is not None]
     which = identity(hook)
-    lineage = hook.lineage(which, owner(hook))
-    assert lineage is not None
-    assert lineage.name == "L0001"
+    chain = hook.chain(which, owner(hook))
+    assert chain is not None
+    assert chain.name == "chain-0001"
     for application_id in submitted:
         if application_id != owner(hook):
             ended(hook, application_id)
@@ -146,9 +146,9 @@ def test_a_submission_that_is_refused_changes_nothing(local: TonyHook, monkeypat
     assert owner(local) == first
     second = local.submit(job("true"), identity=which)
     ended(local, second)
-    lineage = local.lineage(which, second)
-    assert lineage is not None
-    assert lineage.name == "L0002"
+    chain = local.chain(which, second)
+    assert chain is not None
+    assert chain.name == "chain-0002"
 
 
 def refuse(*_: object) -> None:

@@ -22,7 +22,7 @@ from tests.hadoop.settings import WEB_LOOPBACK, Settings
 from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import SECONDS, below, ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.base import ApplicationState, Which
+from tony_provider.cluster.base import ApplicationFilter, ApplicationState
 from tony_provider.cluster.errors import (
     ClusterUnreachable,
     JobRejected,
@@ -112,7 +112,7 @@ def test_our_live_applications_are_listed_by_one_request(
         assert len(sent) == 1
         assert [each.id for each in found if each.id in mine] == [second, first]
         assert all(each.user == "alice" and not each.is_final for each in found)
-        everybodys = yarn.get_conn().applications(Which(live=True))
+        everybodys = yarn.get_conn().applications(ApplicationFilter(live=True))
         assert mine <= {each.id for each in everybodys}
         bobs.kill(third, "enough")
         bobs.storage().remove(bobs.layout.root, recursive=True)
@@ -120,7 +120,7 @@ def test_our_live_applications_are_listed_by_one_request(
         yarn.kill(application_id, "enough")
         ended(yarn, application_id)
     assert not mine & {each.id for each in yarn.get_conn().live()}
-    past = yarn.get_conn().applications(Which(live=False, user="alice"))
+    past = yarn.get_conn().applications(ApplicationFilter(live=False, user="alice"))
     assert [each.id for each in past if each.id in mine] == [second, first]
 
 

@@ -55,13 +55,13 @@ def written(job: Job) -> None:
     job.until_said("worker:0", "written")
 
 
-def lineage(job: Job) -> str:
-    return f"{job.directory.partition('/applications/')[0]}/L0001"
+def chain(job: Job) -> str:
+    return f"{job.directory.partition('/applications/')[0]}/chain-0001"
 
 
 def kept(job: Job) -> list[str]:
     """The event files that the store has, with their tasks."""
-    top = f"{lineage(job)}/tensorboard"
+    top = f"{chain(job)}/tensorboard"
     found = [status.path for status in walk(job.hook.storage(), top) if not status.is_directory]
     return [path.removeprefix(f"{top}/") for path in found]
 
@@ -98,7 +98,7 @@ def test_a_curve_is_drawn_through_yarns_proxy(yarn: YarnPlace, go: Path) -> None
     assert_nothing_left(yarn, job)
     (events,) = kept(job)
     assert events.startswith("worker-0/events.out.tfevents.")
-    assert b"loss" in read_bytes(job.hook.storage(), f"{lineage(job)}/tensorboard/{events}")
+    assert b"loss" in read_bytes(job.hook.storage(), f"{chain(job)}/tensorboard/{events}")
 
 
 def asking(place: LocalPlace, job: Job) -> Callable[[], dict[str, list[int]]]:

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.yarn.cluster import YarnCluster
-from tony_provider.operators import conclusion, tony, training
+from tony_provider.operators import outcome, tony, training
 
-BEFORE_SUBMISSION = "before-submission"  # it owns its lineage already, and the cluster has not heard of it
+BEFORE_SUBMISSION = "before-submission"  # it owns its chain already, and the cluster has not heard of it
 AFTER_SUBMISSION = "after-submission"
 BEFORE_DEFERRAL = "before-deferral"  # its last act before Airflow calls it deferred
 AFTER_SUCCESS = "after-success"  # the application has ended well, and nobody knows
@@ -67,7 +67,7 @@ def _arrange(where: str, arguments: dict[str, Any]) -> None:
     elif where == BEFORE_DEFERRAL:
         tony.TonyTrainOperator.defer = _die  # type: ignore[method-assign]
     elif where == AFTER_SUCCESS:
-        conclusion.Conclusion.clean_up = _die  # type: ignore[method-assign]
+        outcome.Outcome.clean_up = _die  # type: ignore[method-assign]
     elif where == AFTER_DELIVERY:
         arguments["post_execute"] = _die
     else:

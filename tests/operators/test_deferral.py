@@ -12,7 +12,7 @@ import pytest
 
 from tony_provider.operators import deferral
 from tony_provider.operators.deferral import Deferral
-from tony_provider.operators.tries import Try
+from tony_provider.operators.tries import TaskTry
 from tony_provider.state_store import StateStore
 
 LOG = cast(Any, logging.getLogger(__name__))
@@ -48,19 +48,24 @@ class Kept(dict[str, Any]):
     ],
 )
 def test_only_clearing_cuts_a_deferral_short(number: int, max_tries: int, cut_short: bool) -> None:
-    assert LEFT.was_cut_short(Try(number, max_tries, f"id-{number}")) is cut_short
+    assert LEFT.was_cut_short(TaskTry(number, max_tries, f"id-{number}")) is cut_short
 
 
 @pytest.mark.parametrize(
     ("left", "this_try", "stays", "said"),
     [
-        (LEFT, Try(2, 2, "id-2"), True, "_0001 of an earlier try could not be ended, .* no connection 'no_such_conn"),
-        (LEFT, Try(2, 1, "id-2"), False, ""),
-        (attrs.evolve(LEFT, kill=False), Try(2, 2, "id-2"), False, ""),
+        (
+            LEFT,
+            TaskTry(2, 2, "id-2"),
+            True,
+            "_0001 of an earlier try could not be ended, .* no connection 'no_such_conn",
+        ),
+        (LEFT, TaskTry(2, 1, "id-2"), False, ""),
+        (attrs.evolve(LEFT, kill=False), TaskTry(2, 2, "id-2"), False, ""),
     ],
 )
 def test_what_cannot_be_ended_is_told_and_kept(
-    airflow_db: None, caplog: pytest.LogCaptureFixture, left: Deferral, this_try: Try, stays: bool, said: str
+    airflow_db: None, caplog: pytest.LogCaptureFixture, left: Deferral, this_try: TaskTry, stays: bool, said: str
 ) -> None:
     kept = Kept()
     store = StateStore(cast(Any, {"task_state_store": kept}), LOG)
@@ -72,5 +77,5 @@ def test_what_cannot_be_ended_is_told_and_kept(
 
 def test_a_note_of_another_release_is_told_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     kept = Kept(tony_deferral={"try": 3})
-    deferral.end_what_was_left(StateStore(cast(Any, {"task_state_store": kept}), LOG), Try(2, 2, "id-2"), LOG)
+    deferral.end_what_was_left(StateStore(cast(Any, {"task_state_store": kept}), LOG), TaskTry(2, 2, "id-2"), LOG)
     assert "cannot be told: not a valid Deferral" in caplog.text

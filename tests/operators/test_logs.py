@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony_provider.operators.logs import TAIL_BYTES, task_log_tail
+from tony_provider.operators.outcome import TAIL_BYTES, task_log_tail
 from tony_provider.runtime.storage.local import LocalStorage
 
 

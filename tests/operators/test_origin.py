@@ -12,7 +12,7 @@ from tests.airflow_dags import run
 from tests.checkpoints import commit
 from tests.operators.jobs import applications, job
 from tests.operators.trainings import DATES, MORNING, RUN_ID, Training
-from tony_provider.cluster.lineage import Lineages, new_lineage
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.storage import uris
@@ -20,11 +20,11 @@ from tony_provider.runtime.storage import uris
 OTHER = "manual__2026-01-04T06:00:00+00:00"
 
 
-def lineage_of(training: Training, steps: list[int], **other: Any) -> str:
-    """URI of a lineage that a training of another run has left."""
+def chain_of(training: Training, steps: list[int], **other: Any) -> str:
+    """URI of a chain that a training of another run has left."""
     ids = {"dag_id": "operator_test", "run_id": OTHER, "task_id": "train", **other}
-    lineages = Lineages(training.hook.storage(), training.hook.layout, training.hook.identity(**ids))
-    uri = lineages.open_after(lineages.newest(), new_lineage())
+    chains = CheckpointChains(training.hook.storage(), training.hook.layout, training.hook.identity(**ids))
+    uri = chains.open_after(chains.newest(), new_chain())
     for step in steps:
         commit(training.hook.storage(), uri, step)
     return uri
@@ -37,27 +37,27 @@ def ready(training: Training) -> Training:
 
 
 def test_another_run_of_the_same_task_is_continued(ready: Training) -> None:
-    uri = lineage_of(ready, [40, 90])
+    uri = chain_of(ready, [40, 90])
     done = ready.again(resume_from={"run_id": "{{ '" + OTHER + "' }}"})
     assert ready.description(done).continues == uri
-    assert done.results["train"]["lineage"] == ready.newest.uri != uri
+    assert done.results["train"]["checkpoint_chain"] == ready.newest.uri != uri
     assert ready.newest.about is not None
     assert ready.newest.about.continues == uri
-    assert ready.said("opens a new lineage .* trains from the checkpoint of step 90 in " + uri)
+    assert ready.said("opens a new checkpoint chain .* trains from the checkpoint of step 90 in " + uri)
 
 
 @pytest.mark.parametrize(
     "other", [{"dag_id": "other_dag", "task_id": "fit"}, {"map_index": 3}, {"checkpoint_key": "de"}]
 )
 def test_any_other_training_is_continued(ready: Training, other: dict[str, Any]) -> None:
-    uri = lineage_of(ready, [5], **other)
+    uri = chain_of(ready, [5], **other)
     text = {key: str(value) for key, value in other.items()}
     assert ready.description(ready.again(resume_from={"run_id": OTHER, **text})).continues == uri
 
 
-def test_a_lineage_is_continued_by_its_uri(ready: Training) -> None:
-    uri = lineage_of(ready, [5])
-    lineage_of(ready, [6])
+def test_a_chain_is_continued_by_its_uri(ready: Training) -> None:
+    uri = chain_of(ready, [5])
+    chain_of(ready, [6])
     done = ready.again(resume_from=uri + "/")
     assert ready.description(done).continues == uri
 
@@ -71,7 +71,7 @@ def test_nothing_to_continue(ready: Training, nothing: Any) -> None:
 
 
 def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
-    other = lineage_of(training, [90])
+    other = chain_of(training, [90])
 
     def between() -> None:
         training.save(7)
@@ -88,14 +88,14 @@ def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
     [
         ({"run_id": "never"}, "resume_from: that training has never run"),
         ("file:///etc", "resume_from: 'file:///etc' is not in the store of the staging directory"),
-        ("{root}/cluster", "is no lineage's directory"),
+        ("{root}/cluster", "is no chain's directory"),
         ("{root}/../x", "resume_from: "),
         ("{empty}", "holds no checkpoint to go on from"),
     ],
 )
 def test_what_is_not_there_is_refused_and_nothing_is_started(ready: Training, resume_from: Any, words: str) -> None:
     if isinstance(resume_from, str):
-        resume_from = resume_from.format(root=ready.hook.layout.root, empty=lineage_of(ready, []))
+        resume_from = resume_from.format(root=ready.hook.layout.root, empty=chain_of(ready, []))
     error = ready.again(resume_from=resume_from, retries=3).errors["train"]
     assert isinstance(error, TonyJobRejected)
     assert words in str(error)

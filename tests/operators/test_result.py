@@ -4,7 +4,7 @@ import json
 import math
 
 from tests.operators.statuses import ID, application, status
-from tony_provider.operators.result import JobResult
+from tony_provider.operators.outcome import JobResult
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import FinalStatus
 
@@ -30,15 +30,19 @@ def test_everything_known() -> None:
             model_dir=f"{DIRECTORY}/model",
             metrics={"loss": math.nan, "accuracy": 0.5},
             step=10,
-            resumed=ResumePoint(4, "hdfs://nn:8020/L0001/checkpoints/4", 2),
-            checkpoint=ResumePoint(8, "hdfs://nn:8020/L0001/checkpoints/8", 3),
+            resumed=ResumePoint(4, "hdfs://nn:8020/chain-0001/checkpoints/4", 2),
+            checkpoint=ResumePoint(8, "hdfs://nn:8020/chain-0001/checkpoints/8", 3),
             restarts=1,
         ),
-        "hdfs://nn:8020/L0001",
+        "hdfs://nn:8020/chain-0001",
     ).to_dict()
     assert json.loads(json.dumps(result, allow_nan=False)) == result
-    assert (result["lineage"], result["resumed_step"], result["checkpoint_step"]) == ("hdfs://nn:8020/L0001", 4, 8)
-    assert (result["checkpoint_dir"], result["restarts"]) == ("hdfs://nn:8020/L0001/checkpoints/8", 1)
+    assert (result["checkpoint_chain"], result["resumed_step"], result["checkpoint_step"]) == (
+        "hdfs://nn:8020/chain-0001",
+        4,
+        8,
+    )
+    assert (result["checkpoint_dir"], result["restarts"]) == ("hdfs://nn:8020/chain-0001/checkpoints/8", 1)
     assert (result["resumed_from"], result["checkpoint"]) == ("step 4", "step 8")
     assert result["logs_dir"] == f"{DIRECTORY}/logs"
     assert result["metrics"] == {"loss": "NaN", "accuracy": 0.5}

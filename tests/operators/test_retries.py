@@ -20,10 +20,10 @@ from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
-from tony_provider.watching.killing import killed_for
+from tony_provider.watching.termination import killed_for
 
 
-def test_a_retry_goes_on_in_the_lineage_from_its_newest_checkpoint(training_anywhere: Training) -> None:
+def test_a_retry_goes_on_in_the_chain_from_its_newest_checkpoint(training_anywhere: Training) -> None:
     training = training_anywhere
 
     def between() -> None:
@@ -32,14 +32,16 @@ def test_a_retry_goes_on_in_the_lineage_from_its_newest_checkpoint(training_anyw
 
     done = training.retried(between)
     assert done.state == "success"
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     assert len(training.applications) == 2
     result = done.results["train"]
-    assert result["lineage"] == training.newest.uri
-    assert training.description(done).lineage_dir == training.newest.uri
-    assert training.said(r"application_\S+ opens a new lineage .* trains from the beginning")
+    assert result["checkpoint_chain"] == training.newest.uri
+    assert training.description(done).chain_dir == training.newest.uri
+    assert training.said(r"application_\S+ opens a new checkpoint chain .* trains from the beginning")
     assert training.said(r"The application before: application_\S+ FAILED")
-    assert training.said(r"application_\S+ goes on in \S+/L0001 .* from the checkpoint of step 7 in \S+/L0001")
+    assert training.said(
+        r"application_\S+ goes on in \S+/chain-0001 .* from the checkpoint of step 7 in \S+/chain-0001"
+    )
 
 
 @pytest.mark.parametrize("deferrable", [False, pytest.param(True, marks=pytest.mark.long)])
@@ -49,8 +51,10 @@ def test_a_task_that_is_cleared_after_a_success_trains_anew(training: Training, 
     training.save(9)
     second = training.again(deferrable=deferrable).results["train"]
     assert second["application_id"] != first["application_id"]
-    assert (first["lineage"][-5:], second["lineage"][-5:]) == ("L0001", "L0002")
-    assert training.said("opens a new lineage .L0001 has led to a success before. and trains from the beginning")
+    assert (first["checkpoint_chain"][-10:], second["checkpoint_chain"][-10:]) == ("chain-0001", "chain-0002")
+    assert training.said(
+        "opens a new checkpoint chain .chain-0001 has led to a success before. and trains from the beginning"
+    )
 
 
 @pytest.mark.long
@@ -62,7 +66,7 @@ def test_a_task_that_is_cleared_after_a_failure_goes_on_with_more_memory(trainin
     spec["tasks"]["worker"]["memory"] = "300MiB"
     done = training.again(spec, yarn_queue="other", queue_timeout=3600)
     assert done.state == "success"
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     assert training.said("from the checkpoint of step 7")
 
 
@@ -75,7 +79,7 @@ def test_a_task_that_is_cleared_after_a_failure_begins_anew_with_changed_code(tr
     script.write_text("true # and better")
     done = training.again(training.spec("sh train.sh -v", files=[str(script)]), env_vars={"RATE": "0.2"})
     assert done.state == "success"
-    assert training.lineages == ["L0001", "L0002"]
+    assert training.chains == ["chain-0001", "chain-0002"]
     assert training.said("since env.RATE, files.train.sh, tasks.worker.command changed. and trains from the beginning")
 
 
@@ -86,10 +90,10 @@ def test_resume_always(training: Training) -> None:
     training.save(7)
     done = training.again(training.spec("true"), resume="{{ 'always' }}")
     assert done.state == "success"
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     assert training.said("goes on .* though tasks.worker.command changed.* from the checkpoint of step 7")
     assert training.again(training.spec("true")).state == "success"
-    assert training.lineages == ["L0001", "L0002"], "the fingerprint is the one that was trained with last"
+    assert training.chains == ["chain-0001", "chain-0002"], "the fingerprint is the one that was trained with last"
 
 
 @pytest.mark.long
@@ -99,7 +103,7 @@ def test_resume_never(training: Training) -> None:
         training.mended.touch()
 
     assert training.retried(between, resume="never").state == "success"
-    assert training.lineages == ["L0001", "L0002"]
+    assert training.chains == ["chain-0001", "chain-0002"]
     assert training.said("resume is 'never'. and trains from the beginning")
 
 
@@ -121,7 +125,7 @@ def test_a_failure_says_what_there_is_to_go_on_from(training: Training) -> None:
 
 
 @pytest.mark.long
-def test_a_worker_dies_between_owning_its_lineage_and_submitting(training: Training) -> None:
+def test_a_worker_dies_between_owning_its_chain_and_submitting(training: Training) -> None:
     training.mended.touch()
     training.dies(dying.BEFORE_SUBMISSION)
     owner = training.newest.owner
@@ -130,7 +134,7 @@ def test_a_worker_dies_between_owning_its_lineage_and_submitting(training: Train
     done = training.again()
     assert done.state == "success"
     assert done.results["train"]["application_id"] != owner.application_id
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     assert not training.hook.storage().exists(training.hook.layout.staging_dir(training.identity, owner.application_id))
 
 
@@ -251,7 +255,7 @@ def test_the_cluster_has_forgotten_an_application_that_left_no_result(training: 
     done = training.again(job("true", **ONCE), resume="always")
     assert done.state == "success"
     assert training.applications == sorted([first, done.results["train"]["application_id"]])
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     assert training.said(f"{first}, of which the cluster knows nothing")
 
 
@@ -268,7 +272,7 @@ def test_a_result_that_airflow_did_not_take_is_returned_by_the_next_try(training
     assert done.state == "success"
     assert training.applications == [done.results["train"]["application_id"]]
     assert training.again().results["train"]["application_id"] not in training.applications[:1]
-    assert training.lineages == ["L0001", "L0002"]
+    assert training.chains == ["chain-0001", "chain-0002"]
 
 
 @pytest.mark.long
@@ -280,7 +284,7 @@ def test_without_durable_each_try_has_an_application_of_its_own(training: Traini
     training.mended.touch()
     done = training.again(training.spec(f"rm -f {marker.path}"), durable=False)
     assert done.state == "success"
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     assert first not in done.results["train"]["application_id"]
     application = training.hook.application(first)
     assert application is not None
@@ -336,11 +340,9 @@ def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
 # -- files that cannot be read --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", [pytest.param("owner.json", marks=pytest.mark.long), "lineage.json"])
+@pytest.mark.parametrize("file", [pytest.param("owner.json", marks=pytest.mark.long), "chain.json"])
 @pytest.mark.long
-def test_a_lineage_that_cannot_be_read_fails_the_task_for_good_and_says_what_to_do(
-    training: Training, file: str
-) -> None:
+def test_a_chain_that_cannot_be_read_fails_the_task_for_good_and_says_what_to_do(training: Training, file: str) -> None:
     training.again()
     uri = f"{training.newest.uri}/{file}"
     write_atomically(training.hook.storage(), uri, b"changed by hand")
@@ -381,7 +383,7 @@ def test_a_failure_whose_result_cannot_be_read_is_tried_again_all_the_same(train
         training.mended.touch()
 
     assert training.retried(between).state == "success"
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     assert training.said(r"Going by what the cluster knows: cannot read \S+/result.json")
     assert training.said("from the checkpoint of step 7")
 
@@ -433,22 +435,22 @@ def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Tra
     training.mended.touch()
     result = training.again(training.spec(COUNTS), deferrable=deferrable).results["train"]
     assert (result["resumed_step"], result["step"], result["checkpoint_step"]) == (40, 60, 60)
-    assert result["checkpoint_dir"].startswith(f"{result['lineage']}/checkpoints/save-")
+    assert result["checkpoint_dir"].startswith(f"{result['checkpoint_chain']}/checkpoints/save-")
     assert (result["generation"], result["restarts"]) == (1, 0)
-    assert training.lineages == ["L0001"]
+    assert training.chains == ["chain-0001"]
     result = training.again(training.spec(COUNTS), deferrable=deferrable).results["train"]
     assert (result["resumed_step"], result["step"]) == (None, 20)
-    assert training.lineages == ["L0001", "L0002"]
+    assert training.chains == ["chain-0001", "chain-0002"]
 
 
 @pytest.mark.long
 def test_another_runs_training_is_continued(training: Training) -> None:
     training.mended.touch()
     first = training.again(training.spec(COUNTS)).results["train"]
-    second = training.again(training.spec(COUNTS), resume_from=first["lineage"]).results["train"]
+    second = training.again(training.spec(COUNTS), resume_from=first["checkpoint_chain"]).results["train"]
     assert (second["resumed_step"], second["step"]) == (20, 40)
-    assert second["lineage"] != first["lineage"]
-    assert second["checkpoint_dir"].startswith(second["lineage"])
+    assert second["checkpoint_chain"] != first["checkpoint_chain"]
+    assert second["checkpoint_dir"].startswith(second["checkpoint_chain"])
 
 
 def test_restarts_within_the_job_are_told_and_counted(training: Training) -> None:

@@ -26,8 +26,8 @@ from tests.failing_triggers import TriggersFail
 from tests.hadoop.ports import free_ports
 from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
 from tests.waiting import until
-from tony_provider.cluster.attempt import Attempt
 from tony_provider.cluster.errors import ClusterUnreachable
+from tony_provider.cluster.submission_attempt import SubmissionAttempt
 from tony_provider.exceptions import (
     TonyJobFailed,
     TonyJobRejected,
@@ -36,13 +36,13 @@ from tony_provider.exceptions import (
     TonyTaskKilled,
 )
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.result import JobResult
-from tony_provider.operators.start import Started, Starter
+from tony_provider.operators.outcome import JobResult
+from tony_provider.operators.submission import ApplicationStarter, StartedApplication
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.operators.training import OPTIONAL
 from tony_provider.operators.tries import MOST_TRIGGER_FAILURES
 from tony_provider.runtime.storage.helpers import read_text
-from tony_provider.watching.killing import Kill
+from tony_provider.watching.termination import Kill
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
@@ -50,16 +50,16 @@ MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 @pytest.fixture
 def once_attached(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Have something happen to the application just after a task has attached to it."""
-    start = Starter.attach_or_submit
+    start = ApplicationStarter.attach_or_submit
 
     def happens(act: Callable[[], None]) -> None:
-        def starts(self: Starter, *arguments: Any) -> Started:
+        def starts(self: ApplicationStarter, *arguments: Any) -> StartedApplication:
             started = start(self, *arguments)
             if started.attached:
                 act()
             return started
 
-        monkeypatch.setattr(Starter, "attach_or_submit", starts)
+        monkeypatch.setattr(ApplicationStarter, "attach_or_submit", starts)
 
     return happens
 
@@ -385,19 +385,19 @@ def test_sigterm_ends_the_application_and_is_no_success(local: TonyHook, marker:
 def test_sigterm_at_a_patched_in_moment_before_the_submission_lets_nothing_be_submitted(
     local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, on_kill_action: str
 ) -> None:
-    """It has its lineage by then, and its files are staged."""
-    end_others = Attempt._end_others
+    """It has its chain by then, and its files are staged."""
+    end_others = SubmissionAttempt._end_others
 
-    def end_others_and_be_killed(attempt: Attempt) -> None:
+    def end_others_and_be_killed(attempt: SubmissionAttempt) -> None:
         end_others(attempt)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(Attempt, "_end_others", end_others_and_be_killed)
+    monkeypatch.setattr(SubmissionAttempt, "_end_others", end_others_and_be_killed)
     error = train(job(marker.forever), on_kill_action=on_kill_action).errors["train"]
     assert isinstance(error, TonyTaskKilled)
     root = Path(local.layout.root.removeprefix("file://"))
     assert not list(root.rglob("application_*")), "neither the store nor the cluster holds anything of it"
-    assert not list(root.rglob("L0001"))
+    assert not list(root.rglob("chain-0001"))
 
 
 def test_sigterm_may_keep_the_application(local: TonyHook, marker: Marker) -> None:

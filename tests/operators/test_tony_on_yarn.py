@@ -22,7 +22,7 @@ from tony_provider.links.tony import LINKS, FilesLink, JobPageLink, TensorBoardL
 from tony_provider.operators import training
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.spec.parse import parse_job
-from tony_provider.watching.killing import killed_by_airflow
+from tony_provider.watching.termination import killed_by_airflow
 
 
 @pytest.fixture

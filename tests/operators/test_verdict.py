@@ -5,7 +5,7 @@ import pytest
 from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.base import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
-from tony_provider.operators.verdict import failure, is_permanent
+from tony_provider.operators.outcome import failure, is_permanent
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, TaskSpec

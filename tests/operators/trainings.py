@@ -1,4 +1,4 @@
-"""One task that is tried again and again, as Airflow does it: what its training's lineages are, and what was said."""
+"""One task that is tried again and again, as Airflow does it: what its training's chains are, and what was said."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.airflow_dags import Run, run, run_again
 from tests.checkpoints import commit
 from tests.operators import dying
 from tests.operators.jobs import DAG_ID, applications, dag_of, job
+from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.lineage import Lineages, LineageState
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.application import ApplicationDescription
@@ -106,18 +106,18 @@ class Training:
         return applications(self.hook)
 
     @property
-    def lineages(self) -> list[str]:
+    def chains(self) -> list[str]:
         directory = self.hook.layout.job_dir(self.identity)
         return [file.name for file in self.hook.storage().list(directory) if file.name != "applications"]
 
     @property
-    def newest(self) -> LineageState:
-        found = Lineages(self.hook.storage(), self.hook.layout, self.identity).newest()
+    def newest(self) -> ChainState:
+        found = CheckpointChains(self.hook.storage(), self.hook.layout, self.identity).newest()
         assert found is not None
         return found
 
     def save(self, step: int) -> None:
-        """A committed checkpoint, in the newest lineage."""
+        """A committed checkpoint, in the newest chain."""
         commit(self.hook.storage(), self.newest.uri, step)
 
     def description(self, done: Run) -> ApplicationDescription:

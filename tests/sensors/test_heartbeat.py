@@ -51,7 +51,7 @@ def test_an_application_master_that_hangs(
     local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], on_stale: str
 ) -> None:
     monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 1.0)
-    monkeypatch.setattr("tony_provider.watching.killing.CONTROL_SECONDS", 1.0)
+    monkeypatch.setattr("tony_provider.watching.termination.CONTROL_SECONDS", 1.0)
     timeouts = {"grace": "1s", "checkpoint": "1s"}
     with running(local, marker.path, marker.forever, timeouts=timeouts) as application_id:
         os.kill(master_of(application_id), signal.SIGSTOP)

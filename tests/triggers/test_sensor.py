@@ -24,13 +24,13 @@ from tony_provider.triggers.sensor import (
     plain_target,
 )
 from tony_provider.triggers.versions import DeferredByNewerRelease
-from tony_provider.watching.lookout import End
-from tony_provider.watching.sought import Found, Target
+from tony_provider.watching.job_search import FoundApplication, JobTarget
+from tony_provider.watching.sensor_conditions import SensorEnd
 
 LIMITS = {"max_heartbeat_age": 60.0, "min_steps_per_second": None, "slow_for": 60.0, "task_types": None}
 
 
-def common(target: Target, **changes: Any) -> dict[str, Any]:
+def common(target: JobTarget, **changes: Any) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "tony_conn_id": "tony_default",
         "proxy_user": None,
@@ -56,7 +56,7 @@ async def test_another_triggerer_can_go_on_with_it_and_being_cancelled_ends_noth
 ) -> None:
     identity, application_id = submit(local, marker.forever)
     until(marker.path.exists, "the user process", DEADLINE)
-    target = Target(identity=identity)
+    target = JobTarget(identity=identity)
     triggers: list[TonySensorTrigger] = [
         TonyStateTrigger(states=["SUCCEEDED", "KILLED"], **common(target, start_timeout=0.1)),
         TonyHeartbeatTrigger(limits=LIMITS, **common(target, start_timeout=0.1)),
@@ -79,23 +79,23 @@ async def test_another_triggerer_can_go_on_with_it_and_being_cancelled_ends_noth
         assert json.loads(json.dumps(event)) == event
         assert event["version"] == VERSION
         ends.append(outcome_of(event).end)
-        assert outcome_of(event).found == Found(application_id, identity)
-    assert ends == [End.REACHED, End.MISSED]
+        assert outcome_of(event).found == FoundApplication(application_id, identity)
+    assert ends == [SensorEnd.REACHED, SensorEnd.MISSED]
 
 
 async def test_a_timeout_that_passed_while_no_triggerer_ran(local: TonyHook) -> None:
-    trigger = TonyStateTrigger(states=["RUNNING"], **common(Target(tag="nobody"), end=time.time() - 1))
-    assert outcome_of(await first_event(trigger)).end is End.TIMEOUT
+    trigger = TonyStateTrigger(states=["RUNNING"], **common(JobTarget(tag="nobody"), end=time.time() - 1))
+    assert outcome_of(await first_event(trigger)).end is SensorEnd.TIMEOUT
 
 
 async def test_a_connection_that_was_removed_meanwhile_is_an_error_event(local: TonyHook) -> None:
-    target = Target(application_id="application_1_0001")
+    target = JobTarget(application_id="application_1_0001")
     event = await first_event(TonyStateTrigger(states=["RUNNING"], **common(target, tony_conn_id="tony_removed")))
     assert (event["end"], event["permanent"]) == (None, True)
     assert "airflow connections add tony_removed" in event["error"]
 
 
 async def test_a_task_that_a_later_release_deferred_is_not_misread() -> None:
-    trigger = TonyStateTrigger(states=["RUNNING"], **common(Target(tag="x"), version=VERSION + 1))
+    trigger = TonyStateTrigger(states=["RUNNING"], **common(JobTarget(tag="x"), version=VERSION + 1))
     with pytest.raises(DeferredByNewerRelease, match="newer release of tony-provider"):
         await anext(trigger.run())

@@ -22,10 +22,10 @@ from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.triggers.tony import VERSION, TonyJobTrigger
 from tony_provider.triggers.versions import DeferredByNewerRelease
-from tony_provider.watching import killing_many
-from tony_provider.watching.ending import Reason
-from tony_provider.watching.killing import killed_for
-from tony_provider.watching.outlook import Outlook, TrainTask
+from tony_provider.watching import termination
+from tony_provider.watching.task_states import TrainTask, TrainTaskStates
+from tony_provider.watching.termination import killed_for
+from tony_provider.watching.watch_result import Reason
 
 
 def submit(hook: TonyHook, command: str, run_id: str = "today", **more: Any) -> tuple[Identity, str]:
@@ -117,9 +117,9 @@ async def test_on_kill_ends_nothing_while_the_patched_task_is_deferred(
     """A triggerer whose triggers were handed to another one is told of it as of a user's action."""
     asked = []
 
-    async def ask(task: TrainTask, seconds: float) -> Outlook:
+    async def ask(task: TrainTask, seconds: float) -> TrainTaskStates:
         asked.append(task)
-        return Outlook(state=state)
+        return TrainTaskStates(state=state)
 
     monkeypatch.setattr(TrainTask, "ask", ask)
     identity, application_id = submit(local, marker.forever)
@@ -151,11 +151,11 @@ async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applicatio
     def end(_: Any, __: Any, ___: str, ____: Any) -> None:
         gate.wait(DEADLINE)
 
-    monkeypatch.setattr(killing_many, "TonyHook", Hook)
+    monkeypatch.setattr(termination, "TonyHook", Hook)
     monkeypatch.setattr(
-        killing_many, "stop_application", lambda _, application_id, *__, **___: stopped.add(application_id)
+        termination, "stop_application", lambda _, application_id, *__, **___: stopped.add(application_id)
     )
-    monkeypatch.setattr(killing_many, "end_application", end)
+    monkeypatch.setattr(termination, "end_application", end)
     names = [f"application_1_{number:04}" for number in range(60)]
     kills = [asyncio.wait_for(trigger_for(Identity("x", "0"), name).on_kill(), 0.5) for name in names]
     await asyncio.gather(*kills, return_exceptions=True)

@@ -9,11 +9,11 @@ import attrs
 from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.identity import Identity
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.watching.sought import Found, Sighting, Target
+from tony_provider.watching.job_search import FoundApplication, JobSighting, JobTarget
 
 TRAINING = Identity("digits", "0123456789abcdef0123")
-FOUND = Found(ID, TRAINING)
-OF_TRAINING, BY_ID, BY_TAG = Target(identity=TRAINING), Target(application_id=ID), Target(tag="nightly")
+FOUND = FoundApplication(ID, TRAINING)
+OF_TRAINING, BY_ID, BY_TAG = JobTarget(identity=TRAINING), JobTarget(application_id=ID), JobTarget(tag="nightly")
 FINAL = ("SUCCEEDED", "FAILED", "KILLED")
 
 
@@ -25,17 +25,17 @@ class Clock:
         return self.now
 
 
-def nothing() -> Sighting:
-    return Sighting()
+def nothing() -> JobSighting:
+    return JobSighting()
 
 
-def seen(state: str = "RUNNING", cluster: str | None = None, **fields: Any) -> Sighting:
+def seen(state: str = "RUNNING", cluster: str | None = None, **fields: Any) -> JobSighting:
     """A job in this state, and its application in what goes with that, or ``cluster``."""
     if cluster is None:
         cluster = "FINISHED" if state in FINAL else "RUNNING"
     final = FinalStatus(state) if state in FINAL and cluster == "FINISHED" else None
-    return Sighting(application(cluster, final_status=final), status(state, **fields), found=FOUND)
+    return JobSighting(application(cluster, final_status=final), status(state, **fields), found=FOUND)
 
 
-def without_status(cluster: str, **fields: Any) -> Sighting:
-    return Sighting(application(cluster, **fields), found=FOUND)
+def without_status(cluster: str, **fields: Any) -> JobSighting:
+    return JobSighting(application(cluster, **fields), found=FOUND)

@@ -21,10 +21,10 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching import poller as poller_module
 from tony_provider.watching.observation import Observation
-from tony_provider.watching.poller import FollowedJob, JobPoller, Pace, following
+from tony_provider.watching.poller import FollowedJob, JobPoller, PollingPace, following
 
 DEADLINE = 20.0
-FAST = Pace(list_interval=0.02, details_per_second=100.0)
+FAST = PollingPace(list_interval=0.02, details_per_second=100.0)
 
 
 class ScriptedCluster:
@@ -72,7 +72,7 @@ def cluster() -> ScriptedCluster:
 
 
 @asynccontextmanager
-async def poller_of(cluster: ScriptedCluster, pace: Pace = FAST) -> AsyncIterator[JobPoller]:
+async def poller_of(cluster: ScriptedCluster, pace: PollingPace = FAST) -> AsyncIterator[JobPoller]:
     poller = JobPoller(lambda: cast(TonyHook, cluster), pace)
     try:
         yield poller
@@ -98,7 +98,7 @@ def is_final(observation: Observation) -> bool:
 
 
 async def test_one_list_serves_all_jobs_and_only_the_one_that_has_ended_is_asked_for(cluster: ScriptedCluster) -> None:
-    never = Pace(FAST.list_interval, details_per_second=0.001)
+    never = PollingPace(FAST.list_interval, details_per_second=0.001)
     jobs = [job(cluster, number) for number in range(100)]
     async with poller_of(cluster, never) as poller:
         for each in jobs:

@@ -16,7 +16,7 @@ from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, M
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageNoSpace, StorageUnreachable
-from tony_provider.watching.contact import Contact, Side
+from tony_provider.watching.contact import Contact, Peer
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.silence import Silence
 
@@ -41,7 +41,7 @@ class Watcher:
 
     def ask_in_vain(self, seconds: float) -> None:
         """The store, which does not answer for so long."""
-        with contextlib.suppress(StorageUnreachable), self.contact.asking(Side.STORE):
+        with contextlib.suppress(StorageUnreachable), self.contact.asking(Peer.STORE):
             self.clock.now += seconds
             raise STORE_GONE
 
@@ -98,7 +98,7 @@ def test_an_outage(watcher: Watcher, outage: Any, line: str, over: str) -> None:
 
 
 def test_a_call_that_hangs_is_told_before_it_ends(watcher: Watcher) -> None:
-    with watcher.contact.asking(Side.STORE):
+    with watcher.contact.asking(Peer.STORE):
         assert watcher.look(None, SLOW_ANSWER) == []
         assert watcher.look(None, 1) == ["The store does not answer since then"]
         assert watcher.look(None, 33) == []
@@ -120,15 +120,15 @@ def test_calls_of_others_tell_the_same(watcher: Watcher) -> None:
     listed = attrs.evolve(written(), whole=False)
     (line,) = watcher.look(listed)
     assert line.startswith("The store does not answer since then: cannot read")
-    with watcher.contact.asking(Side.STORE):
+    with watcher.contact.asking(Peer.STORE):
         assert watcher.look(listed, 5) == []
     assert watcher.look(listed) == ["The store answers again, after 1 min 45 s"]
 
 
 def test_one_slow_call_among_others_is_no_outage(watcher: Watcher) -> None:
-    with watcher.contact.asking(Side.STORE):
+    with watcher.contact.asking(Peer.STORE):
         for _ in range(10):
-            with watcher.contact.asking(Side.STORE):
+            with watcher.contact.asking(Peer.STORE):
                 assert watcher.look(None, SLOW_ANSWER / 2) == []
 
 

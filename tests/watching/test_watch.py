@@ -22,10 +22,10 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
-from tony_provider.watching import patience, watch
-from tony_provider.watching.ending import Deadlines, Ending, Reason
+from tony_provider.watching import outages, watch
 from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
 
 Answer = Application | None | Exception
 PAST, FUTURE = 0.0, time.time() + 1e9  # deadlines, in seconds since the epoch
@@ -55,7 +55,7 @@ class Looking:
         self._hook = cast(TonyHook, hook)
         self._watched = watched
 
-    def look(self) -> Ending | None:
+    def look(self) -> WatchResult | None:
         return self._watched.judge(observe(self._hook, Identity("x", "0"), ID))
 
 
@@ -66,7 +66,7 @@ def ending(watched: Looking) -> tuple[Reason, str] | None:
 
 def watch_of(hook: ScriptedHook, log: list[str] | None = None, **deadlines: float) -> Looking:
     said = [] if log is None else log
-    return Looking(hook, JobWatch(ID, Deadlines(**deadlines), said.append))
+    return Looking(hook, JobWatch(ID, WatchLimits(**deadlines), said.append))
 
 
 def test_short_outages_are_borne_and_told_once() -> None:
@@ -88,7 +88,7 @@ def test_short_outages_are_borne_and_told_once() -> None:
 def test_a_long_outage_is_an_error(error: ClusterError, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch_of(ScriptedHook(error, error))
     assert watched.look() is None
-    monkeypatch.setattr(patience, "OUTAGE_SECONDS", 0.0)
+    monkeypatch.setattr(outages, "OUTAGE_SECONDS", 0.0)
     with pytest.raises(type(error)):
         watched.look()
 
@@ -104,12 +104,12 @@ def test_the_deadline_holds_during_an_outage() -> None:
 
 def test_a_job_that_ended_just_before_its_deadline_has_ended() -> None:
     last = application("FINISHED")
-    assert watch_of(ScriptedHook(last), end=PAST).look() == Ending(Reason.FINISHED, application=last)
+    assert watch_of(ScriptedHook(last), end=PAST).look() == WatchResult(Reason.FINISHED, application=last)
 
 
 def test_forgotten_with_a_result_is_finished() -> None:
     job = status("SUCCEEDED")
-    assert watch_of(ScriptedHook(None, job=job)).look() == Ending(Reason.FINISHED, status=job)
+    assert watch_of(ScriptedHook(None, job=job)).look() == WatchResult(Reason.FINISHED, status=job)
 
 
 def test_forgotten_without_a_result_is_believed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,14 +133,14 @@ def test_a_status_that_cannot_be_read_is_told_once_and_done_without() -> None:
     hook = ScriptedHook(application(), application(), None, application(), FAILED, job=UNREADABLE_STATUS)
     watched = watch_of(hook, log, queue=FUTURE)
     assert [watched.look() for _ in range(4)] == [None] * 4
-    assert watched.look() == Ending(Reason.FINISHED, application=FAILED)
+    assert watched.look() == WatchResult(Reason.FINISHED, application=FAILED)
     assert sum("hdfs://nn/" in line for line in log) == 1
 
 
 @pytest.mark.parametrize("cluster", [application(), FAILED, application("KILLED")])
 def test_a_result_that_cannot_be_read_is_done_without_where_the_cluster_tells(cluster: Application) -> None:
     seen = watch_of(ScriptedHook(cluster, job=UNREADABLE_RESULT)).look()
-    assert seen == (Ending(Reason.FINISHED, application=cluster) if cluster.is_final else None)
+    assert seen == (WatchResult(Reason.FINISHED, application=cluster) if cluster.is_final else None)
 
 
 def test_a_success_whose_result_cannot_be_read_is_an_error_that_names_it() -> None:
@@ -190,5 +190,5 @@ def test_queue_deadline(cluster: Application, job: JobStatus | None, late: bool,
 def test_a_look_at_the_job_is_wanted_where_only_that_tells(
     whole: bool, job: JobStatus | None, late: bool, wanted: bool
 ) -> None:
-    watched = JobWatch(ID, Deadlines(queue=PAST if late else FUTURE), print)
+    watched = JobWatch(ID, WatchLimits(queue=PAST if late else FUTURE), print)
     assert watched.wants_look(Observation(application(), job, whole=whole)) is wanted

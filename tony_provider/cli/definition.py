@@ -121,8 +121,8 @@ _GC = ActionCommand(
     name="gc",
     help="Remove what old trainings have left in the staging directory",
     description=(
-        "List old lineages (checkpoints) and application directories (models, logs), and with --yes remove them. Those "
-        "of trainings that run stay, and those that a published model or another lineage names."
+        "List old chains (checkpoints) and application directories (models, logs), and with --yes remove them. Those "
+        "of trainings that run stay, and those that a published model or another checkpoint chain names."
     ),
     func=lazily("tony_provider.cli.gc.gc"),
     args=(

@@ -14,13 +14,13 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
 from tony_provider.configuration import poll_interval
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.verdict import failure
+from tony_provider.operators.outcome import failure
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.watching.clearing import clear_up
-from tony_provider.watching.ending import Deadlines, Ending
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation, observe
+from tony_provider.watching.termination import clear_up
 from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import WatchLimits, WatchResult
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,9 @@ def until_the_end(
     pause: float,
     say: Callable[[str], None],
     show: Callable[[Observation | None, list[str]], None],
-) -> Ending:
+) -> WatchResult:
     """``say`` is given lines of news, ``show`` each look, ``pause`` seconds apart, and who keeps silent."""
-    watch = JobWatch(application_id, Deadlines(), say)
+    watch = JobWatch(application_id, WatchLimits(), say)
 
     def look() -> Observation:
         asks = watch.silence.wants_master
@@ -77,14 +77,14 @@ def until_the_end(
             time.sleep(pause)
 
 
-def _in_lines(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> Ending:
+def _in_lines(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> WatchResult:
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     return until_the_end(hook, identity, application_id, pause=poll_interval(), say=say, show=lambda *_: None)
 
 
-def _in_table(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> Ending:
+def _in_table(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> WatchResult:
     directory = hook.application_dir(identity, application_id)
     with Live(console=console, refresh_per_second=2) as live:
         last: list[Observation] = []

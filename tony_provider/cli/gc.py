@@ -14,7 +14,7 @@ from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
 from tony_provider.cli.wording import seconds_of, since, size
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.garbage import Garbage, Item, Removed
+from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -48,14 +48,14 @@ def gc(args: Namespace) -> None:
 
 
 def _remove(
-    args: Namespace, garbage: Garbage, going: Sequence[Item], before_ms: int
-) -> tuple[list[Removed], BaseException | None]:
+    args: Namespace, garbage: Garbage, going: Sequence[GarbageItem], before_ms: int
+) -> tuple[list[RemovedGarbage], BaseException | None]:
     """What was done until the end, or the error that came before it: what has gone is told all the same."""
-    removing: Iterable[Removed] = garbage.remove(going, before_ms)
+    removing: Iterable[RemovedGarbage] = garbage.remove(going, before_ms)
     if args.output == "table":
         console = Console(stderr=True)
         removing = track(removing, "Removing", total=len(going), console=console, disable=not console.is_terminal)
-    removed: list[Removed] = []
+    removed: list[RemovedGarbage] = []
     try:
         removed.extend(removing)
     except (ClusterError, StorageError, KeyboardInterrupt) as error:
@@ -63,7 +63,7 @@ def _remove(
     return removed, None
 
 
-def _row(item: Item) -> dict[str, str]:
+def _row(item: GarbageItem) -> dict[str, str]:
     return {
         "what": item.kind.value,
         "directory": item.uri,
@@ -83,12 +83,12 @@ def _leftover_row(leftover: FileStatus) -> dict[str, str]:
     }
 
 
-def _is_in(leftover: FileStatus, items: Sequence[Item]) -> bool:
+def _is_in(leftover: FileStatus, items: Sequence[GarbageItem]) -> bool:
     """Whether it goes with one of these."""
     return any(leftover.path.startswith(f"{item.uri}/") for item in items)
 
 
-def _sum(items: Sequence[Item], leftovers: Sequence[FileStatus]) -> str:
+def _sum(items: Sequence[GarbageItem], leftovers: Sequence[FileStatus]) -> str:
     sizes = [*(item.size for item in items), *(each.size for each in leftovers)]
     return f"{len(sizes)} ({size(sum(sizes))})"
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import attrs
 
 from tony_provider.cli.named import application_of
+from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.whereabouts import Whereabouts
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.clock import moment, span
 from tony_provider.runtime.protocol.status import JobStatus
@@ -52,7 +52,7 @@ def glance(hook: TonyHook, args: Namespace) -> Glance:
     )
 
 
-def _look(hook: TonyHook, args: Namespace) -> tuple[Whereabouts, Observation]:
+def _look(hook: TonyHook, args: Namespace) -> tuple[ApplicationRef, Observation]:
     """By the cluster's word alone where the store does not answer."""
     try:
         found = application_of(hook, args)
@@ -60,7 +60,7 @@ def _look(hook: TonyHook, args: Namespace) -> tuple[Whereabouts, Observation]:
         application = hook.application(args.application_id) if args.application_id else None
         if application is None:
             raise
-        return Whereabouts(application.id, application, None), Observation(application, outages=(error,))
+        return ApplicationRef(application.id, application, None), Observation(application, outages=(error,))
     return found, observe_status(hook, found.identity, found.application_id, found.application)
 
 

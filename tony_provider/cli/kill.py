@@ -9,7 +9,7 @@ from argparse import Namespace
 from tony_provider.cli.command import command
 from tony_provider.cli.named import application_of, hook_of
 from tony_provider.cli.wording import seconds_of
-from tony_provider.watching.killing import Kill, end_application
+from tony_provider.watching.termination import Kill, end_application
 
 BY = "`airflow tony kill`"
 

@@ -9,8 +9,8 @@ from airflow.cli.simple_table import AirflowConsole
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
 from tony_provider.cli.wording import moment
-from tony_provider.cluster.base import Application, Which
-from tony_provider.cluster.whereabouts import tag_of
+from tony_provider.cluster.application_ref import tag_of
+from tony_provider.cluster.base import Application, ApplicationFilter
 
 
 @command
@@ -18,7 +18,7 @@ def list_applications(args: Namespace) -> None:
     """Live ones, or also those that the cluster still remembers; newest first."""
     live = None if args.all else not args.ended
     with hook_of(args) as hook:
-        found = hook.get_conn().applications(Which(live=live, user=args.user))
+        found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))
     rows = [_row(application) for application in found if args.queue in (None, application.queue, _last(application))]
     AirflowConsole().print_as(rows, args.output)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.whereabouts import Whereabouts
 from tony_provider.hooks.tony import TonyHook
 
 
@@ -18,12 +18,12 @@ def hook_of(args: Namespace) -> TonyHook:
     return TonyHook(args.conn_id, args.proxy_user)
 
 
-def application_of(hook: TonyHook, args: Namespace) -> Whereabouts:
+def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
     """By its id, or by its training's tag. Raises NotFound."""
     application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
     if bool(application_id) == bool(tag):
         raise NotFound("name one application: by its id, or by its training's tag with --tag")
-    found = hook.whereabouts(application_id=application_id, tag=tag)
+    found = hook.application_ref(application_id=application_id, tag=tag)
     if found is None:
         raise NotFound(
             f"neither the cluster nor {hook.layout.root} knows of {application_id or tag}; `airflow tony list --all` "
@@ -32,7 +32,7 @@ def application_of(hook: TonyHook, args: Namespace) -> Whereabouts:
     return found
 
 
-def identity_of(hook: TonyHook, found: Whereabouts) -> Identity:
+def identity_of(hook: TonyHook, found: ApplicationRef) -> Identity:
     """Raises NotFound for an application without a directory."""
     if found.identity is None:
         raise NotFound(

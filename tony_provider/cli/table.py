@@ -14,7 +14,7 @@ from tony_provider.cli.wording import size, span
 from tony_provider.cluster.base import Application
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
-from tony_provider.watching.progress import MAX_ROWS, progress_line
+from tony_provider.watching.progress_log import MAX_ROWS, progress_line
 
 _COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
 _COLOURS = {"RUNNING": "green", "SUCCEEDED": "green", "FAILED": "red", "KILLED": "red", "LOST": "red"}

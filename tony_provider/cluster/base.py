@@ -56,7 +56,7 @@ class Application:
 
 
 @attrs.frozen
-class Which:
+class ApplicationFilter:
     """Which of our applications are asked for. None: all the same."""
 
     live: bool | None = None  # have not ended
@@ -128,16 +128,16 @@ class Cluster(ABC):
         """What ``submit`` would ask for, for people to read: nothing is sent, and secrets are masked."""
 
     @abstractmethod
-    def applications(self, which: Which) -> list[Application]:
+    def applications(self, which: ApplicationFilter) -> list[Application]:
         """Those of our kind that the cluster remembers, newest first. One request, filtered by the cluster."""
 
     def live(self) -> list[Application]:
         """Those of our user that have not ended, newest first. One request, whatever their number."""
-        return self.applications(Which(live=True, user=self.user))
+        return self.applications(ApplicationFilter(live=True, user=self.user))
 
     def find(self, tag: str) -> list[Application]:
         """Those with this tag that have not ended, whoever's they are, newest first."""
-        return self.applications(Which(live=True, tag=tag))
+        return self.applications(ApplicationFilter(live=True, tag=tag))
 
     @abstractmethod
     def application(self, application_id: str) -> Application | None:

@@ -13,8 +13,8 @@ from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sources import is_archived
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
+from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.lineage import Lineage
 from tony_provider.runtime.spec.model import JobSpec
 
 
@@ -27,18 +27,18 @@ class Resources:
 
 
 @attrs.frozen
-class Where:
+class ApplicationSite:
     """Which application, of which training, on which cluster."""
 
     opened: OpenCluster
     layout: Layout
     identity: Identity
     application_id: str
-    lineage_uri: str
+    chain_uri: str
 
 
 def describe(
-    job: JobSpec, where: Where, resources: Resources, labels: Mapping[str, str], about: Lineage
+    job: JobSpec, where: ApplicationSite, resources: Resources, labels: Mapping[str, str], about: CheckpointChain
 ) -> ApplicationDescription:
     """Raises ClusterError."""
     cluster = where.opened.cluster
@@ -55,7 +55,7 @@ def describe(
         yarn=access if isinstance(access, YarnAccess) else None,
         local=access if isinstance(access, LocalAccess) else None,
         master_lost_after=cluster.master_lost_after(),
-        lineage_dir=where.lineage_uri,
+        chain_dir=where.chain_uri,
         continues=about.continues,
         warm_start=about.warm_start,
         labels=dict(labels),
@@ -63,7 +63,7 @@ def describe(
 
 
 def submission_of(
-    where: Where,
+    where: ApplicationSite,
     description: ApplicationDescription,
     description_file: LocalizedResource,
     credentials: Credentials,

@@ -1,10 +1,10 @@
 """What old trainings have left in the staging directory, and what of it may go.
 
-A lineage (its checkpoints) or an application's directory (its model, logs, events) may go when nothing in it was
-touched for a given time, no application of its training lives, no model in it is published, and no lineage names it as
+A checkpoint chain or an application's directory (its model, logs, events) may go when nothing in it was
+touched for a given time, no application of its training lives, no model in it is published, and no chain names it as
 what it continues or has its first weights from, not even one that may go itself: that one goes first, and what it named
-the next time. An application stays as long as a lineage that it owns: without its result the training would go on in
-that lineage, whose end has been reached. Whatever cannot be judged stays. Files that jobs share (``cache/``) are left
+the next time. An application stays as long as a chain that it owns: without its result the training would go on in
+that chain, whose end has been reached. Whatever cannot be judged stays. Files that jobs share (``cache/``) are left
 alone, but for those that a writer has left half-written.
 """
 
@@ -18,13 +18,13 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from tony_provider.cluster.base import Cluster, Which
+from tony_provider.cluster.application_ref import tag_of
+from tony_provider.cluster.base import ApplicationFilter, Cluster
+from tony_provider.cluster.checkpoint_chains import read_chain, read_owner
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.layout import APPLICATIONS, Layout, lineage_number
-from tony_provider.cluster.lineage import read_lineage, read_owner
+from tony_provider.cluster.layout import APPLICATIONS, Layout, chain_number
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
-from tony_provider.cluster.whereabouts import tag_of
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
@@ -43,17 +43,17 @@ _CHEAP_SECONDS = 0.5  # that a look at what is new may take for each single item
 _CHANGED = "it has changed meanwhile"
 
 
-class Kind(StrEnum):
-    LINEAGE = "lineage"
+class GarbageKind(StrEnum):
+    CHAIN = "chain"
     APPLICATION = "application"
 
 
 @attrs.frozen
-class Item:
+class GarbageItem:
     """A directory that is kept or removed as a whole."""
 
     uri: str
-    kind: Kind
+    kind: GarbageKind
     identity: Identity
     size: int  # bytes
     newest_ms: int  # epoch, when something in it was changed last
@@ -67,8 +67,8 @@ class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the
 
 
 @attrs.frozen
-class Removed:
-    item: Item
+class RemovedGarbage:
+    item: GarbageItem
     problem: str = ""  # why it is still there; empty: it is gone
 
 
@@ -86,7 +86,7 @@ class Garbage:
     models: Sequence[str] = ()
     without: Sequence[str] = ()
 
-    def look(self, before_ms: int) -> list[Item]:
+    def look(self, before_ms: int) -> list[GarbageItem]:
         """Everything that nobody has touched since then (epoch), what stays all the same included. Changes nothing."""
         return list(self._look(before_ms).old.values())
 
@@ -105,7 +105,7 @@ class Garbage:
             return str(error)
         return ""
 
-    def remove(self, wanted: Sequence[Item], before_ms: int) -> Iterator[Removed]:
+    def remove(self, wanted: Sequence[GarbageItem], before_ms: int) -> Iterator[RemovedGarbage]:
         """Those of ``wanted`` that may still go, one after the other; each is looked at again right before.
 
         A submission writes what it takes up before its application lives: so do we look, at the store and then at the
@@ -120,36 +120,36 @@ class Garbage:
             needed = news.current(anew=not live.ids <= seen)
             seen = live.ids
             why = _changed(item, look.old.get(item.uri)) or self._taken_up(item, needed)
-            yield Removed(item, why or _Live.of(self.cluster).reason(item) or self._remove(item))
+            yield RemovedGarbage(item, why or _Live.of(self.cluster).reason(item) or self._remove(item))
 
     def _look(self, before_ms: int) -> _Look:
         live = _Live.of(self.cluster)
         versions: list[str] = []
         items = {item.uri: item for item in self._items(versions)}
-        lineages = {uri: item for uri, item in items.items() if item.kind is Kind.LINEAGE}
-        needed = [*self._referenced(lineages), *self._published([*versions, *self._other_versions()])]
+        chains = {uri: item for uri, item in items.items() if item.kind is GarbageKind.CHAIN}
+        needed = [*self._referenced(chains), *self._published([*versions, *self._other_versions()])]
         old = {uri: item for uri, item in items.items() if item.newest_ms < before_ms}
-        judged = {uri: self._judged(item, live, needed) for uri, item in old.items() if uri in lineages}
-        staying = [item for uri, item in lineages.items() if uri not in judged or judged[uri].spared]
+        judged = {uri: self._judged(item, live, needed) for uri, item in old.items() if uri in chains}
+        staying = [item for uri, item in chains.items() if uri not in judged or judged[uri].spared]
         needed += self._owners(staying)
-        judged |= {uri: self._judged(item, live, needed) for uri, item in old.items() if uri not in lineages}
+        judged |= {uri: self._judged(item, live, needed) for uri, item in old.items() if uri not in chains}
         return _Look(items, {uri: judged[uri] for uri in old})
 
     def _news(self, look: _Look) -> list[_Needed]:
-        """What lineages need that were written since, and what is published by now elsewhere than below ``jobs``."""
+        """What chains need that were written since, and what is published by now elsewhere than below ``jobs``."""
         written = []
         for job_dir in self._directories(self.layout.jobs_dir):
             for status in self._directories(job_dir.path):
-                if lineage_number(status.name) is not None and look.precedes(status):
+                if chain_number(status.name) is not None and look.precedes(status):
                     written.append(status.path)
         return [*self._referenced(written), *self._published(self._other_versions())]
 
-    def _taken_up(self, item: Item, needed: Sequence[_Needed]) -> str:
+    def _taken_up(self, item: GarbageItem, needed: Sequence[_Needed]) -> str:
         """Why it stays, as it and what names it are at this moment; empty: it may go."""
         if why := next((each.why for each in needed if each.concerns(item)), ""):
             return why
-        if item.kind is Kind.APPLICATION:  # those of its lineages that may go went before it
-            owners = self._owners(self._lineages_of(item.identity))
+        if item.kind is GarbageKind.APPLICATION:  # those of its chains that may go went before it
+            owners = self._owners(self._chains_of(item.identity))
             if why := next((each.why for each in owners if each.concerns(item)), ""):
                 return why
         try:
@@ -158,7 +158,7 @@ class Garbage:
             return "it has gone meanwhile"
         return "" if alone == item else _CHANGED
 
-    def _remove(self, item: Item) -> str:
+    def _remove(self, item: GarbageItem) -> str:
         """Why it is still there; empty when it is gone."""
         try:
             self.storage.remove(item.uri, recursive=True)
@@ -173,7 +173,7 @@ class Garbage:
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
-    def _items(self, versions: list[str]) -> Iterator[Item]:
+    def _items(self, versions: list[str]) -> Iterator[GarbageItem]:
         """What is called otherwise is none of ours, and is not touched.
 
         :param versions: the version files that are met on the way are added to it.
@@ -183,15 +183,15 @@ class Garbage:
             for status in self._directories(job_dir.path):
                 if status.name == APPLICATIONS:
                     for application in self._directories(status.path):
-                        kind = Kind.APPLICATION if _is_application(application.name) else None
+                        kind = GarbageKind.APPLICATION if _is_application(application.name) else None
                         yield from self._item(application, kind, identity, versions)
                 else:
-                    kind = Kind.LINEAGE if lineage_number(status.name) is not None else None
+                    kind = GarbageKind.CHAIN if chain_number(status.name) is not None else None
                     yield from self._item(status, kind, identity, versions)
 
     def _item(
-        self, status: FileStatus, kind: Kind | None, identity: Identity | None, versions: list[str]
-    ) -> Iterator[Item]:
+        self, status: FileStatus, kind: GarbageKind | None, identity: Identity | None, versions: list[str]
+    ) -> Iterator[GarbageItem]:
         size, newest = 0, status.modified_ms
         for each in self._below(status.path):
             size += each.size
@@ -199,12 +199,12 @@ class Garbage:
             if _is_version(each.path):
                 versions.append(each.path)
         if kind is not None and identity is not None:
-            yield Item(status.path, kind, identity, size, newest)
+            yield GarbageItem(status.path, kind, identity, size, newest)
 
-    def _lineages_of(self, identity: Identity) -> Iterator[Item]:
+    def _chains_of(self, identity: Identity) -> Iterator[GarbageItem]:
         for status in self._directories(self.layout.job_dir(identity)):
-            if lineage_number(status.name) is not None:
-                yield Item(status.path, Kind.LINEAGE, identity, 0, status.modified_ms)
+            if chain_number(status.name) is not None:
+                yield GarbageItem(status.path, GarbageKind.CHAIN, identity, 0, status.modified_ms)
 
     def _directories(self, uri: str) -> list[FileStatus]:
         try:
@@ -230,17 +230,17 @@ class Garbage:
 
     # -- what is needed -----------------------------------------------------------------------------------------------
 
-    def _judged(self, item: Item, live: _Live, needed: Sequence[_Needed]) -> Item:
+    def _judged(self, item: GarbageItem, live: _Live, needed: Sequence[_Needed]) -> GarbageItem:
         why = live.reason(item) or next((each.why for each in needed if each.concerns(item)), "")
-        if not why and item.kind is Kind.LINEAGE and read_lineage(self.storage, item.uri) is None:
-            why = "it has no lineage.json: what it is cannot be told"
+        if not why and item.kind is GarbageKind.CHAIN and read_chain(self.storage, item.uri) is None:
+            why = "it has no chain.json: what it is cannot be told"
         return attrs.evolve(item, spared=why)
 
-    def _referenced(self, lineages: Iterable[str]) -> Iterator[_Needed]:
-        """By lineages, old and new."""
-        for uri in lineages:
+    def _referenced(self, chains: Iterable[str]) -> Iterator[_Needed]:
+        """By chains, old and new."""
+        for uri in chains:
             try:
-                about = read_lineage(self.storage, uri)
+                about = read_chain(self.storage, uri)
             except RecordUnreadable as error:
                 raise CannotJudge(f"nothing can be removed: {error}") from error
             if about is not None and about.continues:
@@ -248,9 +248,9 @@ class Garbage:
             if about is not None and about.warm_start:
                 yield _Needed(about.warm_start, uri, f"{uri} was warm-started from it")
 
-    def _owners(self, lineages: Iterable[Item]) -> Iterator[_Needed]:
+    def _owners(self, chains: Iterable[GarbageItem]) -> Iterator[_Needed]:
         """The applications that say how these have ended."""
-        for item in lineages:
+        for item in chains:
             try:
                 owner = read_owner(self.storage, item.uri)
             except RecordUnreadable as error:
@@ -278,13 +278,13 @@ class Garbage:
 class _Look:
     """At everything."""
 
-    items: Mapping[str, Item]  # by their URIs
-    old: Mapping[str, Item]  # judged
+    items: Mapping[str, GarbageItem]  # by their URIs
+    old: Mapping[str, GarbageItem]  # judged
 
-    def precedes(self, lineage: FileStatus) -> bool:
+    def precedes(self, chain: FileStatus) -> bool:
         """Whether something was written there since; also where the store does not tell."""
-        known = self.items.get(lineage.path)
-        return known is None or not 0 < lineage.modified_ms <= known.newest_ms
+        known = self.items.get(chain.path)
+        return known is None or not 0 < chain.modified_ms <= known.newest_ms
 
 
 class _Repeated(Generic[T]):
@@ -310,10 +310,10 @@ class _Repeated(Generic[T]):
 @attrs.frozen
 class _Needed:
     uri: str
-    by: str  # URI of the lineage that names it; empty: somebody else does
+    by: str  # URI of the chain that names it; empty: somebody else does
     why: str
 
-    def concerns(self, item: Item) -> bool:
+    def concerns(self, item: GarbageItem) -> bool:
         """Whether it is the item, in it, or holds it. By paths alone: one file system may go by several names."""
         if self.by == item.uri:
             return False
@@ -330,18 +330,18 @@ class _Live:
 
     @classmethod
     def of(cls, cluster: Cluster) -> _Live:
-        found = cluster.applications(Which(live=True))
+        found = cluster.applications(ApplicationFilter(live=True))
         tags = {tag: application.id for application in found if (tag := tag_of(application)) is not None}
         return cls(tags, frozenset(application.id for application in found))
 
-    def reason(self, item: Item) -> str:
+    def reason(self, item: GarbageItem) -> str:
         living = self.by_tag.get(item.identity.tag)
         if living is None and uris.name(item.uri) in self.ids:
             living = uris.name(item.uri)
         return f"{living} of its training lives" if living else ""
 
 
-def _changed(item: Item, now: Item | None) -> str:
+def _changed(item: GarbageItem, now: GarbageItem | None) -> str:
     if item.spared or (now is not None and now.spared):
         return item.spared or (now.spared if now else "")
     return "" if item == now else _CHANGED

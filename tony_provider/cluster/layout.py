@@ -11,13 +11,13 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.storage import uris
 
 APPLICATIONS = "applications"  # in a training's directory: those of its applications
-_LINEAGE = re.compile(r"L([0-9]{4,})")
+_CHAIN = re.compile(r"chain-(\d{4,})")
 
 
 @attrs.frozen
 class Layout:
     """``cache/<sha256>/<name>`` for what jobs share, ``jobs/<identity>/`` for what is one training's: an
-    ``applications/<id>`` for each application, a lineage (``L0001``) for each fresh start."""
+    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start."""
 
     root: str  # URI of the staging directory
 
@@ -51,12 +51,12 @@ class Layout:
         """What the application needs only while it lives."""
         return uris.join(self.application_dir(identity, application_id), contract.STAGING_DIR)
 
-    def lineage_dir(self, identity: Identity, number: int) -> str:
+    def chain_dir(self, identity: Identity, number: int) -> str:
         """Numbers count from 1."""
-        return uris.join(self.job_dir(identity), f"L{number:04}")
+        return uris.join(self.job_dir(identity), f"chain-{number:04}")
 
 
-def lineage_number(name: str) -> int | None:
+def chain_number(name: str) -> int | None:
     """Of a directory in ``job_dir``; None for others."""
-    match = _LINEAGE.fullmatch(name)
+    match = _CHAIN.fullmatch(name)
     return int(match[1]) if match else None

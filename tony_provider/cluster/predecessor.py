@@ -8,10 +8,10 @@ import attrs
 
 from tony_provider.cluster import results
 from tony_provider.cluster.base import Application, Cluster
+from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.lineage import Lineages, LineageState
 from tony_provider.cluster.results import Delivered
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage.base import Storage
@@ -49,11 +49,11 @@ class Predecessor:
 def predecessor(
     cluster: Cluster, storage: Storage, layout: Layout, identity: Identity, *, remembered: str | None = None
 ) -> Predecessor | None:
-    """The newest lineage's owner; where there is none, the application that somebody ``remembered``.
+    """The newest chain's owner; where there is none, the application that somebody ``remembered``.
 
     Raises ClusterError, StorageError.
     """
-    newest = Lineages(storage, layout, identity).newest()
+    newest = CheckpointChains(storage, layout, identity).newest()
     application_id = owner_of(newest) or remembered
     if application_id is None:
         return None
@@ -74,5 +74,5 @@ def _status(storage: Storage, directory: str, application: Application | None) -
         return None
 
 
-def owner_of(lineage: LineageState | None) -> str | None:
-    return lineage.owner.application_id if lineage is not None and lineage.owner is not None else None
+def owner_of(chain: ChainState | None) -> str | None:
+    return chain.owner.application_id if chain is not None and chain.owner is not None else None

@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
+from tony_provider.cluster.checkpoint_chains import new_chain
 from tony_provider.cluster.credentials import application_secrets
-from tony_provider.cluster.description import Where, describe, submission_of
+from tony_provider.cluster.description import ApplicationSite, describe, submission_of
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.lineage import new_lineage
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sources import LocalSource
 from tony_provider.cluster.staging import places
@@ -33,7 +33,7 @@ class Preview:
     """All of it plain JSON."""
 
     staged: dict[str, str]  # file of this machine -> URI that it is copied to, unless that is there already
-    description: dict[str, Any]  # what every container is told; the first lineage of a training stands for any
+    description: dict[str, Any]  # what every container is told; the first chain of a training stands for any
     request: dict[str, Any]  # to the cluster; secrets are masked
 
 
@@ -53,8 +53,8 @@ def preview(
     local = list(places(layout, with_runtime(runtime, sources)))
     staged = {str(source.path): uri for source, uri in local}
     resources = resources_of(runtime, sources, [_placed(*each) for each in local])
-    where = Where(opened, layout, identity, APPLICATION_ID, layout.lineage_dir(identity, 1))
-    description = describe(job, where, resources, labels, new_lineage())
+    where = ApplicationSite(opened, layout, identity, APPLICATION_ID, layout.chain_dir(identity, 1))
+    description = describe(job, where, resources, labels, new_chain())
     file = uris.join(layout.staging_dir(identity, APPLICATION_ID), contract.APPLICATION_FILE)
     credentials = Credentials(secrets=application_secrets(APPLICATION_ID, secrets))
     about = LocalizedResource(contract.APPLICATION_FILE, file, 0, 0)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.errors import RecordUnreadable
-from tony_provider.cluster.records import read_record
+from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
@@ -80,7 +80,7 @@ def returned(storage: Storage, application_dir: str) -> Any:
 
     Raises StorageError, RecordUnreadable.
     """
-    uri = uris.join(application_dir, contract.RETURNED_FILE)
+    uri = uris.join(application_dir, contract.RETURN_VALUE_FILE)
     try:
         return json.loads(read_bytes(storage, uri))
     except StorageNotFound:

@@ -30,7 +30,7 @@ _PARALLEL = 4  # uploads at once: a directory of many small files waits for the 
 
 
 @attrs.define
-class Counts:
+class StagingCounts:
     """What staging did."""
 
     uploaded: int = 0
@@ -58,7 +58,7 @@ class Stager:
     def __init__(self, storage: Storage, layout: Layout) -> None:
         self._storage = storage
         self._layout = layout
-        self.counts = Counts()
+        self.counts = StagingCounts()
 
     def stage(self, sources: Iterable[LocalSource]) -> list[LocalizedResource]:
         """All of them, in their order. Raises StagingFailed; what was complete by then stays for the next job."""

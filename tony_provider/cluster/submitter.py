@@ -8,20 +8,20 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.cluster.attempt import Attempt
+from tony_provider.cluster.chain_choice import Resume
+from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.description import Resources
 from tony_provider.cluster.errors import JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.lineage_choice import Resume
-from tony_provider.cluster.lineage_origin import Origin
-from tony_provider.cluster.lineage_plan import Plan, Planner
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
 from tony_provider.cluster.staging import Stager
+from tony_provider.cluster.submission_attempt import SubmissionAttempt
+from tony_provider.cluster.training_plan import TrainingPlan, TrainingPlanner
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.frameworks.base import fits
@@ -49,16 +49,16 @@ class Submitter:
         labels: Mapping[str, str],
         search_path: Sequence[Path],
         resume: Resume,
-        origin: Origin,
+        origin: ChainOrigin,
         before_submit: Callable[[str], None] | None = None,
     ) -> str:
         """See ``TonyHook.submit``."""
         job = self.checked(job, secrets)
         sources = self.sources(job, search_path)
-        planner = Planner(self.opened.cluster, self.opened.storage, self._layout, identity)
+        planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self._layout, identity)
         trained = fingerprint(job, sources)
 
-        def plan() -> Plan:
+        def plan() -> TrainingPlan:
             try:
                 return planner.plan(trained, resume, origin)
             except StorageError as error:
@@ -67,7 +67,7 @@ class Submitter:
         plan()  # an origin that is not there is told before anything is done
         runtime = self.runtime()
         application_id = self.opened.cluster.new_application()
-        attempt = Attempt(self.opened, self._layout, identity, application_id)
+        attempt = SubmissionAttempt(self.opened, self._layout, identity, application_id)
         try:
             resources = self._stage(runtime, sources)
             attempt.start(job, resources, secrets, labels, plan, before_submit)

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
-from tony_provider.decorators.names import global_names
+from tony_provider.decorators.free_names import global_names
 from tony_provider.exceptions import TonySpecError
 
 _KINDS = inspect.Parameter

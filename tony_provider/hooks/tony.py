@@ -10,7 +10,11 @@ from typing import Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.cluster import results
+from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
+from tony_provider.cluster.chain_choice import Resume
+from tony_provider.cluster.chain_origin import ChainOrigin
+from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.diagnosis.diagnose import diagnose
 from tony_provider.cluster.diagnosis.diagnose import host as diagnosis_host
 from tony_provider.cluster.diagnosis.finding import Report
@@ -18,9 +22,6 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.lineage import Lineages, LineageState
-from tony_provider.cluster.lineage_choice import Resume
-from tony_provider.cluster.lineage_origin import Origin
 from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
 from tony_provider.cluster.preview import Preview, preview
@@ -29,7 +30,6 @@ from tony_provider.cluster.servers import expect_servers
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submitter import Submitter, with_defaults
-from tony_provider.cluster.whereabouts import Finder, Whereabouts
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
@@ -122,7 +122,7 @@ class TonyHook(BaseHook):
         labels: Mapping[str, str] | None = None,
         search_path: Sequence[Path] = (),
         resume: Resume = Resume.AUTO,
-        origin: Origin = Origin(),  # noqa: B008 - it cannot change
+        origin: ChainOrigin = ChainOrigin(),  # noqa: B008 - it cannot change
         before_submit: Callable[[str], None] | None = None,
     ) -> str:
         """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.
@@ -132,7 +132,7 @@ class TonyHook(BaseHook):
         :param secrets: values of the secrets that the job names; only its user processes see them.
         :param labels: where the job came from, for its event log (dag, run, task, try, …).
         :param search_path: directories that relative paths of the job are looked for in, in this order.
-        :param resume: whether it goes on in the training's newest lineage.
+        :param resume: whether it goes on in the training's newest checkpoint chain.
         :param origin: what it begins with where it has saved nothing of its own.
         :param before_submit: called with the application id at the last moment before the application can exist, to
             keep it somewhere; what it raises keeps the application from being submitted.
@@ -176,13 +176,13 @@ class TonyHook(BaseHook):
         """
         return predecessor(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
-    def lineage(self, identity: Identity, application_id: str) -> LineageState | None:
+    def chain(self, identity: Identity, application_id: str) -> ChainState | None:
         """The one whose checkpoints this application may commit; None when it has been taken over."""
-        return Lineages(self.storage(), self.layout, identity).owned_by(application_id)
+        return CheckpointChains(self.storage(), self.layout, identity).owned_by(application_id)
 
     def newest_application(self, identity: Identity) -> str | None:
         """The id of the one that the training was given last, as the store knows; it may not be submitted yet."""
-        return owner_of(Lineages(self.storage(), self.layout, identity).newest())
+        return owner_of(CheckpointChains(self.storage(), self.layout, identity).newest())
 
     def find(self, identity: Identity) -> list[Application]:
         """The training's applications that have not ended, newest first."""
@@ -192,9 +192,9 @@ class TonyHook(BaseHook):
         """Every application of ours and of this hook's user that has not ended, newest first; in one request."""
         return self.get_conn().live()
 
-    def whereabouts(self, *, application_id: str = "", tag: str = "") -> Whereabouts | None:
+    def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
         """Of an application, or of the newest one with a training's tag; None when nobody knows it (any more)."""
-        finder = Finder(self.get_conn(), self.storage(), self.layout)
+        finder = ApplicationFinder(self.get_conn(), self.storage(), self.layout)
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
 
     def garbage(self, models: Sequence[str] = ()) -> Garbage:

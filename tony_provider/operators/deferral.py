@@ -13,11 +13,11 @@ import attrs
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import Try
+from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime.codec import CodecError, from_plain, to_plain
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.state_store import StateStore
-from tony_provider.watching.killing import Kill, end_application
+from tony_provider.watching.termination import Kill, end_application
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -39,7 +39,7 @@ class Deferral:
     application_id: str
     kill: bool  # whether a user's action on the task ends the application
 
-    def was_cut_short(self, this_try: Try) -> bool:
+    def was_cut_short(self, this_try: TaskTry) -> bool:
         """Seen from another try: whether a user has cleared the task.
 
         A mere retry after a note says that a process died as the try was about to be deferred, or to go on. Only
@@ -56,7 +56,7 @@ def forget(store: StateStore) -> None:
     store.delete(_KEY)
 
 
-def end_what_was_left(store: StateStore, this_try: Try, log: Logger) -> None:
+def end_what_was_left(store: StateStore, this_try: TaskTry, log: Logger) -> None:
     """End the application that an earlier try had left to its trigger when the task was cleared, if it still runs.
 
     By what that try knew: the task may have another connection or ``checkpoint_key`` by now. A cluster that does not
@@ -85,7 +85,7 @@ def _noted(store: StateStore, log: Logger) -> Deferral | None:
         return None
 
 
-def _end(left: Deferral, this_try: Try, log: Logger) -> None:
+def _end(left: Deferral, this_try: TaskTry, log: Logger) -> None:
     with TonyHook(left.tony_conn_id, left.proxy_user) as hook:
         application = hook.application(left.application_id)
         if application is None or application.is_final:

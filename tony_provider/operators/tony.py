@@ -16,7 +16,7 @@ from jinja2 import TemplateNotFound, UndefinedError
 
 from tony_provider import configuration
 from tony_provider.arguments import positive_seconds, yes_or_no
-from tony_provider.cluster.lineage_choice import Resume
+from tony_provider.cluster.chain_choice import Resume
 from tony_provider.hooks.metastore import connections_of_database
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.tony import LINKS
@@ -25,7 +25,7 @@ from tony_provider.operators.submission import job_of, search_path
 from tony_provider.operators.training import KILL_REASON, Training
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.text import MASK
-from tony_provider.watching.killing import Kill, KillSwitch
+from tony_provider.watching.termination import Kill, KillSwitch
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -67,8 +67,8 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         has changed, and after a success. ``never`` begins at step 0. Templated.
     :param resume_from: what this training begins with while it has no checkpoint of its own: the newest checkpoint of
         another one, given as a mapping of ``run_id`` and, where they are not this task's own, ``dag_id``, ``task_id``
-        and ``map_index`` or ``checkpoint_key``; or the URI of a lineage, as in a result's ``lineage``. Nothing when
-        ``run_id`` or the text is empty. Templated.
+        and ``map_index`` or ``checkpoint_key``; or the URI of a checkpoint chain, as in a result's
+        ``checkpoint_chain``. Nothing when ``run_id`` or the text is empty. Templated.
     :param warm_start: URI of the directory of a model on the job's store that the training code may take its initial
         weights from, at step 0: it finds the files in ``TONY_WARM_START``. Nothing when empty. For an earlier period's
         model use ``macros.tony.newest_model``. Templated.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout, mask_secret
 from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout
 
-from tony_provider.arguments import clear_nothings
+from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.cluster.identity import Identity
@@ -23,23 +23,34 @@ from tony_provider.exceptions import (
 )
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
-from tony_provider.operators.conclusion import Conclusion
-from tony_provider.operators.origin import origin_of, resume_of
-from tony_provider.operators.start import Started, Starter
-from tony_provider.operators.submission import identity_of, labels_of, search_path
-from tony_provider.operators.tries import Try, gets_another_trigger, is_of_dag_test, is_there, remember, remembered
-from tony_provider.operators.verdict import failure, is_permanent
+from tony_provider.operators.outcome import Outcome, failure, is_permanent
+from tony_provider.operators.submission import (
+    ApplicationStarter,
+    StartedApplication,
+    identity_of,
+    labels_of,
+    origin_of,
+    resume_of,
+    search_path,
+)
+from tony_provider.operators.tries import (
+    TaskTry,
+    gets_another_trigger,
+    instance_exists,
+    is_of_dag_test,
+    remember,
+    remembered,
+)
 from tony_provider.operators.waiting import bound, deadlines_of, wait
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.tony import VERSION, TonyJobTrigger
-from tony_provider.watching.ending import Deadlines, Ending, Reason
-from tony_provider.watching.killing import Kill, end_application, killed_by_airflow, killed_for
 from tony_provider.watching.observation import observe
-from tony_provider.watching.patience import deferral_timeout
+from tony_provider.watching.termination import Kill, end_application, killed_by_airflow, killed_for
 from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult, deferral_timeout
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -55,13 +66,13 @@ class Training:
     """Of ``task``, in one of its processes: a task that was deferred goes on in another one."""
 
     def __init__(self, task: TonyTrainOperator, context: Context) -> None:
-        clear_nothings(task, OPTIONAL)
+        empty_to_none(task, OPTIONAL)
         self._task = task
         self._context = context
         self._hook = task.hook
         self._switch = task.switch
         self._log = task.log
-        self._try = Try.of(context)
+        self._try = TaskTry.of(context)
         self._store = StateStore(context, task.log)
 
     @cached_property
@@ -97,9 +108,9 @@ class Training:
         self._render_secrets()
         if event["error"]:
             raise ClusterUnreachable(f"{application_id} could not be watched any more: {event['error']}")
-        ending = Ending(Reason(event["reason"]), event["last_message"])
+        ending = WatchResult(Reason(event["reason"]), event["last_message"])
         if ending.reason in (Reason.FINISHED, Reason.FORGOTTEN) or self._has_ended(application_id):
-            ending = self._wait(application_id, Deadlines())  # looks at how it ended, through outages too
+            ending = self._wait(application_id, WatchLimits())  # looks at how it ended, through outages too
         return self._conclude(application_id, ending)
 
     def go_on_without_trigger(self, failure: Exception) -> Any:
@@ -161,12 +172,12 @@ class Training:
             mask_secret(value)
         return rendered
 
-    def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> Started:
+    def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:
         task, context = self._task, self._context
         known = remembered(self._store)
         if known is None:  # nothing runs that an outage would have to be outlasted for
             self._hook.expect_servers()
-        starter = Starter(
+        starter = ApplicationStarter(
             hook=self._hook,
             identity=self._identity,
             this_try=self._try,
@@ -183,7 +194,7 @@ class Training:
             search_path=search_path(task.dag),
             remember=self._remember,
             before_submit=self._before_submit,
-            is_there=lambda index: is_there(context, index),
+            instance_exists=lambda index: instance_exists(context, index),
             log=self._log,
         )
         if not task.durable:
@@ -212,7 +223,7 @@ class Training:
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
-    def _deadlines(self, application_id: str, job: JobSpec) -> Deadlines:
+    def _deadlines(self, application_id: str, job: JobSpec) -> WatchLimits:
         return deadlines_of(
             self._hook,
             application_id,
@@ -221,7 +232,7 @@ class Training:
             execution_timeout=self._task.execution_timeout,
         )
 
-    def _defer(self, application_id: str, deadlines: Deadlines) -> NoReturn:
+    def _defer(self, application_id: str, deadlines: WatchLimits) -> NoReturn:
         task = self._task
         left = deferral.Deferral(
             try_id=self._try.id,
@@ -261,7 +272,7 @@ class Training:
             return False
         return application is not None and application.is_final
 
-    def _wait(self, application_id: str, deadlines: Deadlines) -> Ending:
+    def _wait(self, application_id: str, deadlines: WatchLimits) -> WatchResult:
         watch = JobWatch(application_id, deadlines, self._log.info)
         return wait(
             lambda: observe(
@@ -302,7 +313,7 @@ class Training:
 
     # -- when it has ended -------------------------------------------------------------------------------------------
 
-    def _conclude(self, application_id: str, ending: Ending) -> Any:
+    def _conclude(self, application_id: str, ending: WatchResult) -> Any:
         self._heed_kill()
         if ending.reason is Reason.DEADLINE:
             raise AirflowTaskTimeout(f"{application_id} took longer than the task's execution_timeout")
@@ -312,25 +323,25 @@ class Training:
                 f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
                 application_id=application_id,
             )
-        conclusion = self._conclusion(application_id)
-        conclusion.clean_up()
+        outcome = self._outcome(application_id)
+        outcome.clean_up()
         error = failure(application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
             return self.run()
         if error is not None:
             error.permanent = is_permanent(error.failure, self._task.parse_job(self._task.secrets or {}))
-            conclusion.tell_failure(error, ending.status)
+            outcome.tell_failure(error, ending.status)
             raise error
         return self._deliver(application_id, ending.application, ending.status)
 
-    def _was_killed_for_another_try(self, ending: Ending) -> bool:
+    def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
         """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""
         return killed_by_airflow(ending.application) and killed_for(ending.application) != self._try.name
 
     def _deliver(self, application_id: str, application: Application | None, status: JobStatus | None) -> Any:
-        self._task.told = self._conclusion(application_id).deliver(application, status)
+        self._task.told = self._outcome(application_id).deliver(application, status)
         return self._task.answer(self._context, self._task.told)
 
-    def _conclusion(self, application_id: str) -> Conclusion:
-        return Conclusion(self._hook, self._identity, application_id, self._try, self._log)
+    def _outcome(self, application_id: str) -> Outcome:
+        return Outcome(self._hook, self._identity, application_id, self._try, self._log)

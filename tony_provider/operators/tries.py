@@ -23,13 +23,13 @@ MOST_TRIGGER_FAILURES = 3  # of one try, so lately; after that it waits in the w
 
 
 @attrs.frozen
-class Try:
+class TaskTry:
     number: int
     max_tries: int  # the last one that Airflow allows; raised when the task is cleared
     id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
 
     @classmethod
-    def of(cls, context: Context) -> Try:
+    def of(cls, context: Context) -> TaskTry:
         ti = context["ti"]
         return cls(ti.try_number, ti.max_tries, str(ti.id))
 
@@ -56,7 +56,7 @@ def is_of_dag_test(context: Context) -> bool:
     return getattr(context["ti"], "bundle_instance", None) is None
 
 
-def is_there(context: Context, map_index: int) -> bool:
+def instance_exists(context: Context, map_index: int) -> bool:
     """Whether another mapped instance of the task works, waits or has succeeded: what it has started is its own.
 
     False where Airflow does not tell.
@@ -80,7 +80,7 @@ def remembered(store: StateStore) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def gets_another_trigger(store: StateStore, this_try: Try, log: Logger) -> bool:
+def gets_another_trigger(store: StateStore, this_try: TaskTry, log: Logger) -> bool:
     """Whether this try, whose trigger has just failed, is to be deferred again; if not, it waits in its worker.
 
     A trigger that fails hands over nothing but its error, so Airflow's store has to count. False where it does not.

@@ -14,11 +14,11 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.watching.ending import Deadlines, Ending
-from tony_provider.watching.killing import KillSwitch
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation
+from tony_provider.watching.termination import KillSwitch
 from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import WatchLimits, WatchResult
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -35,16 +35,16 @@ def deadlines_of(
     *,
     started: datetime | None,
     execution_timeout: timedelta | None,
-) -> Deadlines:
+) -> WatchLimits:
     """``execution_timeout`` counts from when this try ``started``, the job's queue timeout from its submission."""
     end = None
     if execution_timeout:
         end = (started.timestamp() if started else time.time()) + execution_timeout.total_seconds()
     if job.timeouts.queue is None:
-        return Deadlines(end)
+        return WatchLimits(end)
     application = hook.application(application_id)
     submitted = application.started_ms / 1000 if application and application.started_ms else time.time()
-    return Deadlines(end, submitted + job.timeouts.queue)
+    return WatchLimits(end, submitted + job.timeouts.queue)
 
 
 def bound(
@@ -78,7 +78,7 @@ def wait(
     switch: KillSwitch,
     poll_interval: float,
     heed_kill: Callable[[], None],
-) -> Ending:
+) -> WatchResult:
     """Look until there is nothing more to watch. ``heed_kill`` raises once the switch was pulled."""
     pause = min(FIRST_POLL, poll_interval)
     with Looker(look, watch) as looker:

@@ -60,8 +60,8 @@ class ApplicationDescription:
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
-    lineage_dir: str = ""  # URI of the lineage's directory on the store: checkpoints, owner
-    continues: Optional[str] = None  # URI of another lineage's directory, whose newest checkpoint this one begins with
+    chain_dir: str = ""  # URI of the checkpoint chain's directory on the store: checkpoints, owner
+    continues: Optional[str] = None  # URI of another chain's directory, whose newest checkpoint this one begins with
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log

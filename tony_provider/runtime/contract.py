@@ -24,7 +24,9 @@ ENV_METRICS_FILE = "TONY_METRICS_FILE"  # the process appends JSON lines: {"step
 ENV_MODEL_DIR = "TONY_MODEL_DIR"  # a local directory; what the chief (or rank 0) leaves here is the job's model
 ENV_RESULT_FILE = "TONY_RESULT_FILE"  # a path: JSON that the chief (or rank 0) leaves here is what the job returns
 ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"  # a local directory; holds exactly the resume point when the process starts
-ENV_CHECKPOINT_URI = "TONY_CHECKPOINT_URI"  # the lineage's own directory on the store, for programs that write there
+ENV_CHECKPOINT_URI = (
+    "TONY_CHECKPOINT_URI"  # the checkpoint chain's own directory on the store, for programs that write there
+)
 ENV_CHECKPOINT_REQUEST = "TONY_CHECKPOINT_REQUEST"  # a file that appears when a checkpoint is wanted now
 ENV_RESUME_FROM = "TONY_RESUME_FROM"  # path of the checkpoint in TONY_CHECKPOINT_DIR to go on from; unset: from step 0
 ENV_RESUME_STEP = "TONY_RESUME_STEP"  # its step; unset where nothing says one
@@ -76,11 +78,13 @@ DELIVERED_FILE = "delivered.json"  # the result has reached Airflow
 EVENTS_FILE = "events.jsonl"
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
-RETURNED_FILE = "returned.json"  # what the chief, or rank 0, left in TONY_RESULT_FILE; counts when the job succeeded
+RETURN_VALUE_FILE = (
+    "return_value.json"  # what the chief, or rank 0, left in TONY_RESULT_FILE; counts when the job succeeded
+)
 STAGING_DIR = "staging"  # removed when the application ends
 
-# Files in a lineage's directory on the store.
-LINEAGE_FILE = "lineage.json"  # its fingerprint, and what it continues
+# Files in a checkpoint chain's directory on the store.
+CHAIN_FILE = "chain.json"  # its fingerprint, and what it continues
 OWNER_FILE = "owner.json"  # the one application that may commit checkpoints
 CHECKPOINTS_DIR = "checkpoints"
 BROKEN_DIR = "broken"  # checkpoints that were set aside

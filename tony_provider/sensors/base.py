@@ -19,19 +19,19 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
-from tony_provider.arguments import clear_nothings, positive_seconds, yes_or_no
+from tony_provider.arguments import empty_to_none, positive_seconds, yes_or_no
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import Try, gets_another_trigger
-from tony_provider.sensors.memory import recall, remember
-from tony_provider.sensors.target import NAMES, Aim
+from tony_provider.operators.tries import TaskTry, gets_another_trigger
+from tony_provider.sensors.sensor_arguments import NAMES, SensorArguments
+from tony_provider.sensors.sensor_memory import recall, remember
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.sensor import VERSION, TonySensorTrigger, outcome_of, plain_target
-from tony_provider.watching.lookout import End, Lookout, Memory, Outcome
-from tony_provider.watching.outlook import Outlook, TrainTask
-from tony_provider.watching.patience import deferral_timeout
-from tony_provider.watching.sought import Search, Target
+from tony_provider.watching.job_search import JobSearch, JobTarget
+from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorMemory, SensorOutcome
+from tony_provider.watching.task_states import TrainTask, TrainTaskStates
+from tony_provider.watching.watch_result import deferral_timeout
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -96,7 +96,7 @@ class TonySensor(BaseSensorOperator):
         self.tony_conn_id = tony_conn_id
         self.proxy_user = proxy_user
         self.deferrable = yes_or_no("deferrable", deferrable)
-        self._watch: tuple[Search, Lookout, TrainTask | None] | None = None  # from one poke to the next
+        self._watch: tuple[JobSearch, SensorConditions, TrainTask | None] | None = None  # from one poke to the next
 
     @cached_property
     def hook(self) -> TonyHook:
@@ -104,7 +104,7 @@ class TonySensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> Any:
         self._watch = None
-        clear_nothings(self, _OPTIONAL)
+        empty_to_none(self, _OPTIONAL)
         try:
             if self.deferrable:
                 self._defer(context)
@@ -137,7 +137,7 @@ class TonySensor(BaseSensorOperator):
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Called by Airflow when the trigger has ended, also when it has failed: the job is none the worse for that."""
-        clear_nothings(self, _OPTIONAL)
+        empty_to_none(self, _OPTIONAL)
         given = next_kwargs or {}
         if next_method == TRIGGER_FAIL_REPR and given.get("error") == TriggerFailureReason.TRIGGER_FAILURE:
             self.log.error("Trigger failed:\n%s", "\n".join(given.get("traceback") or ["(nobody said why)"]))
@@ -147,7 +147,7 @@ class TonySensor(BaseSensorOperator):
     def go_on_without_trigger(self, context: Context) -> Any:
         """Wait in the triggerer again, and at last in the worker, for what is left of the time."""
         try:
-            if gets_another_trigger(StateStore(context, self.log), Try.of(context), self.log):
+            if gets_another_trigger(StateStore(context, self.log), TaskTry.of(context), self.log):
                 # Whether the job had been seen went with the trigger: what start_timeout allows is allowed anew.
                 self._defer(context, began=time.time())
             self.log.warning("Waiting in this worker")
@@ -168,16 +168,18 @@ class TonySensor(BaseSensorOperator):
             raise
 
     @abstractmethod
-    def _lookout(self, target: Target, memory: Memory) -> Lookout: ...
+    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions: ...
 
     @abstractmethod
     def _trigger(self, **common: Any) -> TonySensorTrigger: ...
 
-    def _when_stale(self, outcome: Outcome) -> None:
+    def _when_stale(self, outcome: SensorOutcome) -> None:
         """Before the task fails."""
 
-    def _aim(self, context: Context) -> tuple[Target, TrainTask | None]:
-        aim = Aim(self.application_id, self.application_tag, self.train_task_id, self.map_index, self.checkpoint_key)
+    def _aim(self, context: Context) -> tuple[JobTarget, TrainTask | None]:
+        aim = SensorArguments(
+            self.application_id, self.application_tag, self.train_task_id, self.map_index, self.checkpoint_key
+        )
         return aim.resolve(self.hook, context, sorted(self.dag.task_ids))
 
     # -- in the triggerer --------------------------------------------------------------------------------------------
@@ -221,32 +223,32 @@ class TonySensor(BaseSensorOperator):
 
     # -- in the worker -----------------------------------------------------------------------------------------------
 
-    def _look(self, context: Context) -> Outcome | None:
+    def _look(self, context: Context) -> SensorOutcome | None:
         if self._watch is None:
             target, train_task = self._aim(context)
             memory = recall(context, self.log) if self.reschedule else None
-            lookout = self._lookout(target, memory or Memory.beginning(time.time()))
-            self._watch = Search(target), lookout, train_task
-        search, lookout, train_task = self._watch
-        outlook = train_task.outlook() if train_task is not None else Outlook()
-        outcome = lookout.judge(search.look(self.hook), outlook)
+            conditions = self._conditions(target, memory or SensorMemory.beginning(time.time()))
+            self._watch = JobSearch(target), conditions, train_task
+        search, conditions, train_task = self._watch
+        task_states = train_task.states() if train_task is not None else TrainTaskStates()
+        outcome = conditions.judge(search.look(self.hook), task_states)
         if self.reschedule:
-            remember(context, lookout.memory, self.log)
+            remember(context, conditions.memory, self.log)
         return outcome
 
     # -- when there is nothing more to look at -----------------------------------------------------------------------
 
-    def _conclude(self, outcome: Outcome) -> None:
+    def _conclude(self, outcome: SensorOutcome) -> None:
         """Raises unless it is what was waited for."""
-        if outcome.end is End.TIMEOUT:
+        if outcome.end is SensorEnd.TIMEOUT:
             if self._is_limited:
                 raise AirflowTaskTimeout(self._took_too_long)
             raise AirflowSensorTimeout(f"the sensor took longer than its timeout ({self.timeout:g} s)")
-        if outcome.end is End.START_TIMEOUT:
+        if outcome.end is SensorEnd.START_TIMEOUT:
             raise AirflowSensorTimeout(outcome.message)
-        if outcome.end is End.MISSED:
+        if outcome.end is SensorEnd.MISSED:
             raise TonyJobMissed(outcome.message)
-        if outcome.end is End.STALE:
+        if outcome.end is SensorEnd.STALE:
             self.log.error("%s", outcome.message)
             self._when_stale(outcome)
             raise TonyJobStale(outcome.message)

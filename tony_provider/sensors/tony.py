@@ -14,11 +14,11 @@ from tony_provider.exceptions import TonySpecError
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.sensors.base import TonySensor
 from tony_provider.triggers.sensor import TonyHeartbeatTrigger, TonySensorTrigger, TonyStateTrigger
-from tony_provider.watching.awaited import StateLookout, states_of
-from tony_provider.watching.killing import SensorKill, end_application
-from tony_provider.watching.lookout import Lookout, Memory, Outcome
-from tony_provider.watching.pulse import HeartbeatLookout, Limits
-from tony_provider.watching.sought import Target
+from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
+from tony_provider.watching.job_search import JobTarget
+from tony_provider.watching.sensor_conditions import SensorConditions, SensorMemory, SensorOutcome
+from tony_provider.watching.state_condition import StateCondition, states_of
+from tony_provider.watching.termination import SensorKill, end_application
 
 LEAST_HEARTBEAT_AGE = 10.0  # seconds; an application master tells what it has heard every five
 
@@ -48,8 +48,8 @@ class TonyJobSensor(TonySensor):
             states_of(states)
         self.states = states
 
-    def _lookout(self, target: Target, memory: Memory) -> Lookout:
-        return StateLookout(
+    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
+        return StateCondition(
             target, memory, start_timeout=self.start_timeout, log=self.log.info, states=self._rendered_states()
         )
 
@@ -112,18 +112,18 @@ class TonyHeartbeatSensor(TonySensor):
         self.task_types = None if task_types is None else list(task_types)
         self.on_stale = on_stale
 
-    def _lookout(self, target: Target, memory: Memory) -> Lookout:
-        return HeartbeatLookout(
+    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
+        return HeartbeatCondition(
             target, memory, start_timeout=self.start_timeout, log=self.log.info, limits=self._limits()
         )
 
     def _trigger(self, **common: Any) -> TonySensorTrigger:
         return TonyHeartbeatTrigger(limits=attrs.asdict(self._limits()), **common)
 
-    def _limits(self) -> Limits:
-        return Limits(self.max_heartbeat_age, self.min_steps_per_second, self.slow_for, self.task_types)
+    def _limits(self) -> HeartbeatLimits:
+        return HeartbeatLimits(self.max_heartbeat_age, self.min_steps_per_second, self.slow_for, self.task_types)
 
-    def _when_stale(self, outcome: Outcome) -> None:
+    def _when_stale(self, outcome: SensorOutcome) -> None:
         found = outcome.found
         if self.on_stale != "kill" or found is None or found.identity is None:
             return

@@ -15,12 +15,12 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.triggers.versions import refuse_newer
-from tony_provider.watching.awaited import StateLookout, states_of
-from tony_provider.watching.lookout import End, Lookout, Memory, Outcome
-from tony_provider.watching.outlook import Outlook, TrainTask
+from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
+from tony_provider.watching.job_search import FoundApplication, JobTarget, PolledJob
 from tony_provider.watching.poller import following
-from tony_provider.watching.pulse import HeartbeatLookout, Limits
-from tony_provider.watching.sought import Found, SoughtJob, Target
+from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorMemory, SensorOutcome
+from tony_provider.watching.state_condition import StateCondition, states_of
+from tony_provider.watching.task_states import TrainTask, TrainTaskStates
 
 VERSION = 1  # of the arguments and of the event
 ANSWER_SECONDS = (
@@ -93,33 +93,33 @@ class TonySensorTrigger(BaseTrigger):
     def _own_arguments(self) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _lookout(self, target: Target, memory: Memory) -> Lookout: ...
+    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions: ...
 
-    async def _watch(self) -> Outcome:
+    async def _watch(self) -> SensorOutcome:
         target = target_of(self.target)
-        lookout = self._lookout(target, Memory.beginning(self.began))
-        job = SoughtJob(target, self.poll_interval)
+        conditions = self._conditions(target, SensorMemory.beginning(self.began))
+        job = PolledJob(target, self.poll_interval)
         async with following(self.tony_conn_id, self.proxy_user, job) as poller:
-            outlook: Outlook | None = None
+            task_states: TrainTaskStates | None = None
             while True:
                 left = None if self.end is None else self.end - time.time()
                 if left is not None and left <= 0:
-                    return Outcome(End.TIMEOUT)
+                    return SensorOutcome(SensorEnd.TIMEOUT)
                 seen = await job.next(left)
                 if seen is None:
                     continue
-                if outlook is None and not seen.is_live and seen.outage is None:
-                    outlook = await self._ask()
+                if task_states is None and not seen.is_live and seen.outage is None:
+                    task_states = await self._ask()
                     poller.hurry(job)  # and judge by that look: what Airflow rules out came before it
                     continue
-                if (outcome := lookout.judge(seen, outlook or Outlook())) is not None:
+                if (outcome := conditions.judge(seen, task_states or TrainTaskStates())) is not None:
                     return outcome
-                outlook = None
+                task_states = None
 
-    async def _ask(self) -> Outlook:
+    async def _ask(self) -> TrainTaskStates:
         """What becomes of the training's task."""
         if self.train_task is None:
-            return Outlook()
+            return TrainTaskStates()
         return await TrainTask(**self.train_task).ask(ANSWER_SECONDS)
 
 
@@ -136,15 +136,15 @@ class TonyStateTrigger(TonySensorTrigger):
     def _own_arguments(self) -> dict[str, Any]:
         return {"states": self.states}
 
-    def _lookout(self, target: Target, memory: Memory) -> Lookout:
+    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
         states = states_of(self.states)
-        return StateLookout(target, memory, start_timeout=self.start_timeout, log=self.log.info, states=states)
+        return StateCondition(target, memory, start_timeout=self.start_timeout, log=self.log.info, states=states)
 
 
 class TonyHeartbeatTrigger(TonySensorTrigger):
     """Of ``TonyHeartbeatSensor``.
 
-    :param limits: the fields of ``Limits``.
+    :param limits: the fields of ``HeartbeatLimits``.
     """
 
     def __init__(self, *, limits: dict[str, Any], **common: Any) -> None:
@@ -154,12 +154,12 @@ class TonyHeartbeatTrigger(TonySensorTrigger):
     def _own_arguments(self) -> dict[str, Any]:
         return {"limits": self.limits}
 
-    def _lookout(self, target: Target, memory: Memory) -> Lookout:
-        limits = Limits(**self.limits)
-        return HeartbeatLookout(target, memory, start_timeout=self.start_timeout, log=self.log.info, limits=limits)
+    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
+        limits = HeartbeatLimits(**self.limits)
+        return HeartbeatCondition(target, memory, start_timeout=self.start_timeout, log=self.log.info, limits=limits)
 
 
-def plain_target(target: Target) -> dict[str, str | None]:
+def plain_target(target: JobTarget) -> dict[str, str | None]:
     identity = target.identity
     return {
         "application_id": target.application_id,
@@ -169,12 +169,12 @@ def plain_target(target: Target) -> dict[str, str | None]:
     }
 
 
-def target_of(plain: Mapping[str, str | None]) -> Target:
-    return Target(plain["application_id"], plain["tag"], _identity(plain))
+def target_of(plain: Mapping[str, str | None]) -> JobTarget:
+    return JobTarget(plain["application_id"], plain["tag"], _identity(plain))
 
 
-def event_of(outcome: Outcome | None, error: Exception | None) -> dict[str, Any]:
-    """``end`` is an ``End``, or None when ``error`` says why it could not be looked at any more."""
+def event_of(outcome: SensorOutcome | None, error: Exception | None) -> dict[str, Any]:
+    """``end`` is an ``SensorEnd``, or None when ``error`` says why it could not be looked at any more."""
     found = outcome.found if outcome is not None else None
     identity = found.identity if found is not None else None
     return {
@@ -190,10 +190,10 @@ def event_of(outcome: Outcome | None, error: Exception | None) -> dict[str, Any]
     }
 
 
-def outcome_of(event: Mapping[str, Any]) -> Outcome:
+def outcome_of(event: Mapping[str, Any]) -> SensorOutcome:
     """What ``event_of`` has put in, less the result."""
-    found = Found(event["application_id"], _identity(event)) if event["application_id"] else None
-    return Outcome(End(event["end"]), event["message"], found)
+    found = FoundApplication(event["application_id"], _identity(event)) if event["application_id"] else None
+    return SensorOutcome(SensorEnd(event["end"]), event["message"], found)
 
 
 def _identity(plain: Mapping[str, str | None]) -> Identity | None:

@@ -14,12 +14,11 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.triggers.versions import refuse_newer
-from tony_provider.watching.ending import Deadlines, Ending
-from tony_provider.watching.killing import Kill
-from tony_provider.watching.killing_many import end_from_triggerer
-from tony_provider.watching.outlook import TrainTask
 from tony_provider.watching.poller import FollowedJob, following
+from tony_provider.watching.task_states import TrainTask
+from tony_provider.watching.termination import Kill, end_from_triggerer
 from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import WatchLimits, WatchResult
 
 VERSION = 2  # of the arguments and of the event; those of every earlier one are understood
 STATE_SECONDS = 5.0  # that Airflow may take to tell the task's state; it ends on_kill after 30
@@ -35,7 +34,7 @@ class TonyJobTrigger(BaseTrigger):
 
     :param slug, digest: of the training's identity.
     :param poll_interval: seconds between two looks at its steps and metrics, at least.
-    :param end, queue: epoch seconds, see ``Deadlines``.
+    :param end, queue: epoch seconds, see ``WatchLimits``.
     :param kill: whether a user's action on the task ends the application.
     :param whose: the name of the try; the application's diagnostics hold it when the try's end was its end.
     :param version: of these arguments; a task may have been deferred by an earlier release.
@@ -116,11 +115,11 @@ class TonyJobTrigger(BaseTrigger):
         if task is None:
             return False
         asked = TrainTask(task.dag_id, task.run_id, task.task_id, task.map_index)
-        outlook = await asked.ask(STATE_SECONDS)
-        return outlook.state == TaskInstanceState.DEFERRED.value
+        task_states = await asked.ask(STATE_SECONDS)
+        return task_states.state == TaskInstanceState.DEFERRED.value
 
-    async def _watch(self) -> Ending:
-        deadlines = Deadlines(end=self.end, queue=self.queue)
+    async def _watch(self) -> WatchResult:
+        deadlines = WatchLimits(end=self.end, queue=self.queue)
         job = FollowedJob(self._identity, self.application_id, self.poll_interval)
         async with following(self.tony_conn_id, self.proxy_user, job) as poller:
             watch = JobWatch(self.application_id, deadlines, self.log.info, contact=poller.contact)
@@ -139,7 +138,7 @@ class TonyJobTrigger(BaseTrigger):
     def _identity(self) -> Identity:
         return Identity(self.slug, self.digest)
 
-    def _event(self, ending: Ending | None, error: str | None) -> dict[str, Any]:
+    def _event(self, ending: WatchResult | None, error: str | None) -> dict[str, Any]:
         """``reason`` is an ``ending.Reason``, or None when ``error`` says why it could not be watched any more."""
         return {
             "version": VERSION,

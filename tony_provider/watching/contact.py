@@ -12,13 +12,13 @@ from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
 
 
-class Side(StrEnum):
+class Peer(StrEnum):
     CLUSTER = "The ResourceManager"
     STORE = "The store"
 
 
-def side_of(error: ClusterError | StorageError) -> Side:
-    return Side.STORE if isinstance(error, StorageError) else Side.CLUSTER
+def side_of(error: ClusterError | StorageError) -> Peer:
+    return Peer.STORE if isinstance(error, StorageError) else Peer.CLUSTER
 
 
 class Contact:
@@ -27,13 +27,13 @@ class Contact:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._asked: dict[Side, dict[object, float]] = {side: {} for side in Side}
-        self._answered = dict.fromkeys(Side, float("-inf"))
-        self._in_vain: dict[Side, float] = {}  # asked since the last answer, and given up
-        self._said: dict[Side, str] = {}
+        self._asked: dict[Peer, dict[object, float]] = {side: {} for side in Peer}
+        self._answered = dict.fromkeys(Peer, float("-inf"))
+        self._in_vain: dict[Peer, float] = {}  # asked since the last answer, and given up
+        self._said: dict[Peer, str] = {}
 
     @contextmanager
-    def asking(self, side: Side) -> Iterator[None]:
+    def asking(self, side: Peer) -> Iterator[None]:
         """Around one call. Another error than that nobody answers is an answer."""
         question, asked = object(), self._clock()
         with self._lock:
@@ -54,19 +54,19 @@ class Contact:
             with self._lock:
                 del self._asked[side][question]
 
-    def _answers(self, side: Side) -> None:
+    def _answers(self, side: Peer) -> None:
         with self._lock:
             self._answered[side] = self._clock()
             self._in_vain.pop(side, None)
             self._said.pop(side, None)
 
-    def silent_since(self, side: Side) -> float | None:
+    def silent_since(self, side: Peer) -> float | None:
         """None while nobody waits in vain. Where others are answered meanwhile, it is one call that is slow."""
         with self._lock:
             asked = [*self._asked[side].values(), *([self._in_vain[side]] if side in self._in_vain else [])]
             return max(min(asked), self._answered[side]) if asked else None
 
-    def said(self, side: Side) -> str:
+    def said(self, side: Peer) -> str:
         """Of why there is no answer, where that is known."""
         with self._lock:
             return self._said.get(side, "")

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from tony_provider.watching.ending import Ending
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import WatchResult
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Looker:
     def __exit__(self, *_: object) -> None:
         self._wanted.put(False)
 
-    def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[Ending | None, Observation | None]:
+    def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[WatchResult | None, Observation | None]:
         """What the next look tells, and what was seen. While it takes long, ``meanwhile`` is called, and may raise."""
         self._wanted.put(True)
         while True:

@@ -10,7 +10,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.watching.contact import Contact, Side
+from tony_provider.watching.contact import Contact, Peer
 
 Outage = ClusterError | StorageError
 MASTER_SECONDS = 5.0  # that a master may take to answer somebody who watches
@@ -50,7 +50,7 @@ def observe(
     """
     contact = contact or Contact()
     try:
-        with contact.asking(Side.CLUSTER):
+        with contact.asking(Peer.CLUSTER):
             application = hook.application(application_id)
     except (ClusterError, StorageError) as error:
         return Observation(outages=(error,))
@@ -74,7 +74,7 @@ def observe_status(
     master = ask_the_master(hook, application_id) if ask_master and runs else None
     ended = application is None or application.is_final
     try:
-        with contact.asking(Side.STORE):
+        with contact.asking(Peer.STORE):
             status = hook.job_status(identity, application_id, may_have_ended=ended)
     except RecordUnreadable as error:
         return Observation(application, unreadable=error, master=master)

@@ -1,7 +1,7 @@
 """Looking at many jobs from one event loop: one list of applications for all, and details of each in its turn.
 
 A triggerer may wait for a thousand jobs. Asked one by one, every few seconds, that would be more than a ResourceManager
-and a store should have to bear; so all jobs of a connection share one poller, which asks for the list of applications
+and a store should have to serve; so all jobs of a connection share one poller, which asks for the list of applications
 that have not ended. One that is missing there has ended, and is looked at at once. Steps and metrics, for the log, are
 read from the store in turn, so many a second.
 
@@ -28,7 +28,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
-from tony_provider.watching.contact import Contact, Side, side_of
+from tony_provider.watching.contact import Contact, Peer, side_of
 from tony_provider.watching.observation import Observation, observe, observe_status
 
 log = logging.getLogger(__name__)
@@ -39,14 +39,14 @@ _THREADS = 4  # for looks at single jobs; the list has one of its own
 
 
 @attrs.frozen
-class Pace:
+class PollingPace:
     """How often a poller asks; from the section ``[tony]`` of Airflow's configuration."""
 
     list_interval: float  # seconds
     details_per_second: float
 
     @classmethod
-    def configured(cls) -> Pace:
+    def configured(cls) -> PollingPace:
         """Raises ConfigurationProblem."""
         return cls(configuration.list_interval(), configuration.details_per_second())
 
@@ -126,7 +126,7 @@ class FollowedJob:
 
     def is_seen(self, observation: Observation) -> None:
         """By a look at all of it."""
-        if observation.outage is not None and side_of(observation.outage) is Side.CLUSTER:
+        if observation.outage is not None and side_of(observation.outage) is Peer.CLUSTER:
             self._cluster_outage = observation.outage
         else:
             self._cluster_outage, self._store_outage = None, observation.outage
@@ -164,7 +164,7 @@ class FollowedJob:
 class JobPoller:
     """:param open_hook: makes the hook; called again after an outage, since the connection may have been mended."""
 
-    def __init__(self, open_hook: Callable[[], TonyHook], pace: Pace) -> None:
+    def __init__(self, open_hook: Callable[[], TonyHook], pace: PollingPace) -> None:
         self._open_hook = open_hook
         self._hook = open_hook()
         self._pace = pace
@@ -244,7 +244,7 @@ class JobPoller:
             await asyncio.sleep(self._pace.list_interval)
 
     def _live(self) -> list[Application]:
-        with self.contact.asking(Side.CLUSTER):
+        with self.contact.asking(Peer.CLUSTER):
             return self._hook.live()
 
     async def _look_at_urgent(self) -> None:
@@ -301,7 +301,7 @@ async def following(tony_conn_id: str, proxy_user: str | None, job: FollowedJob)
     pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
     key = (tony_conn_id, proxy_user)
     if (poller := pollers.get(key)) is None or poller.has_failed:
-        poller = pollers[key] = JobPoller(lambda: TonyHook(tony_conn_id, proxy_user), Pace.configured())
+        poller = pollers[key] = JobPoller(lambda: TonyHook(tony_conn_id, proxy_user), PollingPace.configured())
     poller.follow(job)
     try:
         yield poller

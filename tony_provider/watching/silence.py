@@ -12,7 +12,7 @@ from tony_provider.runtime.hadoop.ids import ApplicationAttemptId
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageUnreachable
-from tony_provider.watching.contact import Contact, Side, side_of
+from tony_provider.watching.contact import Contact, Peer, side_of
 from tony_provider.watching.observation import Observation, Outage
 from tony_provider.watching.troubles import Troubles
 
@@ -49,7 +49,7 @@ class Silence:
     @property
     def wants_master(self) -> bool:
         """The status on the store does not tell how the job is: its master may, when it is asked itself."""
-        return _Key.STATUS in self._troubles or Side.STORE in self._troubles
+        return _Key.STATUS in self._troubles or Peer.STORE in self._troubles
 
     def begin_anew(self) -> None:
         """With another application: what was known of the last one is of no use."""
@@ -60,24 +60,24 @@ class Silence:
 
     def look(self, seen: Observation | None) -> None:
         """None: there is no news, and only the time has gone by."""
-        for side in Side:
+        for side in Peer:
             self._look_at(side, seen)
         if seen is None:
             return
-        if seen.application is not None and not any(side_of(each) is Side.CLUSTER for each in seen.outages):
+        if seen.application is not None and not any(side_of(each) is Peer.CLUSTER for each in seen.outages):
             self._look_at_master(seen.application)
             if seen.whole and not seen.outages:
                 self._look_at_status(seen, seen.application)
         self._tell_of_master(seen)
 
-    def _look_at(self, side: Side, seen: Observation | None) -> None:
+    def _look_at(self, side: Peer, seen: Observation | None) -> None:
         error = next((each for each in seen.outages if side_of(each) is side), None) if seen is not None else None
         silent = self._contact.silent_since(side)
         if error is not None:
             self._troubles.goes_on(side, f"{side} {_does(error)}", _line(str(error)), since=silent)
         elif silent is not None and self._clock() - silent > SLOW_ANSWER:
             self._troubles.goes_on(side, f"{side} does not answer", _line(self._contact.said(side)), since=silent)
-        elif seen is not None and (side is Side.CLUSTER or not seen.outages):  # a cluster in vain: no store was asked
+        elif seen is not None and (side is Peer.CLUSTER or not seen.outages):  # a cluster in vain: no store was asked
             self._troubles.is_over(side, f"{side} answers again")
 
     def _look_at_master(self, application: Application) -> None:

@@ -10,11 +10,11 @@ from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.results import is_of_result
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.watching.contact import Contact
-from tony_provider.watching.ending import Deadlines, Ending, Reason
 from tony_provider.watching.observation import Observation
-from tony_provider.watching.patience import borne_since
-from tony_provider.watching.progress import ProgressLog
+from tony_provider.watching.outages import outage_start
+from tony_provider.watching.progress_log import ProgressLog
 from tony_provider.watching.silence import Silence
+from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
 
 FORGOTTEN_SECONDS = 30.0  # so long must the cluster not know the application before we believe it
 
@@ -25,7 +25,7 @@ class JobWatch:
     def __init__(
         self,
         application_id: str,
-        deadlines: Deadlines,
+        deadlines: WatchLimits,
         log: Callable[[str], None],
         *,
         contact: Contact | None = None,
@@ -46,24 +46,24 @@ class JobWatch:
         self._application: Application | None = None
         self._status: JobStatus | None = None
 
-    def judge(self, seen: Observation | None) -> Ending | None:
+    def judge(self, seen: Observation | None) -> WatchResult | None:
         """None while the job goes on. ``seen`` is None when there is no news, and only the time has gone by.
 
-        A cluster or store that does not answer is borne for OUTAGE_SECONDS; then its ClusterError or StorageError is
-        raised, and the application is left as it is. A status that cannot be read is done without; RecordUnreadable is
-        raised for a result, where nothing else tells how the application ended.
+        A cluster or store that does not answer is waited for, OUTAGE_SECONDS long; then its ClusterError or
+        StorageError is raised, and the application is left as it is. A status that cannot be read is done without;
+        RecordUnreadable is raised for a result, where nothing else tells how the application ended.
         """
         reason = None
         self.silence.look(seen)
         if seen is not None and seen.outage is not None:
-            self._outage_since = borne_since(seen.outage, self._outage_since, self._clock())
+            self._outage_since = outage_start(seen.outage, self._outage_since, self._clock())
             self._tell_what_the_master_says(seen)
         elif seen is not None:
             self._outage_since = None
             reason = self._look(seen)
         if reason is None and self._deadlines.end is not None and time.time() > self._deadlines.end:
             reason = Reason.DEADLINE
-        return Ending(reason, self._last_message, self._application, self._status) if reason else None
+        return WatchResult(reason, self._last_message, self._application, self._status) if reason else None
 
     def wants_look(self, seen: Observation) -> bool:
         """Its time in the queue is over, and only a look at the job itself tells whether it still waits there."""

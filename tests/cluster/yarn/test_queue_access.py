@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.yarn.queue_access import Access, judge
-from tony_provider.cluster.yarn.view import queues
+from tony_provider.cluster.yarn.cluster_view import queues
+from tony_provider.cluster.yarn.queue_access import QueueAccess, judge
 
 
 def scheduler(root: str | None, team: str | None, leaf: str | None) -> dict[str, Any]:
@@ -37,5 +37,5 @@ def test_access_is_inherited(root: str | None, team: str | None, leaf: str | Non
     every = queues(scheduler(root, team, leaf))
     assert every is not None
     access = judge("alice", "leaf", every)
-    assert isinstance(access, Access)
+    assert isinstance(access, QueueAccess)
     assert access.known is known

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.hadoop.ports import free_ports
-from tony_provider.cluster.base import Which
+from tony_provider.cluster.base import ApplicationFilter
 from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, ConfigurationHidden, UnexpectedAnswer
 from tony_provider.cluster.yarn.cluster import YarnCluster
 from tony_provider.cluster.yarn.rest import RestConfig, RestError, YarnRest
@@ -168,4 +168,4 @@ def test_an_application_told_in_other_words_is_no_answer(stand_in: Callable[[], 
     with pytest.raises(UnexpectedAnswer, match="in words that are not its own"):
         cluster.application("application_1_0001")
     with pytest.raises(UnexpectedAnswer, match="in words that are not its own"):
-        cluster.applications(Which())
+        cluster.applications(ApplicationFilter())

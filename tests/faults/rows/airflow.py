@@ -53,7 +53,7 @@ def retry(field: Field) -> Account:
 
 @row("clear-after-success", "cleared after success, then rank 1's container lost", COUNT)
 def cleared_after_success(field: Field) -> Account:
-    """A new lineage begins at step 0, and goes on from its own checkpoints, not from the old one's last."""
+    """A new chain begins at step 0, and goes on from its own checkpoints, not from the old one's last."""
     tries = Tries(field)
     told = tries.begin(tries.job()).result()
     assert told["state"] == "success", told["error"]
@@ -74,7 +74,7 @@ def cleared_after_success(field: Field) -> Account:
 
 @row("clear-changed-code", "cleared after failure, with changed code", COUNT)
 def cleared_with_changed_code(field: Field) -> Account:
-    """Old weights are not for new code: a new lineage, from step 0, and the log says why."""
+    """Old weights are not for new code: a new chain, from step 0, and the log says why."""
     tries = Tries(field)
     changed = field.folder / "count.py"
     changed.write_text((PROGRAMS / "count.py").read_text() + "\n# changed\n")

@@ -18,7 +18,7 @@ from tests.faults.field import Field
 from tests.faults.row import OVERWRITE, row
 from tests.faults.training import Training
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.model import rank_directory
+from tony_provider.runtime.checkpoint.checkpoint_model import rank_directory
 from tony_provider.runtime.storage.helpers import read_bytes, read_text
 from tony_provider.runtime.storage.uris import join
 

@@ -16,7 +16,7 @@ from tests.faults.training import Training
 from tests.files import files_below
 from tests.hadoop.cluster import HadoopCluster
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.model import rank_directory
+from tony_provider.runtime.checkpoint.checkpoint_model import rank_directory
 from tony_provider.runtime.storage.helpers import read_bytes, walk
 
 Breaking = Callable[[bytes], bytes]  # makes a file of another content of it
@@ -102,8 +102,8 @@ def _broken_on_store(field: Field, broken: Breaking) -> Account:
         training.executor(training.leader).signal(signal.SIGKILL)
     account = training.finish(replaced=[training.leader])
     account.expect(training.resumed_steps() == [10], f"it went on from {training.resumed_steps()}")
-    lineage = uri.partition(f"/{contract.CHECKPOINTS_DIR}/")[0]
-    aside = [entry.path for entry in walk(storage, f"{lineage}/{contract.BROKEN_DIR}")]
+    chain = uri.partition(f"/{contract.CHECKPOINTS_DIR}/")[0]
+    aside = [entry.path for entry in walk(storage, f"{chain}/{contract.BROKEN_DIR}")]
     account.expect(bool(aside), "the broken checkpoint was not set aside")
     return account
 

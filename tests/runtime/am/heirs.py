@@ -12,8 +12,8 @@ import attrs
 
 from tests.runtime.am.local.jobs import DEADLINE, LocalJob, Staged, master_container
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.application_master import Surroundings, serve
-from tony_provider.runtime.am.local.process import LocalProcess
+from tony_provider.runtime.am.application_master import MasterContext, serve
+from tony_provider.runtime.am.local.local_process import LocalProcess
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager, Share
 from tony_provider.runtime.am.resource_manager import Container, Registered
 from tony_provider.runtime.am.words import ABORTED, KILLED_BY_APPLICATION_MASTER
@@ -92,13 +92,13 @@ async def inherit(job: LocalJob, attempt: int = 2) -> FinalStatus:
     container_id = master_container(job.description.application_id, attempt)
     staged = Staged(job.directory, job.description, Credentials({}, {}), own)
     environment = {**staged.environment, contract.ENV_CONTAINER_ID: container_id}
-    surroundings = Surroundings.of_process(environment, own)
-    assert surroundings.attempt == attempt
+    context = MasterContext.of_process(environment, own)
+    assert context.attempt == attempt
     description = job.description
     assert description.local
     manager = Heir(description, description.local, shared_cache(description.local))
     try:
-        return await asyncio.wait_for(serve(surroundings, LocalStorage(), manager), DEADLINE)
+        return await asyncio.wait_for(serve(context, LocalStorage(), manager), DEADLINE)
     except asyncio.CancelledError:
         manager.abandon()
         raise

@@ -12,9 +12,9 @@ import pytest
 from tests.runtime.am.local.jobs import stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.application_master import Surroundings, serve
+from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.backends import open_resource_manager
-from tony_provider.runtime.am.launches import Launches
+from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import Container, Launch, ResourceManagerError
 from tony_provider.runtime.codec import dump_json, load_json
@@ -40,9 +40,9 @@ class Faulty(LocalResourceManager):
 async def test_internal_fault_is_a_verdict_and_everything_is_cleaned_up(tmp_path: Path) -> None:
     staged = stage(tmp_path, JOB)
     assert staged.description.local
-    surroundings = Surroundings.of_process(staged.environment, staged.own)
+    context = MasterContext.of_process(staged.environment, staged.own)
     manager = Faulty(staged.description, staged.description.local, shared_cache(staged.description.local))
-    status = await asyncio.wait_for(serve(surroundings, LocalStorage(), manager), DEADLINE)
+    status = await asyncio.wait_for(serve(context, LocalStorage(), manager), DEADLINE)
     await manager.close()
     assert status is FinalStatus.FAILED
     result = load_json((tmp_path / "store" / contract.RESULT_FILE).read_bytes(), JobStatus)
@@ -92,7 +92,7 @@ def test_description_that_cannot_be_read(tmp_path: Path, content: bytes | None, 
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ContainerError, match=words):
-        Surroundings.of_process(staged.environment, staged.own)
+        MasterContext.of_process(staged.environment, staged.own)
 
 
 async def test_docker_on_the_local_cluster_is_refused(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_executors_get_no_secret_of_the_application_master(tmp_path: Path)
     }
     task_key = staged.credentials.secrets[contract.SECRET_TASK_KEY]
     here = Address("127.0.0.1", 1)
-    launches = Launches(staged.description, staged.credentials, task_key, staged.description.runtime, here)
+    launches = ExecutorLaunches(staged.description, staged.credentials, task_key, staged.description.runtime, here)
     launch = launches.launch("worker:0", 1, Container("container_1_0001_01_000002", "n:1"))
     given = Credentials.from_bytes(launch.credentials)
     assert set(given.secrets) == {

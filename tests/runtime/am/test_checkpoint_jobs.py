@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.runtime.am.lineages import OTHER, own
+from tests.runtime.am.chains import OTHER, own
 from tests.runtime.am.local.jobs import LocalJob, start
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.protocol.status import FailureKind, JobState
@@ -120,7 +120,7 @@ async def until(look: Callable[[], bool], job: LocalJob) -> None:
 
 
 def committed(job: LocalJob) -> list[int | None]:
-    return [stored.step for stored in Catalog(LocalStorage(), job.description.lineage_dir).list()]
+    return [stored.step for stored in Catalog(LocalStorage(), job.description.chain_dir).list()]
 
 
 def spec(
@@ -144,14 +144,14 @@ async def test_leader_s_checkpoints_are_everybody_s(tmp_path: Path, wishes: Wish
     assert (result.state, result.generation, result.restarts) == (JobState.SUCCEEDED, 2, 1)
     assert (result.resumed_step, result.checkpoint_step) == (30, 30)
     assert committed(job) == [30]
-    assert result.checkpoint_dir == Catalog(LocalStorage(), job.description.lineage_dir).list()[0].uri
+    assert result.checkpoint_dir == Catalog(LocalStorage(), job.description.chain_dir).list()[0].uri
 
 
 async def test_parts_of_all_ranks_are_one_checkpoint(tmp_path: Path, wishes: Wishes) -> None:
     job = await run(tmp_path, wishes, spec(MirrorScope.ALL))
     wishes.step(10)
     await until(lambda: committed(job) == [10], job)
-    (stored,) = Catalog(LocalStorage(), job.description.lineage_dir).list()
+    (stored,) = Catalog(LocalStorage(), job.description.chain_dir).list()
     assert sorted({file.rank for file in stored.manifest.files}) == [0, 1]
     os.kill(int(wishes.starts(0)[0][0]), signal.SIGKILL)
     await until(lambda: len(wishes.starts(0)) == len(wishes.starts(1)) == 2, job)
@@ -177,10 +177,10 @@ async def test_nothing_stays_after_success_where_nothing_is_to(tmp_path: Path, w
     wishes.end()
     result = await job.end()
     assert (result.state, result.checkpoint_dir) == (JobState.SUCCEEDED, None)
-    assert list((tmp_path / "L0001" / "checkpoints").iterdir()) == []
+    assert list((tmp_path / "chain-0001" / "checkpoints").iterdir()) == []
 
 
-async def test_newer_application_takes_the_lineage_over(tmp_path: Path, wishes: Wishes) -> None:
+async def test_newer_application_takes_the_chain_over(tmp_path: Path, wishes: Wishes) -> None:
     job = await run(tmp_path, wishes, spec(MirrorScope.LEADER))
     wishes.step(10)
     await until(lambda: committed(job) == [10], job)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.am.event_log import EventLog, read_events
-from tony_provider.runtime.am.session.history import merge
+from tony_provider.runtime.am.session.recovery.history import merge
 
 
 def test_events_in_order_after_where_the_job_came_from() -> None:

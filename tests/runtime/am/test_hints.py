@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tony_provider.runtime.am import hints
-from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session.process import ProcessEnd
-from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.spec.model import RestartScope, Role, TaskSpec
 
 # Of TensorFlow 2.21 with Keras 3.15, two workers, some rows of the numbers left out.

@@ -13,7 +13,7 @@ import pytest
 
 from tests.runtime.am.local.jobs import Staged, stage
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.application_master import Surroundings, serve
+from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import Completed, Event
 from tony_provider.runtime.codec import load_json
@@ -86,9 +86,9 @@ class SignalledAtTheEnd(SignalledWhileTasksEnd):
 async def run(staged: Staged, storage: LocalStorage, kind: type[LocalResourceManager]) -> FinalStatus:
     assert staged.description.local
     manager = kind(staged.description, staged.description.local, shared_cache(staged.description.local))
-    surroundings = Surroundings.of_process(staged.environment, staged.own)
+    context = MasterContext.of_process(staged.environment, staged.own)
     try:
-        return await asyncio.wait_for(serve(surroundings, storage, manager), DEADLINE)
+        return await asyncio.wait_for(serve(context, storage, manager), DEADLINE)
     finally:
         await manager.close()
         await asyncio.get_running_loop().shutdown_default_executor()  # every write under way is over

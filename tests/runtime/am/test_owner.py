@@ -7,19 +7,19 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.runtime.am.lineages import APPLICATION_ID, KEY, OTHER, describe, own, ownership
+from tests.runtime.am.chains import APPLICATION_ID, KEY, OTHER, describe, own, ownership
 from tony_provider.runtime import contract, master_address
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.owner import FencedError, SupersededError
+from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.lineage import Owner
 from tony_provider.runtime.storage import FileStatus, LocalStorage, StorageExists, StorageUnreachable
 from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
 
 HERE = Address("here", 20001)
 
 
-def test_lineage_of_ours_stays_as_the_airflow_side_wrote_it(tmp_path: Path) -> None:
+def test_chain_of_ours_stays_as_the_airflow_side_wrote_it(tmp_path: Path) -> None:
     file = own(tmp_path, APPLICATION_ID)
     before = file.read_bytes()
     ownership(describe(tmp_path), attempt=2).check()
@@ -28,14 +28,14 @@ def test_lineage_of_ours_stays_as_the_airflow_side_wrote_it(tmp_path: Path) -> N
 
 def test_another_application_fences_this_one(tmp_path: Path) -> None:
     file = own(tmp_path, OTHER)
-    with pytest.raises(FencedError, match=f"application {OTHER} owns the lineage L0001 now"):
+    with pytest.raises(FencedError, match=f"application {OTHER} owns the checkpoint chain chain-0001 now"):
         ownership(describe(tmp_path)).check()
     assert load_json(file.read_bytes(), Owner).application_id == OTHER
 
 
-def test_lineage_that_nobody_owns_is_taken(tmp_path: Path) -> None:
+def test_chain_that_nobody_owns_is_taken(tmp_path: Path) -> None:
     ownership(describe(tmp_path)).check()
-    owner = load_json((tmp_path / "L0001" / contract.OWNER_FILE).read_bytes(), Owner)
+    owner = load_json((tmp_path / "chain-0001" / contract.OWNER_FILE).read_bytes(), Owner)
     assert owner == Owner(APPLICATION_ID)
     with pytest.raises(FencedError):
         ownership(describe(tmp_path, application_id=OTHER)).check()
@@ -56,7 +56,7 @@ def test_somebody_else_who_takes_it_in_the_same_moment_wins(tmp_path: Path) -> N
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"application_id": 5}'])
 def test_nothing_is_risked_when_the_owner_cannot_be_told(tmp_path: Path, content: bytes) -> None:
     own(tmp_path, APPLICATION_ID).write_bytes(content)
-    with pytest.raises(FencedError, match="who owns the lineage cannot be told from"):
+    with pytest.raises(FencedError, match="who owns the checkpoint chain cannot be told from"):
         ownership(describe(tmp_path)).check()
 
 
@@ -81,8 +81,8 @@ def test_address_that_no_master_signed_supersedes_nobody(tmp_path: Path) -> None
     ownership(description).check_newest()
 
 
-def test_without_a_lineage_only_newer_masters_count(tmp_path: Path) -> None:
-    description = attrs.evolve(describe(tmp_path), lineage_dir="")
+def test_without_a_chain_only_newer_masters_count(tmp_path: Path) -> None:
+    description = attrs.evolve(describe(tmp_path), chain_dir="")
     ownership(description).check()
     assert list(tmp_path.iterdir()) == []
 

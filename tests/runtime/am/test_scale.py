@@ -20,14 +20,14 @@ from tests.runtime.am.local.jobs import stage
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
-from tony_provider.runtime.am import garbage, master, open_files, service
-from tony_provider.runtime.am.launches import Launches
+from tony_provider.runtime.am import cycle_collector, master, open_files, service
+from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
-from tony_provider.runtime.am.own_lineage import OwnLineage
+from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import Ownership
-from tony_provider.runtime.am.records import Records
+from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered
-from tony_provider.runtime.am.service import Turns
+from tony_provider.runtime.am.service import WriteTurns
 from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol import timing, tony_pb2
 from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, TaskSpec
@@ -88,10 +88,12 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     description, credentials = staged.description, staged.credentials
     assert description.local
     ownership = Ownership(LocalStorage(), description, 1, credentials.secrets[contract.SECRET_ADDRESS_KEY])
-    lineage = OwnLineage(ownership)
+    chain = OwnChain(ownership)
     manager = LocalResourceManager(description, description.local, shared_cache(description.local))
-    launches = Launches(description, credentials, b"", description.runtime, Address("127.0.0.1", 1))
-    leading = master.Master(description, manager, launches, Records(LocalStorage(), description), ownership, lineage)
+    launches = ExecutorLaunches(description, credentials, b"", description.runtime, Address("127.0.0.1", 1))
+    leading = master.Master(
+        description, manager, launches, ApplicationRecords(LocalStorage(), description), ownership, chain
+    )
     rounds = [0]
 
     async def others() -> None:
@@ -109,7 +111,7 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     finally:
         going.cancel()
         await manager.close()
-        lineage.close()
+        chain.close()
     assert rounds[0] > TASKS
 
 
@@ -126,7 +128,7 @@ class Context:
 
 
 async def test_messages_on_their_way_are_bounded_and_made_when_their_turn_comes() -> None:
-    turns, begun, made = Turns(), [0], [0]
+    turns, begun, made = WriteTurns(), [0], [0]
 
     def begin() -> None:
         begun[0] += 1
@@ -150,7 +152,7 @@ async def test_messages_on_their_way_are_bounded_and_made_when_their_turn_comes(
 
 async def test_streams_that_take_nothing_do_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "_LONGEST_TURN", 0.01)
-    turns = Turns()
+    turns = WriteTurns()
     stuck = [Context(lambda: None) for _ in range(service.AT_ONCE)]
     waiting = [asyncio.ensure_future(turns.write(context, tony_pb2.ToExecutor())) for context in stuck]
     other = Context(lambda: None)
@@ -164,7 +166,7 @@ async def test_streams_that_take_nothing_do_not_keep_the_others_waiting(monkeypa
 
 async def test_the_collector_looks_at_everything_seldom_and_is_left_as_it_was() -> None:
     before = gc.get_threshold()
-    collecting = asyncio.ensure_future(garbage.collect_seldom())
+    collecting = asyncio.ensure_future(cycle_collector.collect_seldom())
     await asyncio.sleep(0)
     assert gc.get_threshold()[0] > before[0]
     collecting.cancel()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.am.lineages import upload
+from tests.runtime.am.chains import upload
 from tony_provider.runtime.am.shards import Shard, ShardError, manifest
-from tony_provider.runtime.checkpoint.model import CheckpointFile, directory_name
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, directory_name
 from tony_provider.runtime.protocol import tony_pb2
 
-CHECKPOINTS = "file:///lineage/checkpoints"
+CHECKPOINTS = "file:///chain/checkpoints"
 NAME = directory_name(7, 7)
 FILE = CheckpointFile("ckpt", 1, "crc32:00000000")
 

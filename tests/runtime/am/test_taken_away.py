@@ -11,12 +11,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.runtime.am.lineages import OTHER, own, ownership
+from tests.runtime.am.chains import OTHER, own, ownership
 from tests.runtime.am.local.jobs import Staged, stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am import master, signals
-from tony_provider.runtime.am.application_master import Surroundings, serve
+from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, ConnectionRestored, Event
 from tony_provider.runtime.codec import load_json
@@ -85,8 +85,8 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     staged = stage(tmp_path, JOB)
     assert staged.description.local
     cluster = Cluster(staged.description, staged.description.local, shared_cache(staged.description.local))
-    surroundings = Surroundings.of_process(staged.environment, staged.own)
-    serving = asyncio.ensure_future(serve(surroundings, LocalStorage(), cluster))
+    context = MasterContext.of_process(staged.environment, staged.own)
+    serving = asyncio.ensure_future(serve(context, LocalStorage(), cluster))
     running = Running(staged, cluster, serving, tmp_path / "store")
     try:
         await running.until_running()

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.checkpoints import new_directory
 from tests.runtime.storage.conftest import Place
-from tony_provider.runtime.checkpoint import checksum, model
+from tony_provider.runtime.checkpoint import checkpoint_model, checksum
 from tony_provider.runtime.checkpoint.catalog import REASON_FILE, Catalog
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, StoredCheckpoint
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import LocalStorage, StorageError, StorageExists, StorageNotFound, uris
@@ -52,7 +52,7 @@ def manifest_of(number: int, /, **changes: object) -> Manifest:
 def upload(place: Place, uri: str) -> None:
     for rank, ones in FILES.items():
         for path, data in ones.items():
-            place.storage.write(uris.join(model.rank_directory(uri, rank), path), data)
+            place.storage.write(uris.join(checkpoint_model.rank_directory(uri, rank), path), data)
 
 
 def commit(place: Place, catalog: Catalog, step: int, **changes: object) -> StoredCheckpoint:
@@ -68,7 +68,7 @@ def names(place: Place, directory: str) -> list[str]:
         return []
 
 
-def test_a_new_lineage_has_none(catalog: Catalog) -> None:
+def test_a_new_chain_has_none(catalog: Catalog) -> None:
     assert catalog.newest() is None
     assert catalog.list() == []
     assert catalog.prune(1) == []
@@ -78,7 +78,7 @@ def test_a_new_lineage_has_none(catalog: Catalog) -> None:
 
 def test_the_newest_is_the_last_save_whatever_its_step(place: Place, catalog: Catalog) -> None:
     for save, step in ((1, 30), (2, None), (3, 10)):
-        uri = uris.join(catalog.uri, model.directory_name(save, step))
+        uri = uris.join(catalog.uri, checkpoint_model.directory_name(save, step))
         upload(place, uri)
         catalog.commit(uri, attrs.evolve(manifest_of(save), step=step))
         newest = Catalog(place.storage, place.root).newest()
@@ -182,15 +182,15 @@ def lose_rank(place: Place, uri: str) -> None:
 
 
 def cut_manifest(place: Place, uri: str) -> None:
-    place.storage.write(uris.join(uri, model.MANIFEST_FILE), dump_json(manifest_of(9))[:-1], overwrite=True)
+    place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), dump_json(manifest_of(9))[:-1], overwrite=True)
 
 
 def other_manifest(place: Place, uri: str) -> None:
-    place.storage.write(uris.join(uri, model.MANIFEST_FILE), dump_json(manifest_of(8)), overwrite=True)
+    place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), dump_json(manifest_of(8)), overwrite=True)
 
 
 def no_text_manifest(place: Place, uri: str) -> None:
-    place.storage.write(uris.join(uri, model.MANIFEST_FILE), b"\xff", overwrite=True)
+    place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), b"\xff", overwrite=True)
 
 
 DAMAGES = [lose, cut, lose_rank, cut_manifest, other_manifest, no_text_manifest]
@@ -216,7 +216,7 @@ def test_a_broken_one_is_set_aside_and_the_next_taken(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_lineage_that_is_only_read_stays_as_it_is(
+def test_a_chain_that_is_only_read_stays_as_it_is(
     place: Place, catalog: Catalog, damage: Callable[[Place, str], None]
 ) -> None:
     good, bad = commit(place, catalog, 5), commit(place, catalog, 9)
@@ -230,14 +230,14 @@ def test_a_newer_runtime_may_say_more_in_a_manifest(place: Place, catalog: Catal
     uri = new_directory(catalog, 5)
     upload(place, uri)
     plain = {**json.loads(dump_json(manifest_of(5))), "more": [1]}
-    place.storage.write(uris.join(uri, model.MANIFEST_FILE), json.dumps(plain).encode())
+    place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), json.dumps(plain).encode())
     newest = catalog.newest()
     assert newest is not None
     assert (newest.uri, newest.manifest) == (uri, manifest_of(5))
 
 
 def test_setting_aside_again_and_again(place: Place, catalog: Catalog) -> None:
-    uri = uris.join(catalog.uri, model.directory_name(5, 5))
+    uri = uris.join(catalog.uri, checkpoint_model.directory_name(5, 5))
     for number in range(3):
         upload(place, uri)
         target = catalog.set_aside(uri, f"reason {number}")
@@ -255,7 +255,7 @@ def test_one_that_was_set_aside_is_forgotten(place: Place, catalog: Catalog) -> 
 
 def test_what_the_store_says_is_raised(place: Place, catalog: Catalog) -> None:
     stored = commit(place, catalog, 5)
-    file = uris.join(stored.uri, model.MANIFEST_FILE)
+    file = uris.join(stored.uri, checkpoint_model.MANIFEST_FILE)
     place.storage.remove(file)
     place.storage.make_directories(file)
     with pytest.raises(StorageError):
@@ -284,7 +284,7 @@ def test_only_some_are_kept(place: Place, catalog: Catalog) -> None:
 def test_which_are_kept(
     tmp_path_factory: pytest.TempPathFactory, steps: set[int], keep_last: int, keep_every: int | None
 ) -> None:
-    root = f"file://{tmp_path_factory.mktemp('lineage')}"
+    root = f"file://{tmp_path_factory.mktemp('chain')}"
     place = Place("local", LocalStorage(), root)
     catalog = Catalog(place.storage, root)
     for step in steps:

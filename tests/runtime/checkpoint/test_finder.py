@@ -12,13 +12,21 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.checkpoint.conftest import LONG_AGO, SAMPLES, Sample, age
-from tony_provider.runtime.checkpoint.formats import Broken, Finder, Found, find, set_aside, torch_file, view
+from tony_provider.runtime.checkpoint.formats import (
+    Broken,
+    CheckpointFinder,
+    FoundCheckpoints,
+    directory_view,
+    find,
+    set_aside,
+    torch_file,
+)
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 TORCH = SAMPLES / "torch"
 
 
-def entries(found: Found) -> list[tuple[int | None, str]]:
+def entries(found: FoundCheckpoints) -> list[tuple[int | None, str]]:
     return [(one.step, one.entry) for one in found.complete]
 
 
@@ -34,8 +42,8 @@ def put(source: Path, target: Path, when: float = LONG_AGO) -> None:
 
 @pytest.mark.parametrize("wanted", CheckpointFormat)
 def test_an_empty_directory_and_none(tmp_path: Path, wanted: CheckpointFormat) -> None:
-    assert find(tmp_path, wanted) == Found([], [])
-    assert find(tmp_path / "none", wanted) == Found([], [])
+    assert find(tmp_path, wanted) == FoundCheckpoints([], [])
+    assert find(tmp_path / "none", wanted) == FoundCheckpoints([], [])
 
 
 def test_a_file_in_place_of_the_directory(tmp_path: Path) -> None:
@@ -48,7 +56,7 @@ def test_other_files_are_nothing(tmp_path: Path) -> None:
     for name in ("notes.txt", "events.out.tfevents.1", "checkpoint", "latest", "model.pb", "x.ckpt", "log-5/a"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("something")
-    assert find(tmp_path, now=math.inf) == Found([], [])
+    assert find(tmp_path, now=math.inf) == FoundCheckpoints([], [])
 
 
 def test_names_that_are_no_text(tmp_path: Path) -> None:
@@ -67,7 +75,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 def test_what_has_not_changed_is_not_read_again(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = sample("torch")
-    finder = Finder(directory)
+    finder = CheckpointFinder(directory)
     first = finder.look()
     read: list[str] = []
     original = torch_file.read
@@ -85,17 +93,17 @@ def test_what_has_not_changed_is_not_read_again(sample: Sample, monkeypatch: pyt
 
 
 def test_a_broken_file_is_judged_anew_when_it_changes(tmp_path: Path) -> None:
-    finder = Finder(tmp_path)
+    finder = CheckpointFinder(tmp_path)
     whole = (TORCH / "checkpoint.pt").read_bytes()
     (tmp_path / "checkpoint.pt").write_bytes(whole[:-1])
-    assert finder.look() == Found([], [])
+    assert finder.look() == FoundCheckpoints([], [])
     assert [one.paths for one in finder.look(math.inf).broken] == [("checkpoint.pt",)]
     (tmp_path / "checkpoint.pt").write_bytes(whole)
     assert entries(finder.look()) == [(7, "checkpoint.pt")]
 
 
 def test_a_file_that_says_no_step_keeps_the_one_that_it_came_at(tmp_path: Path) -> None:
-    finder = Finder(tmp_path)
+    finder = CheckpointFinder(tmp_path)
     put(TORCH / "model-20.pth", tmp_path / "best.pth")
     assert entries(finder.look(current_step=50)) == [(50, "best.pth")]
     assert entries(finder.look(current_step=60)) == [(50, "best.pth")]
@@ -129,7 +137,7 @@ def test_backups_of_keras_are_preferred_to_all_else(tensorflow_samples: Path, tm
     assert entries(find(tmp_path)) == [(3, "backup")]
     # While it is written anew, nothing else steps in.
     (tmp_path / "backup" / "latest.weights.h5").write_bytes(b"")
-    assert find(tmp_path) == Found([], [])
+    assert find(tmp_path) == FoundCheckpoints([], [])
     # At the end of its training Keras removes it.
     shutil.rmtree(tmp_path / "backup")
     assert entries(find(tmp_path))[-1] == (30, "manager/ckpt-30")
@@ -139,7 +147,7 @@ def test_weights_that_are_newer_than_what_says_their_epoch(sample: Sample) -> No
     directory = sample("keras_backup")
     now = time.time()
     os.utime(directory / "latest.weights.h5", (now, now))
-    assert find(directory, now=now) == Found([], [])
+    assert find(directory, now=now) == FoundCheckpoints([], [])
     found = find(directory, now=now + 60)
     assert found.complete == []
     assert found.broken[0].paths == ("latest.weights.h5", "training_metadata.json")
@@ -149,11 +157,11 @@ def test_weights_that_are_newer_than_what_says_their_epoch(sample: Sample) -> No
 
 def test_a_file_without_checksums_must_be_left_alone(tensorflow_samples: Path, tmp_path: Path) -> None:
     put(tensorflow_samples / "keras_weights", tmp_path / "a")
-    finder = Finder(tmp_path / "a", CheckpointFormat.KERAS)
+    finder = CheckpointFinder(tmp_path / "a", CheckpointFormat.KERAS)
     now = time.time()
     os.utime(tmp_path / "a" / "epoch-03.weights.h5", (now, now))
     assert [step for step, _ in entries(finder.look(now))] == [1, 2]
-    assert [step for step, _ in entries(finder.look(now + view.QUIET + 1))] == [1, 2, 3]
+    assert [step for step, _ in entries(finder.look(now + directory_view.QUIET + 1))] == [1, 2, 3]
 
 
 def test_of_one_step_the_last_written_is_the_newest(tmp_path: Path) -> None:
@@ -181,8 +189,9 @@ def test_a_directory_that_nothing_says_the_end_of(tmp_path: Path) -> None:
     source = SAMPLES / "accelerate" / "checkpoint_1"
     now = time.time()
     put(source, tmp_path / "checkpoint_1", now - 10)
-    finder = Finder(tmp_path)
-    assert find(tmp_path, now=math.inf) == finder.look() == Found([], [])  # its process may have died over it
+    finder = CheckpointFinder(tmp_path)
+    nothing = FoundCheckpoints([], [])  # its process may have died over it
+    assert find(tmp_path, now=math.inf) == finder.look() == nothing
     age(tmp_path / "checkpoint_1", now - 40)
     assert entries(finder.look()) == [(1, "checkpoint_1")]
 
@@ -197,7 +206,7 @@ def test_a_directory_that_nothing_says_the_end_of(tmp_path: Path) -> None:
 def test_a_directory_that_is_being_removed_is_no_checkpoint_any_more(tmp_path: Path) -> None:
     put(SAMPLES / "accelerate", tmp_path / "a")
     put(SAMPLES / "orbax", tmp_path / "o")
-    finder = Finder(tmp_path)
+    finder = CheckpointFinder(tmp_path)
     assert len(finder.look().complete) == 7
     (tmp_path / "a" / "checkpoint_2" / "random_states_0.pkl").unlink()
     (tmp_path / "o" / "30" / "default" / "_sharding").unlink()
@@ -231,7 +240,7 @@ def test_what_deepspeed_and_megatron_write(tmp_path: Path) -> None:
 
 def test_the_directory_that_a_file_names_is_complete_at_once(tmp_path: Path) -> None:
     put(TORCH / "checkpoint.pt", tmp_path / "global_step10" / "mp_rank_00_model_states.pt", time.time())
-    assert find(tmp_path) == Found([], [])
+    assert find(tmp_path) == FoundCheckpoints([], [])
     (tmp_path / "latest").write_text("global_step10")
     assert entries(find(tmp_path)) == [(10, "global_step10")]
 
@@ -241,7 +250,7 @@ def test_distributed_checkpoints_are_whole_with_their_metadata(tmp_path: Path) -
     put(SAMPLES / "dcp" / "step-40", tmp_path / "step-40", now)
     assert entries(find(tmp_path)) == [(40, "step-40")]
     (tmp_path / "step-40" / ".metadata").rename(tmp_path / "step-40" / ".metadata.tmp")
-    assert find(tmp_path) == Found([], [])
+    assert find(tmp_path) == FoundCheckpoints([], [])
     assert [one.reason for one in find(tmp_path, now=math.inf).broken] == [
         "step-40: its .metadata, which is written last, is missing"
     ]
@@ -272,13 +281,13 @@ def test_files_of_several_steps_in_one_directory(tmp_path: Path) -> None:
 def test_an_orbax_step_that_is_being_written(tmp_path: Path) -> None:
     source = SAMPLES / "orbax" / "30"
     put(source, tmp_path / "40.orbax-checkpoint-tmp-7", time.time())
-    assert find(tmp_path, now=math.inf) == Found([], [])
+    assert find(tmp_path, now=math.inf) == FoundCheckpoints([], [])
     (tmp_path / "40.orbax-checkpoint-tmp-7").rename(tmp_path / "40")
     assert entries(find(tmp_path)) == [(40, "40")]
     # Where there are no renames: the name is there from the beginning.
     metadata = tmp_path / "40" / "_CHECKPOINT_METADATA"
     metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "commit_timestamp_nsecs": None}))
-    assert find(tmp_path) == Found([], [])
+    assert find(tmp_path) == FoundCheckpoints([], [])
     assert [one.reason for one in find(tmp_path, now=math.inf).broken] == ["40: it was never committed"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.checkpoint.conftest import Sample, age
-from tony_provider.runtime.checkpoint.formats import Found, find
+from tony_provider.runtime.checkpoint.formats import FoundCheckpoints, find
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 TENSORFLOW, KERAS = CheckpointFormat.TENSORFLOW, CheckpointFormat.KERAS
@@ -121,11 +121,11 @@ def case(request: pytest.FixtureRequest) -> Case:
     return found
 
 
-def entries(found: Found) -> list[tuple[int | None, str]]:
+def entries(found: FoundCheckpoints) -> list[tuple[int | None, str]]:
     return [(one.step, one.entry) for one in found.complete]
 
 
-def without(found: Found, file: str) -> list[tuple[int | None, str]]:
+def without(found: FoundCheckpoints, file: str) -> list[tuple[int | None, str]]:
     """What stays complete when this file is not whole."""
     damaged = [one for one in found.complete if file in one.stamps]
     assert len(damaged) == 1
@@ -151,7 +151,7 @@ def test_other_formats_are_not_looked_for(case: Case, sample: Sample) -> None:
     if case.sample == "tf_keras_backup":
         return  # which is one of TensorFlow's, too
     for wanted in {*CheckpointFormat} - {case.kind, CheckpointFormat.AUTO}:
-        assert find(directory, wanted) == Found([], [])
+        assert find(directory, wanted) == FoundCheckpoints([], [])
 
 
 def test_nothing_of_it_can_be_missing(case: Case, sample: Sample) -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.checkpoint import model
-from tony_provider.runtime.checkpoint.formats.names import is_temporary, labelled_step, names_a_checkpoint, step_in
+from tony_provider.runtime.checkpoint import checkpoint_model
+from tony_provider.runtime.checkpoint.formats.step_names import is_temporary, labelled_step, names_a_checkpoint, step_in
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,14 @@ def test_what_is(name: str) -> None:
 
 @given(st.integers(0, 10**15), st.none() | st.integers(0, 10**15))
 def test_a_directory_on_the_store_says_its_save_and_step(save: int, step: int | None) -> None:
-    assert model.place_of(model.directory_name(save, step)) == model.Place(save, step)
-    assert model.directory_name(save, step) != model.directory_name(save, step)
+    assert checkpoint_model.place_of(checkpoint_model.directory_name(save, step)) == checkpoint_model.CheckpointName(
+        save, step
+    )
+    assert checkpoint_model.directory_name(save, step) != checkpoint_model.directory_name(save, step)
 
 
 def test_directories_on_the_store_sort_by_their_saves() -> None:
-    names = [model.directory_name(save, step) for save, step in ((2, 900), (10, None), (100, 7), (10**5, 1))]
+    names = [checkpoint_model.directory_name(save, step) for save, step in ((2, 900), (10, None), (100, 7), (10**5, 1))]
     assert sorted(names) == names
 
 
@@ -90,10 +92,10 @@ def test_directories_on_the_store_sort_by_their_saves() -> None:
     "name", ["save-1-0000aaaa", "save-000001", "save-000001-", "save-000001-aa", "x-000001-0000aaaa", "user"]
 )
 def test_other_directories_are_none(name: str) -> None:
-    assert model.place_of(name) is None
+    assert checkpoint_model.place_of(name) is None
 
 
 @pytest.mark.parametrize("path", ["", "/", "a/", "/a", "a//b", "../a", "a/..", "./a", "a\0"])
 def test_paths_that_lead_elsewhere(path: str) -> None:
-    assert not model.is_inside(path)
-    assert model.is_inside("a/b.c/...")
+    assert not checkpoint_model.is_inside(path)
+    assert checkpoint_model.is_inside("a/b.c/...")

@@ -18,12 +18,17 @@ from hypothesis import strategies as st
 from tests.checkpoints import new_directory
 from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
-from tony_provider.runtime.checkpoint import model
+from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.checkpoint_model import (
+    CheckpointFile,
+    LocalCheckpoint,
+    Manifest,
+    StoredCheckpoint,
+)
 from tony_provider.runtime.checkpoint.checksum import SummedFile
 from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
 from tony_provider.runtime.checkpoint.formats import find
-from tony_provider.runtime.checkpoint.model import CheckpointFile, LocalCheckpoint, Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.restore import Restored, choose_files, empty, restore
 from tony_provider.runtime.checkpoint.snapshot import take
 from tony_provider.runtime.codec import dump_json
@@ -54,7 +59,8 @@ def send(place: Place, directory: Path, checkpoint: LocalCheckpoint, uri: str, r
     for file in snapshot.files:
         with file.local.open("rb") as opened:
             source = SummedFile(opened)
-            place.storage.write(uris.join(model.rank_directory(uri, rank), model.stored_path(file.path)), source)  # type: ignore[arg-type]
+            target = uris.join(checkpoint_model.rank_directory(uri, rank), checkpoint_model.stored_path(file.path))
+            place.storage.write(target, source)  # type: ignore[arg-type]
         files.append(CheckpointFile(file.path, source.size, source.text, rank))
     snapshot.check()
     snapshot.remove()
@@ -167,7 +173,7 @@ def test_names_that_hdfs_does_not_have(place: Place, tmp_path: Path, work: Path)
 
 
 def rank_file(stored: StoredCheckpoint, path: str = "checkpoint_2/optimizer.bin") -> str:
-    return uris.join(model.rank_directory(stored.uri, 0), path)
+    return uris.join(checkpoint_model.rank_directory(stored.uri, 0), path)
 
 
 def flip(place: Place, stored: StoredCheckpoint) -> None:
@@ -194,11 +200,11 @@ def lose_all(place: Place, stored: StoredCheckpoint) -> None:
 
 
 def uncommit(place: Place, stored: StoredCheckpoint) -> None:
-    place.storage.remove(uris.join(stored.uri, model.MANIFEST_FILE))
+    place.storage.remove(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE))
 
 
 def cut_manifest(place: Place, stored: StoredCheckpoint) -> None:
-    place.storage.write(uris.join(stored.uri, model.MANIFEST_FILE), b"{", overwrite=True)
+    place.storage.write(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE), b"{", overwrite=True)
 
 
 @pytest.mark.parametrize("damage", [flip, cut, grow, lose, lose_all, uncommit, cut_manifest])
@@ -307,7 +313,7 @@ def test_a_manifest_cannot_lead_out_of_the_directory(tmp_path: Path, source: Pat
     files = [attrs.evolve(stored.manifest.files[0], path=path)]
     evil = attrs.evolve(stored.manifest, files=files)
     storage = LocalStorage()
-    storage.write(uris.join(stored.uri, model.MANIFEST_FILE), dump_json(evil), overwrite=True)
+    storage.write(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE), dump_json(evil), overwrite=True)
     with pytest.raises(DamagedCheckpoint, match="does not lie in a directory"):
         restore(storage, stored.point, work / "checkpoints", 0, cancelled=threading.Event())
 
@@ -316,7 +322,7 @@ def test_an_unknown_checksum(tmp_path: Path, source: Path, work: Path) -> None:
     stored = committed(tmp_path, source)
     files = [attrs.evolve(file, checksum="crc64:00") for file in stored.manifest.files]
     LocalStorage().write(
-        uris.join(stored.uri, model.MANIFEST_FILE),
+        uris.join(stored.uri, checkpoint_model.MANIFEST_FILE),
         dump_json(attrs.evolve(stored.manifest, files=files)),
         overwrite=True,
     )

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tony_provider.runtime.checkpoint.formats import Finder, find
-from tony_provider.runtime.checkpoint.formats.names import is_best
+from tony_provider.runtime.checkpoint.formats import CheckpointFinder, find
+from tony_provider.runtime.checkpoint.formats.step_names import is_best
 
 
 def torch_like(path: Path, state: object, *, at: float) -> Path:
@@ -31,7 +31,7 @@ def entries(directory: Path) -> list[tuple[int | None, str]]:
 
 
 def test_without_a_step_the_last_written_is_the_newest(tmp_path: Path) -> None:
-    finder = Finder(tmp_path)
+    finder = CheckpointFinder(tmp_path)
     torch_like(tmp_path / "snapshot.pt", {"model": {}}, at=1000)
     [first] = finder.look(math.inf).complete
     torch_like(tmp_path / "snapshot.pt", {"model": {}}, at=1001)
@@ -169,7 +169,7 @@ def test_arrays_do_not_stand_in_for_a_checkpoint_that_is_being_written(tmp_path:
 
 def test_what_is_reported_and_what_files_say_are_not_compared(tmp_path: Path) -> None:
     """Steps are reported, and files are called after epochs: the last written is the newest."""
-    finder = Finder(tmp_path)
+    finder = CheckpointFinder(tmp_path)
     torch_like(tmp_path / "ckpt_epoch_3.pt", {}, at=1000)
     torch_like(tmp_path / "best.pt", {}, at=1001)
     newest = finder.look(math.inf, current_step=1200).complete[-1]

@@ -10,8 +10,8 @@ from typing import IO
 import pytest
 
 from tests.runtime.checkpoint.conftest import SAMPLES, Sample
+from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
 from tony_provider.runtime.checkpoint.formats import find
-from tony_provider.runtime.checkpoint.model import LocalCheckpoint
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotChanged, take
 
 

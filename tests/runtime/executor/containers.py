@@ -71,8 +71,8 @@ class ContainerDirectory:
         return self.hdfs or f"file://{self.root}/store"
 
     @property
-    def lineage_dir(self) -> str:
-        return f"{self.store}/lineage"
+    def chain_dir(self) -> str:
+        return f"{self.store}/chain"
 
     def prepare(self) -> None:
         for directory in (self.directory, self.log_dir, self.application_dir):
@@ -86,7 +86,7 @@ class ContainerDirectory:
             resources=[],
             runtime=LocalizedResource(contract.RUNTIME_DIR, "file:///nowhere", 0, 0),
             local=LocalAccess(root=str(self.root), memory=4096, vcores=4),
-            lineage_dir=self.lineage_dir,
+            chain_dir=self.chain_dir,
             warm_start=self.warm_start,
             master_lost_after=self.master_lost_after,
         )

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.checkpoints import new_directory
 from tests.runtime.executor import trainer
 from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, rank_directory
 from tony_provider.runtime.checkpoint.checksum import Checksum
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, rank_directory
 from tony_provider.runtime.storage import LocalStorage, Storage, local_path, uris
 
 
@@ -17,10 +17,10 @@ def weights(uri: str, step: int) -> Path:
     return local_path(uri) / "rank-0" / f"weights-{step}" / "a"
 
 
-def commit(lineage: str, step: int, *, ranks: int = 1, size: int = 1000, storage: Storage | None = None) -> str:
+def commit(chain: str, step: int, *, ranks: int = 1, size: int = 1000, storage: Storage | None = None) -> str:
     """What a ``trainer`` would have saved; returns its URI. Each rank has a file of its own and one that all have."""
     storage = storage or LocalStorage()
-    catalog = Catalog(storage, lineage)
+    catalog = Catalog(storage, chain)
     uri = new_directory(catalog, step)
     files = []
     for rank in range(ranks):

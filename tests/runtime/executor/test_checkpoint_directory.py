@@ -11,7 +11,7 @@ import pytest
 from tests.runtime.checkpoint.test_rewritten import torch_like
 from tests.runtime.executor.test_exact_resume import Rank
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, directory_name, rank_directory
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, directory_name, rank_directory
 from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.storage import LocalStorage, uris
@@ -28,7 +28,7 @@ def commit(rank: Rank, tmp_path: Path) -> str:
     directory = rank.directory
     newest = directory.newest(None, True)
     assert newest is not None
-    catalog = Catalog(LocalStorage(), f"file://{tmp_path}/lineage")
+    catalog = Catalog(LocalStorage(), f"file://{tmp_path}/chain")
     uri = uris.join(catalog.uri, directory_name(directory.next_save, newest.step))
     snapshot = directory.take(newest)
     sent = Upload(LocalStorage(), Throttle(None)).run(snapshot, rank_directory(uri, 0), overwrite=False)

@@ -37,7 +37,7 @@ async def running(launch: Launch, namespaces: None) -> Running:
 async def test_a_full_disk_is_told_and_outlived(running: Running) -> None:
     running.order("save 10")
     uploaded = await running.master.uploaded(10)
-    uri = stored.commit(running.container.lineage_dir, 10)
+    uri = stored.commit(running.container.chain_dir, 10)
     running.master.answer(uploaded)
     running.order("fill")
     await running.master.heartbeat_with(lambda beat: beat.activity == "running, disk full")

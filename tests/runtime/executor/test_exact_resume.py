@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from tony_provider.runtime.am.shards import Shard, manifest
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.model import (
+from tony_provider.runtime.checkpoint.checkpoint_model import (
     LocalCheckpoint,
     checkpoints_directory,
     directory_name,
@@ -32,7 +32,7 @@ from tony_provider.runtime.checkpoint.model import (
 )
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotChanged
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.container import Container
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.executor.workspace import Workspace
@@ -56,7 +56,7 @@ class Rank:
         workspace = Workspace(root)
         workspace.prepare()
         container = SimpleNamespace(job=SimpleNamespace(checkpoint=CheckpointSpec()))
-        return cls(root, CheckpointDirectory(cast(Container, container), workspace, LocalStorage()))
+        return cls(root, CheckpointDirectory(cast(ExecutorContainer, container), workspace, LocalStorage()))
 
     @property
     def file(self) -> Path:
@@ -84,7 +84,7 @@ class Training(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="exact-resume-"))
-        self.catalog = Catalog(LocalStorage(), f"file://{self.root}/lineage")
+        self.catalog = Catalog(LocalStorage(), f"file://{self.root}/chain")
         self.containers = 0
         self.ranks = [self._container() for _ in range(RANKS)]
         self.saves = 0  # of all generations; each holds its own number
@@ -151,7 +151,7 @@ class Training(RuleBasedStateMachine):
     def _upload(self, copy: Copy) -> None:
         assert copy.snapshot is not None
         directory, one = self.ranks[0].directory, copy.checkpoint
-        uri = uris.join(checkpoints_directory(f"file://{self.root}/lineage"), directory_name(directory.next_save))
+        uri = uris.join(checkpoints_directory(f"file://{self.root}/chain"), directory_name(directory.next_save))
         try:
             files = Upload(LocalStorage(), Throttle(None)).run(copy.snapshot, rank_directory(uri, 0), overwrite=False)
         except SnapshotChanged:
@@ -195,7 +195,7 @@ class Training(RuleBasedStateMachine):
         self.catalog.remove_unfinished()
         if prune:
             self.catalog.prune(1)
-        newest = Catalog(LocalStorage(), f"file://{self.root}/lineage").newest()
+        newest = Catalog(LocalStorage(), f"file://{self.root}/chain").newest()
         for number, rank in enumerate(self.ranks):
             if newest is None:
                 rank.directory.empty()

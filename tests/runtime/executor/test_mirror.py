@@ -16,8 +16,8 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, KEY, is_alive, job
 from tests.runtime.executor.master import Master, address
 from tony_provider.runtime import exit_codes
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointName, directory_name, place_of
 from tony_provider.runtime.checkpoint.checksum import Checksum
-from tony_provider.runtime.checkpoint.model import Place, directory_name, place_of
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 from tony_provider.runtime.storage import local_path, uris
@@ -44,12 +44,12 @@ async def started(launch: Launch, **container: object) -> Running:
     return running
 
 
-def lineage(running: Running) -> Path:
-    return local_path(running.container.lineage_dir)
+def chain(running: Running) -> Path:
+    return local_path(running.container.chain_dir)
 
 
 def stored(running: Running, below: Path | None = None) -> list[str]:
-    return files_below(below or lineage(running))
+    return files_below(below or chain(running))
 
 
 def directory(uploaded: tony_pb2.CheckpointUploaded) -> Path:
@@ -76,8 +76,8 @@ async def test_a_complete_checkpoint_goes_to_the_store_while_the_process_runs(la
     running.order("save 120 3000000")
     uploaded = await running.master.first("uploaded")
     assert (uploaded.generation, uploaded.start, uploaded.step) == (1, 1, 120)
-    assert uris.parent(uris.parent(uploaded.uri)) == f"{running.container.lineage_dir}/checkpoints"
-    assert place_of(directory(uploaded).name) == Place(1, 120)
+    assert uris.parent(uris.parent(uploaded.uri)) == f"{running.container.chain_dir}/checkpoints"
+    assert place_of(directory(uploaded).name) == CheckpointName(1, 120)
     assert (uploaded.save, uploaded.saved_ms > 0) == (1, True)
     assert uris.name(uploaded.uri) == "rank-0"
     assert (uploaded.format, uploaded.entry) == ("manifest", "weights-120")
@@ -194,11 +194,11 @@ async def test_a_refused_checkpoint_is_removed_and_tried_under_another_name(laun
     await running.until(lambda: stored(running) == [], "what was refused is removed")
     running.order("exit 1")
     _, second = await running.master.all_of("uploaded", 2)
-    assert place_of(directory(second).name) == Place(2, 60)
+    assert place_of(directory(second).name) == CheckpointName(2, 60)
     assert second.uri != first.uri
-    running.master.answer(second, granted=False, reason="another application owns the lineage")
+    running.master.answer(second, granted=False, reason="another application owns the chain")
     settled = await running.master.first("settled")
-    assert settled.problem == "the application master refused it: another application owns the lineage"
+    assert settled.problem == "the application master refused it: another application owns the chain"
     assert stored(running) == []
 
 
@@ -238,7 +238,7 @@ async def test_a_failed_copy_does_not_remove_what_was_committed(launch: Launch) 
     running = await started(launch, spec=SLOW)
     running.order("save 60 4000000")
     await running.until(lambda: stored(running), "some of it is there")
-    [checkpoint] = (lineage(running) / "checkpoints").iterdir()
+    [checkpoint] = (chain(running) / "checkpoints").iterdir()
     (checkpoint / "manifest.json").write_text("{}")
     await fail(running)
     assert (checkpoint / "manifest.json").exists()
@@ -254,11 +254,11 @@ async def fail(running: Running) -> None:
 
 async def test_a_store_that_does_not_do_is_tried_again(launch: Launch) -> None:
     running = await started(launch)
-    lineage(running).write_text("a file where a directory should be")
+    chain(running).write_text("a file where a directory should be")
     running.order("save 70")
     await running.until(lambda: "is not on the store yet" in running.executor.stderr, "it has failed")
     assert is_alive((await running.master.first("started")).pid)
-    lineage(running).unlink()
+    chain(running).unlink()
     running.order("exit 2")
     running.master.answer(await running.master.uploaded(70))
     assert (await running.master.first("settled")).problem == ""
@@ -267,11 +267,11 @@ async def test_a_store_that_does_not_do_is_tried_again(launch: Launch) -> None:
 async def test_trouble_with_the_store_is_said_at_the_end(launch: Launch) -> None:
     timeouts = Timeouts(grace=Duration(5), checkpoint=Duration(1))
     running = await started(launch, spec=job(COMMAND, timeouts=timeouts))
-    lineage(running).write_text("a file where a directory should be")
+    chain(running).write_text("a file where a directory should be")
     running.order("save 70")
     running.order("exit 2")
     assert (await running.master.first("exited")).exit_code == 2
-    assert (await running.master.first("settled")).problem.endswith("lineage is a file")
+    assert (await running.master.first("settled")).problem.endswith("chain is a file")
 
 
 async def test_the_next_start_takes_over_what_was_not_copied(launch: Launch) -> None:
@@ -333,7 +333,7 @@ async def name(running: Running, step: int, *, save: int = 1) -> str:
     """Once it is held, have it copied; returns its URI."""
     while step not in (held := (await running.master.all_of("held"))[-1]).steps:
         await running.master.all_of("held", len(await running.master.all_of("held")) + 1)
-    uri = f"{running.container.lineage_dir}/checkpoints/{directory_name(save, step)}"
+    uri = f"{running.container.chain_dir}/checkpoints/{directory_name(save, step)}"
     copy = tony_pb2.CopyCheckpoint(
         generation=held.generation, start=held.start, wanted=True, step=step, save=save, uri=uri
     )
@@ -413,7 +413,7 @@ async def test_each_save_under_one_name_gets_to_the_store(launch: Launch, tmp_pa
         running.order(f"copy {archive} snapshot.keras")
         uploaded = (await running.master.all_of("uploaded", save))[-1]
         assert (uploaded.HasField("step"), uploaded.save, uploaded.entry) == (False, save, "snapshot.keras")
-        assert place_of(directory(uploaded).name) == Place(save, None)
+        assert place_of(directory(uploaded).name) == CheckpointName(save, None)
         assert (local_path(uploaded.uri) / "snapshot.keras").read_bytes() == archive.read_bytes()
         running.master.answer(uploaded)
     running.order("exit 0")
@@ -448,12 +448,12 @@ async def test_what_the_program_leaves_last_is_kept(launch: Launch, tmp_path: Pa
 
 async def test_trouble_with_the_store_is_told_while_it_lasts(launch: Launch) -> None:
     running = await started(launch)
-    lineage(running).write_text("a file where a directory should be")
+    chain(running).write_text("a file where a directory should be")
     running.order("save 70")
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
     assert beat.trouble.startswith("its newest checkpoint does not get to the store since ")
-    assert beat.trouble.endswith("lineage is a file")
-    lineage(running).unlink()
+    assert beat.trouble.endswith("chain is a file")
+    chain(running).unlink()
     running.master.grants = True
     await running.master.uploaded(70)
     seen = len(running.master.received)

@@ -15,7 +15,7 @@ from tests.runtime.executor.containers import job
 from tests.runtime.executor.test_mirror import COMMAND
 from tests.runtime.executor.test_preparation import resume
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, Memory
 from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage, uris
@@ -45,7 +45,7 @@ def committed(store: Store, uploaded: tony_pb2.CheckpointUploaded) -> str:
     """As the application master does it; the URI of the checkpoint."""
     files = [CheckpointFile(file.path, file.size, file.checksum) for file in uploaded.files]
     manifest = Manifest(uploaded.save, uploaded.step, uploaded.format, uploaded.entry, files)
-    return Catalog(store.storage, f"{store.uri}/lineage").commit(uris.parent(uploaded.uri), manifest).uri
+    return Catalog(store.storage, f"{store.uri}/chain").commit(uris.parent(uploaded.uri), manifest).uri
 
 
 async def test_a_checkpoint_moves_to_another_container(launch: Launch, store: Store) -> None:
@@ -55,7 +55,7 @@ async def test_a_checkpoint_moves_to_another_container(launch: Launch, store: St
     uploaded = await first.master.uploaded(120)
     uri = committed(store, uploaded)
     first.master.answer(uploaded)
-    assert uri.startswith(f"{store.uri}/lineage/checkpoints/save-000001-step-120-")
+    assert uri.startswith(f"{store.uri}/chain/checkpoints/save-000001-step-120-")
     await first.end()
 
     second = await launch(COMMAND, below=first.container.root / "another", attempt=2, **store.container)
@@ -78,7 +78,7 @@ async def test_a_copy_that_is_given_up_leaves_nothing(launch: Launch, store: Sto
     running.master.stop(1, grace=1, checkpoint_seconds=0)
     settled = await running.master.first("settled")
     assert settled.problem == "no time was left for uploading the checkpoint of step 5"
-    checkpoints = f"{store.uri}/lineage/checkpoints"
+    checkpoints = f"{store.uri}/chain/checkpoints"
     await running.until(lambda: store.storage.list(checkpoints) == [], "what was begun is removed")
     await running.end()
 

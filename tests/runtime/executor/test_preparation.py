@@ -45,7 +45,7 @@ async def test_a_start_from_the_beginning(launch: Launch) -> None:
 
 async def test_the_directory_holds_exactly_the_resume_point(launch: Launch) -> None:
     running = await launch(_LOOK)
-    uri = stored.commit(running.container.lineage_dir, 120)
+    uri = stored.commit(running.container.chain_dir, 120)
     await running.master.first("registration")
     (checkpoints(running) / "left").touch()
     await running.begin(**resume(uri, 120))
@@ -62,7 +62,7 @@ async def test_the_directory_holds_exactly_the_resume_point(launch: Launch) -> N
 
 async def test_each_rank_gets_its_own_shards_and_the_others(launch: Launch) -> None:
     running = await launch(_LOOK, task="worker:1")
-    uri = stored.commit(running.container.lineage_dir, 7, ranks=2)
+    uri = stored.commit(running.container.chain_dir, 7, ranks=2)
     await running.begin(**resume(uri, 7))
     assert (await running.master.first("exited")).exit_code == 0
     assert seen(running)[2:] == ["weights-7/a", "weights-7/b", "weights-7/of-1"]
@@ -73,7 +73,7 @@ async def test_each_rank_gets_its_own_shards_and_the_others(launch: Launch) -> N
 async def test_who_goes_on_from_a_checkpoint(launch: Launch, role: Role, restores: bool) -> None:
     tasks = {"chief": TaskSpec(command=_LOOK), "other": TaskSpec(command=_LOOK, role=role)}
     running = await launch(job("", tasks=tasks), task="other:0")
-    uri = stored.commit(running.container.lineage_dir, 7)
+    uri = stored.commit(running.container.chain_dir, 7)
     running.master.rendezvous(
         address("chief", 0, 20000, role="chief"), address("other", 0, 20001, role=role.value), **resume(uri, 7)
     )
@@ -86,7 +86,7 @@ async def test_what_is_here_already_is_not_copied_again(launch: Launch) -> None:
     await running.begin()
     running.order("save 120")
     uploaded = await running.master.uploaded(120)
-    uri = stored.commit(running.container.lineage_dir, 120)
+    uri = stored.commit(running.container.chain_dir, 120)
     running.master.answer(uploaded)
     running.order("write broken half")
     running.order("exit 1")
@@ -105,7 +105,7 @@ async def test_checkpoints_that_the_program_removed_are_still_here(launch: Launc
     await running.begin()
     running.order("save 120")
     uploaded = await running.master.uploaded(120)
-    uri = stored.commit(running.container.lineage_dir, 120)
+    uri = stored.commit(running.container.chain_dir, 120)
     running.master.answer(uploaded)
     for name in ("weights-120/a", "weights-120/b", "step-120.tony.json"):
         running.order(f"remove {name}")
@@ -121,7 +121,7 @@ async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None
     await running.begin()
     running.order("save 120")
     uploaded = await running.master.uploaded(120)
-    uri = stored.commit(running.container.lineage_dir, 120)
+    uri = stored.commit(running.container.chain_dir, 120)
     running.master.answer(uploaded)
     running.master.grants = True  # what was changed is another save
     for generation in (1, 2):  # after it was uploaded, then after it was restored
@@ -138,9 +138,9 @@ async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None
 
 async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launch) -> None:
     running = await launch(COMMAND)
-    damaged = stored.commit(running.container.lineage_dir, 120)
+    damaged = stored.commit(running.container.chain_dir, 120)
     stored.weights(damaged, 120).write_bytes(b"x" * 1000)
-    good = stored.commit(running.container.lineage_dir, 80)
+    good = stored.commit(running.container.chain_dir, 80)
     await running.begin(**resume(damaged, 120))
     failed = await running.master.first("restore_failed")
     assert (failed.generation, failed.start, failed.uri, failed.damaged) == (1, 1, damaged, True)
@@ -154,7 +154,7 @@ async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launc
 
 async def test_a_process_that_never_started_can_be_stopped(launch: Launch) -> None:
     running = await launch(COMMAND)
-    await running.begin(**resume(f"{running.container.lineage_dir}/checkpoints/save-000007-step-7-00000000", 7))
+    await running.begin(**resume(f"{running.container.chain_dir}/checkpoints/save-000007-step-7-00000000", 7))
     assert (await running.master.first("restore_failed")).damaged
     running.master.stop(1, grace=1)
     exited = await running.master.first("exited")
@@ -165,7 +165,7 @@ async def test_a_process_that_never_started_can_be_stopped(launch: Launch) -> No
 
 async def test_a_store_that_fails_is_no_damage(launch: Launch) -> None:
     running = await launch(COMMAND)
-    uri = stored.commit(running.container.lineage_dir, 7)
+    uri = stored.commit(running.container.chain_dir, 7)
     file = stored.weights(uri, 7)
     file.unlink()
     file.mkdir()
@@ -177,7 +177,7 @@ async def test_a_store_that_fails_is_no_damage(launch: Launch) -> None:
 
 async def test_a_store_that_hangs_holds_nobody_up(launch: Launch) -> None:
     running = await launch(COMMAND)
-    uri = stored.commit(running.container.lineage_dir, 7)
+    uri = stored.commit(running.container.chain_dir, 7)
     file = stored.weights(uri, 7)
     data = file.read_bytes()
     file.unlink()
@@ -252,4 +252,4 @@ async def test_where_programs_may_write_themselves(launch: Launch) -> None:
     running = await launch("echo $TONY_CHECKPOINT_URI")
     await running.begin()
     await running.master.first("exited")
-    assert (running.container.log_dir / "task.out").read_text() == f"{running.container.lineage_dir}/user\n"
+    assert (running.container.log_dir / "task.out").read_text() == f"{running.container.chain_dir}/user\n"

@@ -41,7 +41,7 @@ async def test_while_its_checkpoint_is_restored_a_start_has_done_no_step(launch:
     running = await come_far(launch)
     running.order("exit 1")
     await running.master.first("settled")
-    hanging, good = stored.commit(running.container.lineage_dir, 6), stored.commit(running.container.lineage_dir, 7)
+    hanging, good = stored.commit(running.container.chain_dir, 6), stored.commit(running.container.chain_dir, 7)
     data = hang(stored.weights(hanging, 6))
     await running.begin(generation=2, **resume(hanging, 6))
     beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring the checkpoint of step 6")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.hadoop.ports import free_ports
 from tests.runtime.hadoop.scripted_server import TOKEN, Call, Session, serve
 from tony_provider.runtime.address import Address
-from tony_provider.runtime.hadoop.connection import ConnectionSettings
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
     NodeManagerNotYetReady,
@@ -30,6 +29,7 @@ from tony_provider.runtime.hadoop.frames import FrameBuffer, encode_frame
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import RpcResponseHeaderProto, RpcSaslProto
 from tony_provider.runtime.hadoop.proto.yarn_pb2 import NodeIdProto
 from tony_provider.runtime.hadoop.rpc import RetryPolicy, RpcClient
+from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
 
 # Far more than any of these tests needs: a call that hangs fails, a slow machine does not.
 PATIENCE = 30.0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.executor.progress import ProgressReader
+from tony_provider.runtime.executor.progress_reports import ProgressReader
 from tony_provider.runtime.sdk import tony_sdk
 
 
@@ -90,9 +90,9 @@ def test_who_this_task_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(contract.ENV_TASK_TYPE, "worker")
     monkeypatch.setenv(contract.ENV_TASK_INDEX, "1")
     monkeypatch.setenv(contract.ENV_WORLD_SIZE, "3")
-    assert tony_sdk.task() == tony_sdk.Task("worker", 1, None, 3)
+    assert tony_sdk.task() == tony_sdk.TaskInfo("worker", 1, None, 3)
     monkeypatch.setenv(contract.ENV_RANK, "2")
-    assert tony_sdk.task() == tony_sdk.Task("worker", 1, 2, 3)
+    assert tony_sdk.task() == tony_sdk.TaskInfo("worker", 1, 2, 3)
     monkeypatch.setenv(contract.ENV_MODEL_DIR, "/m")
     monkeypatch.setenv(contract.ENV_CHECKPOINT_DIR, "/c")
     monkeypatch.setenv(contract.ENV_TENSORBOARD_DIR, "/t")

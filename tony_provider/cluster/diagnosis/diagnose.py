@@ -11,15 +11,15 @@ import attrs
 
 from tony_provider.cluster.diagnosis.finding import Finding, Report, ok, problem, skipped, softened
 from tony_provider.cluster.diagnosis.http import ANSWER_SECONDS, CONNECT_SECONDS, Way
-from tony_provider.cluster.diagnosis.kerberos import WHAT as TICKET
-from tony_provider.cluster.diagnosis.kerberos import check_ticket
-from tony_provider.cluster.diagnosis.namenodes import NameNodes
+from tony_provider.cluster.diagnosis.kerberos_checks import WHAT as TICKET
+from tony_provider.cluster.diagnosis.kerberos_checks import check_ticket
+from tony_provider.cluster.diagnosis.namenode_checks import NameNodeChecks
 from tony_provider.cluster.diagnosis.parallel import Check, in_time
-from tony_provider.cluster.diagnosis.resource_managers import ResourceManagers
-from tony_provider.cluster.diagnosis.runtime import WHAT as RUNTIME
-from tony_provider.cluster.diagnosis.runtime import check_runtime, check_stored_runtime, is_stored
-from tony_provider.cluster.diagnosis.scheduler import QUEUE, SCHEDULER, SUBMISSION, Scheduler
-from tony_provider.cluster.diagnosis.staging import STAGING, check_staging, datanode_finder
+from tony_provider.cluster.diagnosis.resource_manager_checks import ResourceManagerChecks
+from tony_provider.cluster.diagnosis.runtime_checks import WHAT as RUNTIME
+from tony_provider.cluster.diagnosis.runtime_checks import check_runtime, check_stored_runtime, is_stored
+from tony_provider.cluster.diagnosis.scheduler_checks import QUEUE, SCHEDULER, SUBMISSION, SchedulerChecks
+from tony_provider.cluster.diagnosis.staging_checks import STAGING, check_staging, datanode_finder
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.open import OpenCluster, open_cluster, yarn_rest
 from tony_provider.cluster.settings import Settings, YarnSettings
@@ -72,10 +72,10 @@ class _Yarn:
         identity = {"user.name": self._asked_user} if not yarn.kerberos else {}
         proxied = {"doAs": settings.proxy_user} if yarn.kerberos and settings.proxy_user else {}
         webhdfs = yarn.webhdfs
-        self._managers = ResourceManagers(Way(yarn.verify, yarn.trust_env, auth, {**identity, **proxied}))
+        self._managers = ResourceManagerChecks(Way(yarn.verify, yarn.trust_env, auth, {**identity, **proxied}))
         proxied = {"doas": proxied["doAs"]} if proxied else {}
         verify = webhdfs.ca_file or webhdfs.verify
-        self._namenodes = NameNodes(Way(verify, False, auth, {**identity, **proxied}))
+        self._namenodes = NameNodeChecks(Way(verify, False, auth, {**identity, **proxied}))
 
     @property
     def _asked_user(self) -> str:
@@ -131,7 +131,7 @@ class _Yarn:
             return [_skip(what, why) for what in (SUBMISSION, QUEUE, SCHEDULER)]
         rest = yarn_rest(self._narrowed(), self._user, self._settings.proxy_user)
         cluster = YarnCluster(rest, user=self._user, scheduler=self._yarn.scheduler)
-        scheduler = Scheduler(cluster, self._settings.queue)
+        scheduler = SchedulerChecks(cluster, self._settings.queue)
         return [
             Check(SUBMISSION, scheduler.submission),
             Check(QUEUE, scheduler.its_queue),
@@ -185,7 +185,7 @@ class _Yarn:
         return attrs.evolve(self._yarn, resource_managers=managers, webhdfs=webhdfs, timeout=ANSWER_SECONDS)
 
 
-def _check(kind: str, address: str, checker: ResourceManagers | NameNodes) -> Check:
+def _check(kind: str, address: str, checker: ResourceManagerChecks | NameNodeChecks) -> Check:
     return Check(f"{kind} {address}", lambda: checker.check(address))
 
 

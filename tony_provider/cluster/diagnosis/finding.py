@@ -7,7 +7,7 @@ from enum import StrEnum
 import attrs
 
 
-class Outcome(StrEnum):
+class Severity(StrEnum):
     OK = "ok"
     WARNING = "warning"  # jobs run all the same; somebody should know of it
     PROBLEM = "problem"  # jobs do not run
@@ -17,7 +17,7 @@ class Outcome(StrEnum):
 @attrs.frozen
 class Finding:
     what: str  # was looked at, such as "NameNode http://nn1:9870"
-    outcome: Outcome
+    outcome: Severity
     detail: str
     advice: str = ""  # what to do about it
 
@@ -26,24 +26,24 @@ class Finding:
 
 
 def ok(what: str, detail: str) -> Finding:
-    return Finding(what, Outcome.OK, detail)
+    return Finding(what, Severity.OK, detail)
 
 
 def warning(what: str, detail: str, advice: str) -> Finding:
-    return Finding(what, Outcome.WARNING, detail, advice)
+    return Finding(what, Severity.WARNING, detail, advice)
 
 
 def problem(what: str, detail: str, advice: str) -> Finding:
-    return Finding(what, Outcome.PROBLEM, detail, advice)
+    return Finding(what, Severity.PROBLEM, detail, advice)
 
 
 def skipped(what: str, detail: str) -> Finding:
-    return Finding(what, Outcome.SKIPPED, detail)
+    return Finding(what, Severity.SKIPPED, detail)
 
 
 def softened(finding: Finding) -> Finding:
     """A problem that does not keep jobs from running."""
-    return attrs.evolve(finding, outcome=Outcome.WARNING) if finding.outcome is Outcome.PROBLEM else finding
+    return attrs.evolve(finding, outcome=Severity.WARNING) if finding.outcome is Severity.PROBLEM else finding
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def problems(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.outcome is Outcome.PROBLEM]
+        return [finding for finding in self.findings if finding.outcome is Severity.PROBLEM]
 
     @property
     def is_good(self) -> bool:
@@ -63,7 +63,7 @@ class Report:
 
     def __str__(self) -> str:
         """A few lines for people: what is wrong, else what is there."""
-        shown = self.problems or [each for each in self.findings if each.outcome is not Outcome.SKIPPED]
+        shown = self.problems or [each for each in self.findings if each.outcome is not Severity.SKIPPED]
         head = f"Looked at the {self.cluster} cluster from host {self.host}"
         if self.user:
             head += f" as {self.user}"
@@ -73,4 +73,4 @@ class Report:
 
 
 def _line(finding: Finding) -> str:
-    return f"- {'warning: ' if finding.outcome is Outcome.WARNING else ''}{finding}."
+    return f"- {'warning: ' if finding.outcome is Severity.WARNING else ''}{finding}."

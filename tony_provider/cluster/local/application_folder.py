@@ -24,7 +24,7 @@ from typing import TypeVar
 import attrs
 
 from tony_provider.cluster.base import ApplicationState
-from tony_provider.cluster.local.processes import ProcessId
+from tony_provider.cluster.local.process_ids import ProcessId
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
 from tony_provider.runtime.local.container_dir import PID_FILE
@@ -37,7 +37,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @attrs.frozen
-class Record:
+class ApplicationRecord:
     """Which application this is, and which machine runs it."""
 
     id: str
@@ -53,18 +53,18 @@ class Record:
 
 
 @attrs.frozen
-class Killed:
+class KillRecord:
     diagnostics: str
 
 
 @attrs.frozen
-class Limit:
+class TimeLimit:
     until: float  # epoch seconds
     diagnostics: str
 
 
 @attrs.frozen
-class Ended:
+class EndRecord:
     state: ApplicationState
     final_status: FinalStatus
     diagnostics: str
@@ -105,28 +105,28 @@ class ApplicationFolder:
         except FileNotFoundError:
             return ""
 
-    def record(self) -> Record | None:
-        return self._read("application.json", Record)
+    def record(self) -> ApplicationRecord | None:
+        return self._read("application.json", ApplicationRecord)
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, record: ApplicationRecord) -> None:
         self._write("application.json", record)
 
-    def killed(self) -> Killed | None:
-        return self._read("killed.json", Killed)
+    def killed(self) -> KillRecord | None:
+        return self._read("killed.json", KillRecord)
 
-    def write_killed(self, killed: Killed) -> None:
+    def write_killed(self, killed: KillRecord) -> None:
         self._write("killed.json", killed)
 
-    def limit(self) -> Limit | None:
-        return self._read("limit.json", Limit)
+    def limit(self) -> TimeLimit | None:
+        return self._read("limit.json", TimeLimit)
 
-    def write_limit(self, limit: Limit) -> None:
+    def write_limit(self, limit: TimeLimit) -> None:
         self._write("limit.json", limit)
 
-    def ended(self) -> Ended | None:
-        return self._read("ended.json", Ended)
+    def ended(self) -> EndRecord | None:
+        return self._read("ended.json", EndRecord)
 
-    def write_ended(self, ended: Ended) -> None:
+    def write_ended(self, ended: EndRecord) -> None:
         self._write("ended.json", ended)
 
     def master(self) -> ProcessId | None:

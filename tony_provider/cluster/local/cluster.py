@@ -16,13 +16,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Submission, Which
+from tony_provider.cluster.base import (
+    CONTROL_SECONDS,
+    Application,
+    ApplicationFilter,
+    ApplicationState,
+    Cluster,
+    Submission,
+)
 from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
-from tony_provider.cluster.local.application_folder import ApplicationFolder, Killed, Limit, Record
-from tony_provider.cluster.local.ending import ended, settle
-from tony_provider.cluster.local.limits import problems
-from tony_provider.cluster.local.master import ask_master, read_master
-from tony_provider.cluster.local.start import start_master
+from tony_provider.cluster.local.application_end import ended, settle
+from tony_provider.cluster.local.application_folder import ApplicationFolder, ApplicationRecord, KillRecord, TimeLimit
+from tony_provider.cluster.local.capacity import problems
+from tony_provider.cluster.local.master_client import ask_master, read_master
+from tony_provider.cluster.local.master_start import start_master
 from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalAccess
@@ -89,7 +96,7 @@ class LocalCluster(Cluster):
             "credentials": sorted(submission.credentials.secrets),
         }
 
-    def applications(self, which: Which) -> list[Application]:
+    def applications(self, which: ApplicationFilter) -> list[Application]:
         found = [
             application
             for folder in self._folders()
@@ -114,7 +121,7 @@ class LocalCluster(Cluster):
         if application is None or application.is_final or record is None:
             return
         if folder.killed() is None:
-            folder.write_killed(Killed(diagnostics))
+            folder.write_killed(KillRecord(diagnostics))
         master = folder.master()
         if master is not None:
             master.signal(signal.SIGTERM)
@@ -154,7 +161,7 @@ class LocalCluster(Cluster):
         until = time.time() + seconds
         former = folder.limit()
         if prolong or former is None or until < former.until:
-            folder.write_limit(Limit(until, diagnostics))
+            folder.write_limit(TimeLimit(until, diagnostics))
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         return self._folder(application_id).am_log_tail(max_bytes) if _is_id(application_id) else ""
@@ -183,7 +190,7 @@ class LocalCluster(Cluster):
                 if _is_id(path.name):
                     yield ApplicationFolder(path)
 
-    def _application(self, folder: ApplicationFolder, record: Record) -> Application:
+    def _application(self, folder: ApplicationFolder, record: ApplicationRecord) -> Application:
         for child in self._children:
             child.poll()  # or it stays a zombie while this process lives
         end = ended(folder, record)

@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 import requests
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.base import CONTROL_SECONDS, Application, ApplicationState, Cluster, Pages, Submission, Which
+from tony_provider.cluster.base import (
+    CONTROL_SECONDS,
+    Application,
+    ApplicationFilter,
+    ApplicationState,
+    Cluster,
+    Pages,
+    Submission,
+)
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterError,
@@ -26,12 +34,12 @@ from tony_provider.cluster.errors import (
     SubmissionRefused,
     UnexpectedAnswer,
 )
-from tony_provider.cluster.yarn import patience, web_access
-from tony_provider.cluster.yarn.check import ClusterView, problems, queue_problem, too_little
+from tony_provider.cluster.yarn import master_timeout, web_access
+from tony_provider.cluster.yarn.cluster_view import Queue, as_list, node_labels, nodes, queues, resources, shared_labels
+from tony_provider.cluster.yarn.job_check import ClusterView, problems, queue_problem, too_little
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
-from tony_provider.cluster.yarn.submission import APPLICATION_TYPE, masked, submission_context
-from tony_provider.cluster.yarn.view import Queue, as_list, node_labels, nodes, queues, resources, shared_labels
+from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked, submission_context
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.codec import from_plain
@@ -167,7 +175,7 @@ class YarnCluster(Cluster):
                 return  # it was faster
             raise
 
-    def applications(self, which: Which) -> list[Application]:
+    def applications(self, which: ApplicationFilter) -> list[Application]:
         asked = {
             "applicationTypes": APPLICATION_TYPE,
             "states": ",".join(_STATES[which.live]),
@@ -279,7 +287,7 @@ class YarnCluster(Cluster):
         return YarnAccess(self.schedulers(), web_access.proxies(self.rest), web_access.administrators(self.rest))
 
     def master_lost_after(self) -> float:
-        return patience.master_lost_after(self.rest)
+        return master_timeout.master_lost_after(self.rest)
 
     def schedulers(self) -> list[str]:
         """host:port of each ResourceManager's scheduler, as application masters are told them.

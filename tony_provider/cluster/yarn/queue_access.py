@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tony_provider.cluster.errors import ConfigurationHidden
-from tony_provider.cluster.yarn.check import find_queue
-from tony_provider.cluster.yarn.view import Queue
+from tony_provider.cluster.yarn.cluster_view import Queue
+from tony_provider.cluster.yarn.job_check import find_queue
 from tony_provider.runtime.am.web.access_list import AccessList
 
 if TYPE_CHECKING:
@@ -17,37 +17,39 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Access:
+class QueueAccess:
     known: bool | None  # None: only the cluster can tell
     detail: str
 
 
-def may_submit(cluster: YarnCluster, queue: str) -> Access:
+def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
     """Of the cluster's user, to a queue that takes applications. Raises ClusterError."""
     user, every = cluster.user, cluster.queues()
     if every is None or find_queue(queue, every) is None:
-        return Access(None, "the scheduler makes queues as it likes, and does not say who may submit")
+        return QueueAccess(None, "the scheduler makes queues as it likes, and does not say who may submit")
     try:
         if (cluster.rest.setting("yarn.acl.enable") or "").lower() != "true":
-            return Access(True, "takes applications of everybody")
+            return QueueAccess(True, "takes applications of everybody")
     except ConfigurationHidden:
-        return Access(None, "takes applications; whether access lists count is hidden")
+        return QueueAccess(None, "takes applications; whether access lists count is hidden")
     return judge(user, queue, every)
 
 
-def judge(user: str, queue: str, every: Sequence[Queue]) -> Access:
+def judge(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
     """Where access lists count."""
     found = find_queue(queue, every)
     shown = found.submitters if found is not None else None
     if found is None or shown is None:
-        return Access(None, "takes applications; its access lists are not shown")
+        return QueueAccess(None, "takes applications; its access lists are not shown")
     lists = [AccessList.parse(text) for each in _upwards(found, every) for text in each.submitters or []]
     if any(each.everybody or user in each.users for each in lists):
-        return Access(True, f"takes applications of {user}")
+        return QueueAccess(True, f"takes applications of {user}")
     if groups := sorted({group for each in lists for group in each.groups}):
-        return Access(None, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
+        return QueueAccess(None, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
     allowed = sorted({name for each in lists for name in each.users})
-    return Access(False, f"its access list does not let {user} submit, only {', '.join(allowed) or 'administrators'}")
+    return QueueAccess(
+        False, f"its access list does not let {user} submit, only {', '.join(allowed) or 'administrators'}"
+    )
 
 
 def _upwards(queue: Queue, every: Sequence[Queue]) -> list[Queue]:

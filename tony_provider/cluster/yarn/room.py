@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from tony_provider.cluster.yarn.cluster_view import Node, Queue
 from tony_provider.cluster.yarn.demand import Demand, amount
-from tony_provider.cluster.yarn.view import Node, Queue
 from tony_provider.runtime.resource_names import VCORES
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tony_provider.runtime import own_log
-from tony_provider.runtime.am.application_master import Surroundings, run
+from tony_provider.runtime.am.application_master import MasterContext, run
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.hadoop.errors import HadoopError
@@ -27,7 +27,7 @@ def main() -> int:
     """0 when the job succeeded."""
     own_log.configure()
     try:
-        status = asyncio.run(run(Surroundings.of_process(os.environ, Path.cwd())))
+        status = asyncio.run(run(MasterContext.of_process(os.environ, Path.cwd())))
     except _EXPECTED as error:
         log.debug("the application master cannot start", exc_info=True)
         log.error("the application master cannot start: %s", error)  # noqa: TRY400 - one clear line

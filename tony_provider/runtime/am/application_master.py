@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -12,27 +13,34 @@ import attrs
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
 from tony_provider.runtime.am.backends import open_resource_manager
-from tony_provider.runtime.am.life import Life
-from tony_provider.runtime.am.own_lineage import OwnLineage
+from tony_provider.runtime.am.executor_launches import ExecutorLaunches, application_file
+from tony_provider.runtime.am.master import DismissedError, Master
+from tony_provider.runtime.am.master_recovery import PreviousMasters, RecoveredState, from_store, look
+from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import Ownership, SupersededError
-from tony_provider.runtime.am.resource_manager import ResourceManager
-from tony_provider.runtime.am.service import Server
-from tony_provider.runtime.am.web.front import Front
+from tony_provider.runtime.am.records import ApplicationRecords
+from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
+from tony_provider.runtime.am.service import ExecutorService, Server
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.state import job_status
+from tony_provider.runtime.am.signals import Signals, write_killed
+from tony_provider.runtime.am.web.web_app import WebApp
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.storage import Storage
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.spec.model import AfterSuccess
+from tony_provider.runtime.storage import Storage, StorageError
 from tony_provider.runtime.task_identity import secret
 
 log = logging.getLogger(__name__)
 
 
 @attrs.frozen
-class Surroundings:
+class MasterContext:
     """What the container holds."""
 
     description: ApplicationDescription
@@ -42,7 +50,7 @@ class Surroundings:
     user: str = ""  # whom the cluster runs it as
 
     @classmethod
-    def of_process(cls, environ: Mapping[str, str], directory: Path) -> Surroundings:
+    def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
         """Raises ContainerError."""
         description = container_inputs.description(directory)
         container_id = container_inputs.variable(environ, contract.ENV_CONTAINER_ID)
@@ -57,40 +65,169 @@ class Surroundings:
         return cls(description, credentials, host, container.attempt.number, user)
 
 
-async def run(surroundings: Surroundings) -> FinalStatus:
+async def run(context: MasterContext) -> FinalStatus:
     """Raises what keeps it from registering; after that it ends with a final status whatever happens."""
-    description = surroundings.description
+    description = context.description
     open_files.allow(description.job.size)
-    with open_application_store(description, surroundings.credentials.secrets) as storage:
-        resource_manager = open_resource_manager(description, surroundings.credentials)
+    with open_application_store(description, context.credentials.secrets) as storage:
+        resource_manager = open_resource_manager(description, context.credentials)
         try:
-            return await serve(surroundings, storage, resource_manager)
+            return await serve(context, storage, resource_manager)
         finally:
             await resource_manager.close()
 
 
-async def serve(surroundings: Surroundings, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
+async def serve(context: MasterContext, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
     """The same with a store and a cluster at hand, which stay open."""
-    description, secrets = surroundings.description, surroundings.credentials.secrets
+    description, secrets = context.description, context.credentials.secrets
     address_key = secret(secrets, contract.SECRET_ADDRESS_KEY)
-    ownership = Ownership(storage, description, surroundings.attempt, address_key)
-    lineage = OwnLineage(ownership)
-    server = Server.bind(secrets, surroundings.host, description.job.port_range)
-    front: Optional[Front] = None
+    ownership = Ownership(storage, description, context.attempt, address_key)
+    chain = OwnChain(ownership)
+    server = Server.bind(secrets, context.host, description.job.port_range)
+    web_app: Optional[WebApp] = None
     try:
-        front = await Front.open(description, storage, surroundings.host, surroundings.user)
+        web_app = await WebApp.open(description, storage, context.host, context.user)
         registered = await resource_manager.register(
-            host=server.address.host, port=server.address.port, tracking_url=front.url
+            host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )
-        front.gate.learn(registered.access_lists)
+        web_app.authenticator.learn(registered.access_lists)
         log.info("registered; executors find this application master at %s", server.address)
-        life = Life(surroundings.credentials, resource_manager, ownership, lineage, server, front)
-        return await life.live(registered)
+        lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app)
+        return await lifecycle.live(registered)
     except SupersededError as error:
         log.info("nothing is left to do here: %s", error)
         return FinalStatus.KILLED
     finally:
-        lineage.close()
+        chain.close()
         await server.stop()
-        if front:
-            await front.close()
+        if web_app:
+            await web_app.close()
+
+
+log = logging.getLogger(__name__)
+
+_MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's
+
+
+@attrs.frozen
+class MasterLifecycle:
+    """``live`` it once."""
+
+    credentials: Credentials = attrs.field(repr=False)
+    resource_manager: ResourceManager
+    ownership: Ownership
+    chain: OwnChain
+    server: Server
+    web_app: WebApp
+
+    async def live(self, registered: Registered) -> FinalStatus:
+        """Raises SupersededError: what is on the store and in the containers is the newer application master's."""
+        description, storage = self.ownership.description, self.ownership.storage
+        try:
+            found = await from_store(partial(look, self.ownership))
+            legacy = found.legacy
+            records = ApplicationRecords(storage, description, legacy.events if legacy else b"")
+            self.chain.swept = legacy.history.generation if legacy else 0
+            if legacy and legacy.result:
+                return await self._leave_after(legacy.result, records)
+            staged = await from_store(partial(application_file, storage, description))
+        except StorageError as error:
+            log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
+            return await self._leave(FinalStatus.FAILED, str(error))
+        launches = ExecutorLaunches(description, self.credentials, self._task_key, staged, self.server.address)
+        master = Master(
+            description,
+            self.resource_manager,
+            launches,
+            records,
+            self.ownership,
+            self.chain,
+            history=legacy.history if legacy else None,
+        )
+        return await self._run(master, records, registered, found)
+
+    async def _run(
+        self, master: Master, records: ApplicationRecords, registered: Registered, found: RecoveredState
+    ) -> FinalStatus:
+        master.begin(registered, fenced=found.fenced)
+        application_id = self.ownership.description.application_id
+        await self.server.start(ExecutorService(application_id, self._task_key, master.executors))
+        await self.web_app.serve(master)
+        records.start(master.status)
+        signals = Signals(master, records, self.resource_manager.notice)
+        signals.obey()
+        try:
+            verdict = await _verdict(master.run())
+        except DismissedError as error:
+            # Whether the job has ended, or goes on under another master, cannot be told for certain.
+            await write_killed(master, records, str(error))
+            return FinalStatus.KILLED
+        finally:
+            await signals.ignore()
+            await records.stop()
+        if master.cut_off:
+            await master.check_newest()
+        return await self._end(verdict, _last_known(master.status(), found.legacy), records)
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    async def _end(self, verdict: Verdict, status: JobStatus, records: ApplicationRecords) -> FinalStatus:
+        diagnostics = verdict.message[-_MOST_DIAGNOSTICS:]
+        missing = await records.write_result(self._result(job_status.final_status(status, verdict)))
+        if missing:
+            diagnostics = f"{diagnostics}\n({', '.join(missing)} could not be written to the application's directory)"
+        await self._clean_up(verdict.status, records)
+        return await self._leave(verdict.status, diagnostics)
+
+    async def _leave_after(self, result: JobStatus, records: ApplicationRecords) -> FinalStatus:
+        """The end of a former application master, from where its own came upon it."""
+        log.info("a former application master has ended the job: %s", result.message)
+        status = FinalStatus(result.state.value)
+        await self._clean_up(status, records)
+        return await self._leave(status, (result.failure.message if result.failure else result.message))
+
+    def _result(self, status: JobStatus) -> JobStatus:
+        removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
+        if not removed or status.checkpoint is None:
+            return status
+        return attrs.evolve(status, checkpoint=attrs.evolve(status.checkpoint, uri=""))
+
+    async def _clean_up(self, status: FinalStatus, records: ApplicationRecords) -> None:
+        await self.chain.conclude(self._after_success if status is FinalStatus.SUCCEEDED else None)
+        await records.clear_away()
+
+    async def _leave(self, status: FinalStatus, diagnostics: str) -> FinalStatus:
+        try:
+            await self.resource_manager.finish(status, diagnostics, "")
+        except ResourceManagerError as error:
+            log.warning("the cluster did not take the final status: %s", error)
+        return status
+
+    @property
+    def _after_success(self) -> AfterSuccess:
+        return self.ownership.description.job.checkpoint.after_success
+
+    @property
+    def _task_key(self) -> bytes:
+        return secret(self.credentials.secrets, contract.SECRET_TASK_KEY)
+
+
+def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStatus:
+    """What the tasks have reported, they reported to the former application master where that had begun to end them."""
+    if legacy is None or legacy.history.verdict is None or legacy.status is None:
+        return status
+    return attrs.evolve(
+        legacy.status, am_attempt=status.am_attempt, updated_ms=status.updated_ms, finished_ms=status.finished_ms
+    )
+
+
+async def _verdict(running: Awaitable[Verdict]) -> Verdict:
+    """A fault of the application master itself is a verdict too. Raises SupersededError, DismissedError."""
+    try:
+        return await running
+    except (SupersededError, DismissedError):
+        raise
+    except Exception as error:
+        log.exception("the application master failed")
+        message = f"the application master failed: {type(error).__name__}: {error}; its log says more"
+        return Verdict(FinalStatus.FAILED, message, Failure(FailureKind.INTERNAL, message))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony_provider.runtime.am.resource_manager import ResourceManager, ResourceManagerError
-from tony_provider.runtime.am.web.gate import Gate
+from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache
@@ -30,15 +30,15 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
     return LocalResourceManager(description, description.local, shared_cache(description.local))
 
 
-def open_gate(description: ApplicationDescription, user: str) -> Gate:
+def open_gate(description: ApplicationDescription, user: str) -> Authenticator:
     """Whom the application master answers over HTTP. Raises OSError.
 
     ``user``: whom the cluster runs it as, which may be spelt otherwise than on the Airflow side.
     """
     if description.local:
-        from tony_provider.runtime.am.web.local_gate import LocalGate
+        from tony_provider.runtime.am.web.local_authenticator import LocalAuthenticator
 
-        return LocalGate(tracking.make_secret(Path(description.local.root)), description.user)
-    from tony_provider.runtime.am.web.yarn_gate import YarnGate
+        return LocalAuthenticator(tracking.make_secret(Path(description.local.root)), description.user)
+    from tony_provider.runtime.am.web.yarn_authenticator import YarnAuthenticator
 
-    return YarnGate(description.yarn or YarnAccess([]), {description.user, user} - {""})
+    return YarnAuthenticator(description.yarn or YarnAccess([]), {description.user, user} - {""})

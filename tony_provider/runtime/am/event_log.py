@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Callable, Optional
 
-from tony_provider.runtime.am.session.history import merge
+from tony_provider.runtime.am.session.recovery.history import merge
 
 log = logging.getLogger(__name__)
 

@@ -11,17 +11,16 @@ from typing import Any, Callable, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.am import messages
+from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.background import Background
-from tony_provider.runtime.am.checkpoints import Checkpoints, Step
-from tony_provider.runtime.am.executors import Executors
-from tony_provider.runtime.am.garbage import collect_seldom
+from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Step
+from tony_provider.runtime.am.cycle_collector import collect_seldom
+from tony_provider.runtime.am.executor_gateway import ExecutorGateway
+from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.last_outputs import LastOutputs
-from tony_provider.runtime.am.launches import Launches
-from tony_provider.runtime.am.own_lineage import OwnLineage
+from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
-from tony_provider.runtime.am.patience import persistently
-from tony_provider.runtime.am.records import Records
+from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     AttemptOver,
@@ -37,16 +36,18 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManagerError,
     StopRequested,
 )
-from tony_provider.runtime.am.session import actions, snapshot
+from tony_provider.runtime.am.session import actions
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
-from tony_provider.runtime.am.session.history import History
-from tony_provider.runtime.am.session.limits import too_large
+from tony_provider.runtime.am.session.containers.impossible_requests import too_large
+from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.state import job_status
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
+from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
@@ -70,10 +71,10 @@ class Master:
         self,
         description: ApplicationDescription,
         resource_manager: ResourceManager,
-        launches: Launches,
-        records: Records,
+        launches: ExecutorLaunches,
+        records: ApplicationRecords,
         ownership: Ownership,
-        lineage: OwnLineage,
+        chain: OwnChain,
         *,
         history: Optional[History] = None,
         jitter: Callable[[], float] = random.random,
@@ -90,9 +91,9 @@ class Master:
         job = description.job
         self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
-        self._checkpoints = Checkpoints(description, lineage, self.session, self._steps.put_nowait, self._send)
+        self._checkpoints = CheckpointCommits(description, chain, self.session, self._steps.put_nowait, self._send)
         self._last_outputs = LastOutputs(ownership.storage, description.application_dir)
-        self.executors = Executors(
+        self.executors = ExecutorGateway(
             self.session,
             self._checkpoints,
             self._steps.put_nowait,
@@ -100,7 +101,7 @@ class Master:
             self._last_outputs,
             am_attempt=ownership.am_attempt,
         )
-        self._rendezvous = messages.Rendezvous()
+        self._rendezvous = wire_messages.Rendezvous()
         self._launching: asyncio.Queue[actions.LaunchTask] = asyncio.Queue()
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -112,7 +113,7 @@ class Master:
     # ---- for people, and for whoever speaks for them -----------------------------------------------------------
 
     def status(self) -> JobStatus:
-        status = snapshot.job_status(
+        status = job_status.job_status(
             self.session,
             application_id=self.description.application_id,
             am_attempt=self._ownership.am_attempt,
@@ -199,9 +200,9 @@ class Master:
 
     def _look_at_phase(self, before: JobState) -> None:
         if self.session.phase is not before:
-            log.info("%s: %s", self.session.phase.value, snapshot.message(self.session, _now()))
+            log.info("%s: %s", self.session.phase.value, job_status.message(self.session, _now()))
             self._records.changed()
-            self._rm.set_progress(snapshot.fraction_done(self.session))
+            self._rm.set_progress(job_status.fraction_done(self.session))
 
     async def _tick(self) -> None:
         seconds = max(TICK, len(self.session.tasks) / _MOST_LOOKS)
@@ -213,7 +214,7 @@ class Master:
     async def _announce(self) -> None:
         """Executors that lose this master, or have lost a former one, find it by its address on the store."""
         announce = partial(asyncio.to_thread, self._ownership.announce, self._launches.address)
-        await persistently(announce, _FOREVER, _warn, only=StorageError)
+        await retry(announce, _FOREVER, StorageError, _warn)
 
     # ---- the cluster -------------------------------------------------------------------------------------------
 
@@ -275,7 +276,7 @@ class Master:
     def _heard(self) -> None:
         """Something is new of a task, though nothing follows from it."""
         self._records.changed(soon=False)
-        self._rm.set_progress(snapshot.fraction_done(self.session))
+        self._rm.set_progress(job_status.fraction_done(self.session))
 
     # ---- what the session wants --------------------------------------------------------------------------------
 
@@ -284,18 +285,18 @@ class Master:
         rm, checkpoints, streams = self._rm, self._checkpoints, self.executors.streams
         return {
             actions.Note: self._note,
-            actions.Request: lambda action: rm.request(action.requests),
-            actions.Cancel: lambda action: rm.cancel(action.keys),
-            actions.Release: lambda action: rm.release(action.container_ids),
+            actions.RequestContainers: lambda action: rm.request(action.requests),
+            actions.CancelRequests: lambda action: rm.cancel(action.keys),
+            actions.ReleaseContainers: lambda action: rm.release(action.container_ids),
             actions.AvoidNodes: lambda action: rm.avoid(action.nodes),
             actions.LaunchTask: self._launching.put_nowait,
             actions.ChooseResumePoint: lambda action: checkpoints.choose(action.generation),
             actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),
             actions.SendRendezvous: self._send_rendezvous,
-            actions.StopProcess: lambda action: streams.send(action.task, messages.stop_process(action)),
+            actions.StopProcess: lambda action: streams.send(action.task, wire_messages.stop_process(action)),
             actions.ShutdownTask: self._shutdown,
             actions.AskCheckpoint: lambda action: streams.send_all(
-                action.tasks, messages.checkpoint_now(action.reason)
+                action.tasks, wire_messages.checkpoint_now(action.reason)
             ),
             actions.Disconnect: lambda action: streams.close(action.task),
             actions.Finish: self._finish,
@@ -321,7 +322,7 @@ class Master:
         self.executors.streams.send(task, message)
 
     def _shutdown(self, action: actions.ShutdownTask) -> None:
-        self.executors.streams.send(action.task, messages.shutdown(action.grace, action.reason))
+        self.executors.streams.send(action.task, wire_messages.shutdown(action.grace, action.reason))
 
     def _finish(self, action: actions.Finish) -> None:
         self._verdict = action.verdict

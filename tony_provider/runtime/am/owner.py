@@ -1,8 +1,8 @@
-"""Who may touch a lineage: one application, and of its application masters the newest.
+"""Who may touch a checkpoint chain: one application, and of its application masters the newest.
 
 Lost is not dead: a master whose cluster has given it up, or an application that was replaced, may still run. The
-lineage's owner file names the one application that may commit checkpoints; the signed address file in the application's
-directory names its newest master. Both are looked at before each piece of work on the lineage.
+chain's owner file names the one application that may commit checkpoints; the signed address file in the application's
+directory names its newest master. Both are looked at before each piece of work on the chain.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import attrs
 from tony_provider.runtime import contract, master_address
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.lineage import Owner
 from tony_provider.runtime.storage import Storage, StorageExists, StorageNotFound, read_bytes, uris
 
 _MOST_BYTES = 4096
 
 
 class FencedError(Exception):
-    """Another application owns the lineage; the message says which."""
+    """Another application owns the chain; the message says which."""
 
 
 class SupersededError(Exception):
@@ -37,10 +37,10 @@ class Ownership:
     address_key: bytes = attrs.field(repr=False)
 
     def check(self) -> None:
-        """Raises FencedError, SupersededError, StorageError. A lineage that nobody owns becomes ours."""
+        """Raises FencedError, SupersededError, StorageError. A chain that nobody owns becomes ours."""
         self.check_newest()
-        if self.description.lineage_dir:
-            self._check_lineage(self.description.lineage_dir)
+        if self.description.chain_dir:
+            self._check_chain(self.description.chain_dir)
 
     def check_newest(self) -> None:
         """Only whether this is still the application's newest master. Raises SupersededError, StorageError."""
@@ -54,15 +54,15 @@ class Ownership:
         directory = self.description.application_dir
         master_address.write(self.storage, directory, address, self.am_attempt, self.address_key)
 
-    def _check_lineage(self, lineage: str) -> None:
+    def _check_chain(self, chain: str) -> None:
         mine = self.description.application_id
-        uri = uris.join(lineage, contract.OWNER_FILE)
+        uri = uris.join(chain, contract.OWNER_FILE)
         try:
             owner = self._read(uri)
         except StorageNotFound:
             owner = self._claim(uri)
         if owner != mine:
-            raise FencedError(f"application {owner} owns the lineage {uris.name(lineage)} now, not {mine}")
+            raise FencedError(f"application {owner} owns the checkpoint chain {uris.name(chain)} now, not {mine}")
 
     def _claim(self, uri: str) -> str:
         """Who owns it then. Never overwritten from here: that could take it back from a newer application."""
@@ -78,4 +78,4 @@ class Ownership:
         try:
             return load_json(data, Owner, ignore_unknown=True).application_id
         except CodecError as error:
-            raise FencedError(f"who owns the lineage cannot be told from {uri}: {error}") from error
+            raise FencedError(f"who owns the checkpoint chain cannot be told from {uri}: {error}") from error

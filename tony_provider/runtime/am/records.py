@@ -24,7 +24,7 @@ from tony_provider.runtime.storage.leftovers import clear_away
 log = logging.getLogger(__name__)
 
 
-class Records:
+class ApplicationRecords:
     def __init__(self, storage: Storage, description: ApplicationDescription, former_events: bytes = b"") -> None:
         """``former_events``: the file that a former application master has left."""
         self._storage = storage

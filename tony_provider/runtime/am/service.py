@@ -74,7 +74,7 @@ class Listener(ABC):
         """Its stream is down."""
 
 
-class Turns:
+class WriteTurns:
     """Of many streams, so many write at a time.
 
     gRPC keeps what is on its way for each stream, and sending to thousands at once would hold the loop. A stream that
@@ -102,7 +102,7 @@ class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
         self._application_id = application_id
         self._task_key = task_key
         self._listener = listener
-        self._turns = Turns()
+        self._turns = WriteTurns()
 
     async def Attach(self, request_iterator: AsyncIterator[tony_pb2.FromExecutor], context: Any) -> None:  # noqa: N802
         identity = await self._authenticate(context)

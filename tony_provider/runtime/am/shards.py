@@ -6,7 +6,13 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, Place, place_of, rank_directory
+from tony_provider.runtime.checkpoint.checkpoint_model import (
+    CheckpointFile,
+    CheckpointName,
+    Manifest,
+    place_of,
+    rank_directory,
+)
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 
@@ -43,7 +49,7 @@ class Shard:
         if str(directory) != rank_directory(str(checkpoint), rank) or str(checkpoint.parent) != checkpoints:
             raise ShardError(f"{message.uri} is not where rank {rank} is to put its checkpoints")
         step = message.step if message.HasField("step") else None
-        if place_of(checkpoint.name) != Place(message.save, step):
+        if place_of(checkpoint.name) != CheckpointName(message.save, step):
             raise ShardError(f"{checkpoint.name} is not the name of a checkpoint of save {message.save}, step {step}")
         files = tuple(CheckpointFile(file.path, file.size, file.checksum, rank) for file in message.files)
         if not files:

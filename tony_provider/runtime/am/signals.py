@@ -7,10 +7,12 @@ import logging
 import signal
 from typing import Optional
 
-from tony_provider.runtime.am import last_word
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.owner import SupersededError
-from tony_provider.runtime.am.records import Records
+from tony_provider.runtime.am.records import ApplicationRecords
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.state import job_status
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ class Signals:
     the master cannot know which: it leaves a result in case, and its tasks to the cluster.
     """
 
-    def __init__(self, master: Master, records: Records, notice: float) -> None:
+    def __init__(self, master: Master, records: ApplicationRecords, notice: float) -> None:
         """``notice``: see ResourceManager."""
         self._master = master
         self._records = records
@@ -63,6 +65,19 @@ class Signals:
     async def _write(self, reason: str) -> None:
         try:
             # A cluster that was there all the time has started no other master.
-            await last_word.write(self._master, self._records, reason, in_haste=not self._master.cut_off)
+            await write_killed(self._master, self._records, reason, in_haste=not self._master.cut_off)
         except SupersededError as error:
             self._master.give_up(error)
+
+
+async def write_killed(master: Master, records: ApplicationRecords, reason: str, *, in_haste: bool = False) -> None:
+    """The result of an application master that its cluster takes away.
+
+    Raises SupersededError, having written nothing, when a newer application master is known of.
+
+    ``in_haste``: there is no time to ask the store about that.
+    """
+    if not in_haste:
+        await master.check_newest()
+    killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
+    await records.write_result_only(job_status.final_status(master.status(), master.session.verdict or killed))

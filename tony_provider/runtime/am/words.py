@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am.session.process import ProcessEnd
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.spec.model import TaskSpec
 
 # org.apache.hadoop.yarn.api.records.ContainerExitStatus

@@ -1,4 +1,4 @@
-"""The committed checkpoints of one lineage on the store.
+"""The committed checkpoints of one checkpoint chain on the store.
 
 A checkpoint is committed exactly when its manifest is there, which is written last and in one act. So a manifest is
 also the first thing to go when a checkpoint is removed.
@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Optional, Union
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint import model
+from tony_provider.runtime.checkpoint import checkpoint_model
+from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.model import Manifest, StoredCheckpoint
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import (
@@ -38,12 +38,12 @@ REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and w
 class Catalog:
     """Calls block, are safe from several threads at once, and raise StorageError.
 
-    ``read_only`` is for a lineage that is only read: what is broken there is passed over and stays where it is.
+    ``read_only`` is for a chain that is only read: what is broken there is passed over and stays where it is.
     """
 
-    def __init__(self, storage: Storage, lineage_uri: str, *, read_only: bool = False) -> None:
-        self.uri = model.checkpoints_directory(lineage_uri)
-        self._broken_uri = uris.join(lineage_uri, contract.BROKEN_DIR)
+    def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False) -> None:
+        self.uri = checkpoint_model.checkpoints_directory(chain_uri)
+        self._broken_uri = uris.join(chain_uri, contract.BROKEN_DIR)
         self._storage = storage
         self._read_only = read_only
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Catalog:
         check_manifest(uri, manifest)
         self._verify(stored)
         try:
-            self._storage.write(uris.join(uri, model.MANIFEST_FILE), data)
+            self._storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), data)
         except StorageExists:
             if read_stored(self._storage, uri) != stored:
                 raise
@@ -134,7 +134,9 @@ class Catalog:
     def remove_unfinished(self) -> Sequence[str]:
         """Remove what was uploaded and never committed. Returns the URIs of those removed."""
         found = (uri for _, uri in self._directories())
-        return self._remove([uri for uri in found if not self._storage.exists(uris.join(uri, model.MANIFEST_FILE))])
+        return self._remove(
+            [uri for uri in found if not self._storage.exists(uris.join(uri, checkpoint_model.MANIFEST_FILE))]
+        )
 
     def _directories(self) -> Sequence[tuple[int, str]]:
         """Save and URI of all that look like checkpoints, committed or not, by save."""
@@ -142,7 +144,7 @@ class Catalog:
             found = self._storage.list(self.uri)
         except StorageNotFound:
             return []
-        places = ((model.place_of(status.name), status) for status in found if status.is_directory)
+        places = ((checkpoint_model.place_of(status.name), status) for status in found if status.is_directory)
         return sorted((place.save, status.path) for place, status in places if place is not None)
 
     def _load_all(self, only_save: Optional[int] = None) -> Sequence[StoredCheckpoint]:
@@ -159,9 +161,9 @@ class Catalog:
 
     def _verify(self, stored: StoredCheckpoint) -> None:
         for rank in sorted({file.rank for file in stored.manifest.files}):
-            sizes = self._sizes(model.rank_directory(stored.uri, rank))
+            sizes = self._sizes(checkpoint_model.rank_directory(stored.uri, rank))
             for file in stored.manifest.files:
-                there = sizes.get(model.stored_path(file.path))
+                there = sizes.get(checkpoint_model.stored_path(file.path))
                 if file.rank == rank and there != file.size:
                     why = "is missing" if there is None else f"has {there} bytes instead of {file.size}"
                     raise DamagedCheckpoint(stored.uri, f"rank-{rank}/{file.path} {why}")
@@ -183,7 +185,7 @@ class Catalog:
 
     def _remove(self, found: Sequence[str]) -> Sequence[str]:
         for uri in found:
-            self._storage.remove(uris.join(uri, model.MANIFEST_FILE))
+            self._storage.remove(uris.join(uri, checkpoint_model.MANIFEST_FILE))
             self._storage.remove(uri, recursive=True)
             self._forget(uri)
         return found
@@ -196,7 +198,7 @@ class Catalog:
 def read_stored(storage: Storage, uri: str) -> StoredCheckpoint:
     """The checkpoint at ``uri``. Raises StorageNotFound when it is not committed, other StorageErrors, and
     DamagedCheckpoint when its manifest makes no sense."""
-    data = read_bytes(storage, uris.join(uri, model.MANIFEST_FILE))
+    data = read_bytes(storage, uris.join(uri, checkpoint_model.MANIFEST_FILE))
     try:
         manifest = load_json(data, Manifest, ignore_unknown=True)  # a newer runtime may have written it
     except CodecError as error:
@@ -215,11 +217,11 @@ def check_manifest(uri: str, manifest: Manifest) -> None:
     """Raises DamagedCheckpoint for one that names impossible files, or none."""
     if not manifest.files:
         raise DamagedCheckpoint(uri, "its manifest names no files")
-    if model.Place(manifest.save, manifest.step) != model.place_of(uris.name(uri)):
+    if checkpoint_model.CheckpointName(manifest.save, manifest.step) != checkpoint_model.place_of(uris.name(uri)):
         raise DamagedCheckpoint(uri, f"its manifest is of save {manifest.save}, step {manifest.step}")
     paths = [file.path for file in manifest.files] + [manifest.entry] * (manifest.entry != ".")
     for path in paths:
-        if not model.is_inside(path):
+        if not checkpoint_model.is_inside(path):
             raise DamagedCheckpoint(uri, f"its manifest names {path!r}, which does not lie in a directory")
     places = {(file.rank, file.path) for file in manifest.files}
     if len(places) < len(manifest.files):

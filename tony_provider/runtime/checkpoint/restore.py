@@ -16,10 +16,10 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint import checksum, model
+from tony_provider.runtime.checkpoint import checkpoint_model, checksum
 from tony_provider.runtime.checkpoint.catalog import read_stored
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
-from tony_provider.runtime.checkpoint.model import CheckpointFile, Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK
@@ -185,7 +185,9 @@ class _Work:
 
     def _read(self, file: CheckpointFile, target: Path, stop: threading.Event) -> str:
         """From the store into ``target``. What is wrong with what came; empty: nothing."""
-        source_uri = uris.join(model.rank_directory(self.uri, file.rank), model.stored_path(file.path))
+        source_uri = uris.join(
+            checkpoint_model.rank_directory(self.uri, file.rank), checkpoint_model.stored_path(file.path)
+        )
         summed = checksum.Checksum(self._algorithm(file))
         size = 0
         with self.storage.open_read(source_uri) as source, target.open("xb", buffering=0) as copy:

@@ -15,8 +15,8 @@ from typing import Callable
 
 import attrs
 
+from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint, Stamp
 from tony_provider.runtime.checkpoint.errors import CheckpointError
-from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
 from tony_provider.runtime.storage.base import CHUNK
 
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}

@@ -14,14 +14,14 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint, Stamp
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.formats import Finder, Found, set_aside
-from tony_provider.runtime.checkpoint.model import LocalCheckpoint, Stamp
+from tony_provider.runtime.checkpoint.formats import CheckpointFinder, FoundCheckpoints, set_aside
 from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step, label
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
 from tony_provider.runtime.executor import disk
-from tony_provider.runtime.executor.container import Container
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import Storage
@@ -54,14 +54,14 @@ class _OnStore:
 class CheckpointDirectory:
     """All of it blocks. ``look`` and the others may be called from different threads."""
 
-    def __init__(self, container: Container, workspace: Workspace, storage: Storage) -> None:
+    def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
         checkpoint = container.job.checkpoint
         self.path = workspace.checkpoints
         self._on_store = _OnStore()
         self._reported_step: Optional[int] = None  # by the user process, last
         self._workspace = workspace
         self._storage = storage
-        self._finder = Finder(self.path, checkpoint.format, part=checkpoint.mirror is MirrorScope.ALL)
+        self._finder = CheckpointFinder(self.path, checkpoint.format, part=checkpoint.mirror is MirrorScope.ALL)
         self._finding = threading.Lock()
         self._restored: dict[str, Stamp] = {}  # files that the last start began with
         self._snapshots = 0
@@ -117,7 +117,7 @@ class CheckpointDirectory:
         said = label(newest.step, self._on_store.point.save, newest.saved_ms)
         return Resumed(newest.step, str(self.path / newest.entry), said)
 
-    def _left(self) -> Found:
+    def _left(self) -> FoundCheckpoints:
         """By the last process. Raises OSError."""
         try:
             with self._finding:
@@ -126,9 +126,9 @@ class CheckpointDirectory:
             raise
         except Exception:  # whatever a program left there: no fault of ours in reading it ends its training
             log.exception("a fault of the look at %s itself", self.path)
-            return Found([], [])
+            return FoundCheckpoints([], [])
 
-    def _is_as_new(self, checkpoint: LocalCheckpoint, found: Found) -> bool:
+    def _is_as_new(self, checkpoint: LocalCheckpoint, found: FoundCheckpoints) -> bool:
         """As what is on the store, or newer."""
         same = checkpoint.stamps == self._on_store.stamps or self._is_restored(checkpoint)
         return same or (self._is_newer(checkpoint) and not self._lacks_any(checkpoint, found))
@@ -180,7 +180,7 @@ class CheckpointDirectory:
             return True  # written anew, whatever the node's clock says
         return checkpoint.saved_ns > known.saved_ns
 
-    def _lacks_any(self, checkpoint: LocalCheckpoint, found: Found) -> bool:
+    def _lacks_any(self, checkpoint: LocalCheckpoint, found: FoundCheckpoints) -> bool:
         """One of the files that are written again and again is there, and not whole: it is being written, or the
         process was killed while it was. What is on the store is whole.
         """

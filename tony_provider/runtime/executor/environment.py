@@ -9,7 +9,7 @@ from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
-from tony_provider.runtime.executor.container import Container
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.storage import uris
 
@@ -31,7 +31,7 @@ _OWN = frozenset(
 
 
 def user_environment(
-    container: Container,
+    container: ExecutorContainer,
     workspace: Workspace,
     cluster: Mapping[str, str],
     resumed: Optional[Resumed],
@@ -83,7 +83,7 @@ def _places(workspace: Workspace) -> dict[str, str]:
     }
 
 
-def _contract(container: Container, workspace: Workspace, resumed: Optional[Resumed]) -> dict[str, str]:
+def _contract(container: ExecutorContainer, workspace: Workspace, resumed: Optional[Resumed]) -> dict[str, str]:
     env = {
         contract.ENV_APPLICATION_ID: container.identity.application_id,
         contract.ENV_CONTAINER: container.identity.container_id,  # what the guard knows its processes by
@@ -98,8 +98,8 @@ def _contract(container: Container, workspace: Workspace, resumed: Optional[Resu
     if container.shows_tensorboard:
         env[contract.ENV_TENSORBOARD_PATH] = container.tensorboard_path
     description = container.description
-    if description.lineage_dir:
-        env[contract.ENV_CHECKPOINT_URI] = uris.join(description.lineage_dir, contract.USER_CHECKPOINTS_DIR)
+    if description.chain_dir:
+        env[contract.ENV_CHECKPOINT_URI] = uris.join(description.chain_dir, contract.USER_CHECKPOINTS_DIR)
     if description.warm_start:
         env[contract.ENV_WARM_START] = str(workspace.warm_start)
     if resumed is not None:

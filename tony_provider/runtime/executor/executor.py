@@ -13,18 +13,18 @@ from typing import Any, Optional
 
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.executor import processes
-from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.executor.grants import Grants
+from tony_provider.runtime.executor.commit_requests import CommitRequests
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.heartbeat_content import HeartbeatContent
 from tony_provider.runtime.executor.kept_log import keep_log
 from tony_provider.runtime.executor.link import Link, LinkError, RefusedError
+from tony_provider.runtime.executor.master_locator import MasterLocator
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.pulse import Pulse
+from tony_provider.runtime.executor.output_tails import answer_tail, send_last_words
 from tony_provider.runtime.executor.run import Run
-from tony_provider.runtime.executor.surroundings import Surroundings
-from tony_provider.runtime.executor.tails import answer_tail, send_last_words
-from tony_provider.runtime.executor.tensorboard.part import event_files
+from tony_provider.runtime.executor.tensorboard.container_role import event_files
 from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
-from tony_provider.runtime.executor.whereabouts import Whereabouts
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.protocol import points, timing, tony_pb2
 
@@ -39,16 +39,16 @@ _TERM_PATIENCE = 1.0  # seconds for the kernel then
 class Executor:
     """``run`` it once; returns the exit code for the process, one of ``exit_codes``."""
 
-    def __init__(self, container: Container, surroundings: Surroundings) -> None:
+    def __init__(self, container: ExecutorContainer, context: ExecutorContext) -> None:
         """Raises task_identity.MissingSecretError."""
         self._container = container
-        self._its = surroundings
-        self._where = Whereabouts(container, surroundings.storage)
+        self._context = context
+        self._where = MasterLocator(container, context.storage)
         self._link = Link(container, self._where, self._greeting, self._handle)
-        self._grants = Grants(self._link.send)
-        self._tunnel = Tunnel(self._link, surroundings.ports.numbers[MAIN_PORT], container.tensorboard_path)
-        self._event_files = event_files(surroundings)
-        self._pulse = Pulse(surroundings)
+        self._commit_requests = CommitRequests(self._link.send)
+        self._tunnel = Tunnel(self._link, context.ports.numbers[MAIN_PORT], container.tensorboard_path)
+        self._event_files = event_files(context)
+        self._pulse = HeartbeatContent(context)
         self._beat_seconds = timing.HEARTBEAT_INTERVAL
         self._newest: Optional[Run] = None  # that a rendezvous came for; it may be waiting for its turn
         self._next: asyncio.Queue[Run] = asyncio.Queue()
@@ -67,7 +67,7 @@ class Executor:
             if working.done():
                 return working.result()
             log.warning("terminated")
-            self._send_on_errand(send_last_words(self._its, self._link.send))
+            self._send_on_errand(send_last_words(self._context, self._link.send))
             await self._die_at_once()
             await asyncio.wait({asyncio.ensure_future(self._link.sent())}, timeout=_TERM_GRACE)
             return exit_codes.TERMINATED
@@ -128,7 +128,7 @@ class Executor:
             await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
         self._activity = "keeping its log"
-        await asyncio.gather(keep_log(self._its), self._event_files.finish(_LAST_EVENT_FILES))
+        await asyncio.gather(keep_log(self._context), self._event_files.finish(_LAST_EVENT_FILES))
         self._link.finish()
         await asyncio.wait({link}, timeout=_GOODBYE_PATIENCE)
 
@@ -138,7 +138,7 @@ class Executor:
         newest, current = self._newest, self._current
         registration = tony_pb2.Registration(
             host=self._container.host,
-            ports=self._its.ports.numbers,
+            ports=self._context.ports.numbers,
             node=self._container.node,
             python=platform.python_version(),
             pid=os.getpid(),
@@ -147,7 +147,7 @@ class Executor:
             resumed=points.message(newest.order.resume) if newest else None,
         )
         said = current.said if current else []
-        return [tony_pb2.FromExecutor(registration=registration), *said, *self._grants.open]
+        return [tony_pb2.FromExecutor(registration=registration), *said, *self._commit_requests.open]
 
     def _handle(self, message: tony_pb2.ToExecutor) -> None:
         kind = message.WhichOneof("kind")
@@ -160,7 +160,7 @@ class Executor:
         elif kind == "shutdown":
             self._on_shutdown(message.shutdown)
         elif kind == "checkpoint":
-            self._grants.answered(message.checkpoint)
+            self._commit_requests.answered(message.checkpoint)
         elif kind == "checkpoint_now":
             self._on_checkpoint_now(message.checkpoint_now)
         elif kind == "copy_checkpoint":
@@ -169,7 +169,7 @@ class Executor:
         elif kind == "page_wanted":
             self._send_on_errand(self._tunnel.answer(message.page_wanted))
         elif kind == "tail_wanted":
-            self._send_on_errand(answer_tail(self._its.output, message.tail_wanted, self._link.send))
+            self._send_on_errand(answer_tail(self._context.output, message.tail_wanted, self._link.send))
         else:
             log.warning("a message of an unknown kind from the application master is ignored")
 
@@ -183,7 +183,7 @@ class Executor:
             return  # said again after a reconnection
         if self._newest is not None:
             self._newest.stop(self._container.job.timeouts.grace, 0.0)
-        self._newest = Run(self._its, order, self._grants, self._link.send)
+        self._newest = Run(self._context, order, self._commit_requests, self._link.send)
         self._next.put_nowait(self._newest)
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:
@@ -208,7 +208,7 @@ class Executor:
 
     async def _request_checkpoint(self, reason: str) -> None:
         try:
-            await asyncio.to_thread(self._its.workspace.request_checkpoint, reason)
+            await asyncio.to_thread(self._context.workspace.request_checkpoint, reason)
         except OSError as error:
             log.warning("the user process cannot be asked for a checkpoint: %s", error)
         if self._current is not None:

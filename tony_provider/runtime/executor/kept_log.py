@@ -7,8 +7,8 @@ import logging
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.deadline import within
+from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import KEPT_LIMIT
-from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)
@@ -16,20 +16,20 @@ log = logging.getLogger(__name__)
 _PATIENCE = 20.0  # seconds for the log to reach the store; the application master waits timing.KEEP_LOGS
 
 
-async def keep_log(its: Surroundings) -> None:
+async def keep_log(context: ExecutorContext) -> None:
     """A log that cannot be kept is no reason to fail: YARN has the container's own files."""
-    container = its.container
+    container = context.container
     name = contract.log_name(container.identity.task, container.identity.attempt)
     try:
         target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
-        await within(asyncio.to_thread(_upload, its, target), _PATIENCE)
+        await within(asyncio.to_thread(_upload, context, target), _PATIENCE)
     except asyncio.TimeoutError:
         log.warning("the log could not be uploaded within %g s", _PATIENCE)
     except (StorageError, OSError) as error:
         log.warning("the log could not be uploaded: %s", error)
 
 
-def _upload(its: Surroundings, target: str) -> None:
-    data = its.output.both.last(KEPT_LIMIT)
+def _upload(context: ExecutorContext, target: str) -> None:
+    data = context.output.both.last(KEPT_LIMIT)
     if data:
-        its.storage.write(target, data, overwrite=True)
+        context.storage.write(target, data, overwrite=True)

@@ -12,8 +12,8 @@ from typing import Any, Callable, Optional
 import grpc
 
 from tony_provider.runtime import task_identity
-from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.executor.whereabouts import Whereabouts
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.master_locator import MasterLocator
 from tony_provider.runtime.protocol import timing, tony_pb2, tony_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -45,13 +45,13 @@ class Link:
 
     def __init__(
         self,
-        container: Container,
-        whereabouts: Whereabouts,
+        container: ExecutorContainer,
+        locator: MasterLocator,
         greet: Callable[[], Sequence[tony_pb2.FromExecutor]],
         handle: Callable[[tony_pb2.ToExecutor], None],
     ) -> None:
         """Raises task_identity.MissingSecretError."""
-        self._where = whereabouts
+        self._where = locator
         self._credentials = task_identity.channel_credentials(container.secrets)
         tasks = container.job.size
         self._options = task_identity.channel_options(container.identity.application_id, tasks)

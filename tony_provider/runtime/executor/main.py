@@ -12,12 +12,12 @@ from tony_provider.runtime import exit_codes, own_log
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.container import Container
 from tony_provider.runtime.executor.executor import Executor
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.processes import become_subreaper
-from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.storage import StorageError
@@ -41,21 +41,21 @@ def main() -> NoReturn:
 
 async def _run() -> int:
     try:
-        container = Container.of_process(os.environ, Path.cwd())
-        surroundings = _surroundings(container)
-        executor = Executor(container, surroundings)
+        container = ExecutorContainer.of_process(os.environ, Path.cwd())
+        context = _context(container)
+        executor = Executor(container, context)
     except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
         log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message says it all
         return exit_codes.BAD_CONTAINER
     try:
         return await executor.run()
     finally:
-        surroundings.ports.close()
-        surroundings.output.close()
-        surroundings.storage.close()
+        context.ports.close()
+        context.output.close()
+        context.storage.close()
 
 
-def _surroundings(container: Container) -> Surroundings:
+def _context(container: ExecutorContainer) -> ExecutorContext:
     become_subreaper()
     workspace = Workspace(container.directory)
     workspace.prepare()
@@ -63,7 +63,7 @@ def _surroundings(container: Container) -> Surroundings:
         workspace.prepare_tensorboard()
     framework = get_framework(container.job.framework)
     storage = open_application_store(container.description, container.secrets)
-    return Surroundings(
+    return ExecutorContext(
         container=container,
         workspace=workspace,
         ports=HeldPorts(

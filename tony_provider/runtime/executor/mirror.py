@@ -9,9 +9,9 @@ from typing import Optional
 
 from tony_provider.runtime import clock
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.executor.carrier import Carrier, Trouble
-from tony_provider.runtime.executor.container import Container
-from tony_provider.runtime.executor.copies import Copies
+from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader, UploadTrouble
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.mirrored_checkpoints import Copies
 from tony_provider.runtime.executor.stopping import Deadline, Stopping
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.ranks import in_cluster
@@ -26,10 +26,10 @@ _LONGEST_WRITING = 120.0  # seconds after which it is told that no copy comes th
 _LONGEST_LAST_PAUSE = 3.0  # once the process has ended, and somebody waits
 
 
-def mirrors(container: Container) -> bool:
+def mirrors(container: ExecutorContainer) -> bool:
     """Whether this task's checkpoints go to the store."""
     scope = container.job.checkpoint.mirror
-    if scope is MirrorScope.OFF or not container.description.lineage_dir:
+    if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
     if scope is MirrorScope.LEADER:
         return container.leads
@@ -39,14 +39,14 @@ def mirrors(container: Container) -> bool:
 class Mirror:
     """``start``, ``finish`` and ``close`` it once. Trouble with the store or the disk is never more than a delay."""
 
-    def __init__(self, copies: Copies, carrier: Carrier) -> None:
+    def __init__(self, copies: Copies, uploader: CheckpointUploader) -> None:
         self.trouble = ""  # for people: what does not get to the store at present, since when and why
         self._copies = copies
-        self._carrier = carrier
+        self._uploader = uploader
         self._ended = False  # the user process
         self._nudge = asyncio.Event()
         self._since: Optional[float] = None  # seconds since the epoch that there is trouble
-        self._newest: Optional[Trouble] = None  # with the newest checkpoint
+        self._newest: Optional[UploadTrouble] = None  # with the newest checkpoint
         self._work: Optional[asyncio.Future[None]] = None
 
     @property
@@ -89,7 +89,7 @@ class Mirror:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        self._carrier.close()
+        self._uploader.close()
 
     def _given_up(self) -> str:
         if self._newest is not None and not self.activity:
@@ -114,7 +114,7 @@ class Mirror:
                 log.warning("the newest checkpoint is not on the store yet: %s", trouble.text)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _tell(self, trouble: Optional[Trouble]) -> None:
+    def _tell(self, trouble: Optional[UploadTrouble]) -> None:
         """In the same words for as long as it lasts. That a program is just writing is none, unless it always is."""
         if trouble is None:
             self.trouble, self._since = "", None
@@ -132,11 +132,11 @@ class Mirror:
             return
         self._nudge.clear()
 
-    async def _copy_newest(self, *, last: bool) -> Optional[Trouble]:
+    async def _copy_newest(self, *, last: bool) -> Optional[UploadTrouble]:
         try:
             return await self._copies.copy(last=last)
         except OSError as error:
-            return Trouble(f"the checkpoint directory cannot be read: {error}")
+            return UploadTrouble(f"the checkpoint directory cannot be read: {error}")
         except Exception as error:  # whatever a program left there: no fault of ours in reading it ends its training
             log.exception("a fault of the checkpoint mirror itself")
-            return Trouble(f"a fault of the checkpoint mirror itself: {error!r}")
+            return UploadTrouble(f"a fault of the checkpoint mirror itself: {error!r}")

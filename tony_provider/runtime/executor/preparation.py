@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional, TypeVar
 
 import attrs
 
@@ -13,13 +14,17 @@ from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.environment import user_environment
+from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.patience import patiently
-from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.frameworks.generic import task_environment
 from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.retrying import retry_blocking
 from tony_provider.runtime.spec.model import Role
-from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.storage import StorageError, StorageUnreachable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Seconds for a store that is out of reach, which is every container's trouble: longer than a NameNode's restart or
 # failover takes as a rule. Then it may be this node's own, and a container on another one is worth its price.
@@ -41,55 +46,64 @@ class Prepared:
     environ: dict[str, str]
 
 
-def prepare(its: Surroundings, order: Order, cancelled: threading.Event) -> Prepared:
+def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Prepared:
     """Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it."""
-    _fetch_warm_start(its, cancelled)
-    resumed = _put_checkpoint(its, order, cancelled)
+    _fetch_warm_start(context, cancelled)
+    resumed = _put_checkpoint(context, order, cancelled)
     try:
-        return Prepared(resumed, _environment(its, order, resumed))
+        return Prepared(resumed, _environment(context, order, resumed))
     except OSError as error:  # this node's trouble, as a rule a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
 
 
-def _fetch_warm_start(its: Surroundings, cancelled: threading.Event) -> None:
-    warm = its.container.description.warm_start
+def _wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
+    """Blocks. Raises what ``work`` does, in the end also StorageUnreachable; Cancelled."""
+
+    def told(error: StorageUnreachable) -> None:
+        log.warning("waiting up to %g s for the store: %s", _STORE_PATIENCE, error)
+
+    return retry_blocking(work, _STORE_PATIENCE, StorageUnreachable, told, cancelled)
+
+
+def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> None:
+    warm = context.container.description.warm_start
     try:
         if warm is not None:
-            fetch = partial(warm_start.fetch, its.storage, warm, its.workspace.warm_start, cancelled)
-            patiently(fetch, _STORE_PATIENCE, cancelled)
+            fetch = partial(warm_start.fetch, context.storage, warm, context.workspace.warm_start, cancelled)
+            _wait_for_store(fetch, cancelled)
     except (StorageError, OSError) as error:
         raise PreparationError(f"the warm start could not be copied: {error}") from error
 
 
-def _put_checkpoint(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
+def _put_checkpoint(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
     uri = order.resume.uri if order.resume else ""
     try:
-        return patiently(partial(_resume, its, order, cancelled), _STORE_PATIENCE, cancelled)
+        return _wait_for_store(partial(_resume, context, order, cancelled), cancelled)
     except DamagedCheckpoint as error:
         raise PreparationError(str(error), uri=uri, damaged=True) from error
     except (StorageError, OSError) as error:
         raise PreparationError(f"the checkpoint directory could not be prepared: {error}", uri=uri) from error
 
 
-def _resume(its: Surroundings, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
-    rank = order.rank(its.container.task_type, its.container.index) or 0
+def _resume(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
+    rank = order.rank(context.container.task_type, context.container.index) or 0
     if order.keep_checkpoints:
-        resumed = its.checkpoints.keep(rank, cancelled)
-        return resumed if _resumes(its) else None
-    if order.resume is None or not _resumes(its):
-        its.checkpoints.empty()
+        resumed = context.checkpoints.keep(rank, cancelled)
+        return resumed if _resumes(context) else None
+    if order.resume is None or not _resumes(context):
+        context.checkpoints.empty()
         return None
-    return its.checkpoints.restore(order.resume, rank, cancelled)
+    return context.checkpoints.restore(order.resume, rank, cancelled)
 
 
-def _resumes(its: Surroundings) -> bool:
+def _resumes(context: ExecutorContext) -> bool:
     """Parameter servers get their values from the others; side-cars do not train."""
-    role = its.container.role
+    role = context.container.role
     return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)
 
 
-def _environment(its: Surroundings, order: Order, resumed: Optional[Resumed]) -> dict[str, str]:
-    container, workspace = its.container, its.workspace
+def _environment(context: ExecutorContext, order: Order, resumed: Optional[Resumed]) -> dict[str, str]:
+    container, workspace = context.container, context.workspace
     found = task_environment(
         container.job, order.cluster, container.task_type, container.index, directory=str(container.directory)
     )
@@ -98,5 +112,5 @@ def _environment(its: Surroundings, order: Order, resumed: Optional[Resumed]) ->
     workspace.renew()
     python_bin = workspace.python_bin(container.job.python_env)
     after = f", from {resumed.label}" if resumed else ""
-    its.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
+    context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
     return user_environment(container, workspace, found.env, resumed, python_bin)

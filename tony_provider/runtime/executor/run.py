@@ -11,17 +11,17 @@ from typing import Optional
 from tony_provider.runtime import shell
 from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor import disk
-from tony_provider.runtime.executor.carrier import Carrier
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
-from tony_provider.runtime.executor.copies import CommonCopies, OwnCopies
-from tony_provider.runtime.executor.grants import Grants, Send
+from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
+from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
+from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
+from tony_provider.runtime.executor.mirrored_checkpoints import GangCopies, OwnCopies
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.preparation import PreparationError, prepare
-from tony_provider.runtime.executor.progress import ProgressReader
-from tony_provider.runtime.executor.results import NotKeptError, Results, UploadCancelledError
+from tony_provider.runtime.executor.progress_reports import ProgressReader
+from tony_provider.runtime.executor.result_upload import NotKeptError, Results, UploadCancelledError
 from tony_provider.runtime.executor.stopping import Stopping
-from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.workspace import PythonEnvError
 from tony_provider.runtime.protocol import tony_pb2
@@ -37,30 +37,30 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class Run:
     """``run`` it once; ``stop`` may come at any time, and after it."""
 
-    def __init__(self, surroundings: Surroundings, order: Order, grants: Grants, send: Send) -> None:
+    def __init__(self, context: ExecutorContext, order: Order, commit_requests: CommitRequests, send: Send) -> None:
         self.order = order
         self._said: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
         self.over = asyncio.Event()  # nothing more comes of it
-        self._its = surroundings
+        self._context = context
         self._send = send
         self._activity = "starting"
         self._stopping = Stopping()
-        self._process = UserProcess(surroundings, self._stopping)
+        self._process = UserProcess(context, self._stopping)
         self._reader: Optional[ProgressReader] = None  # once the metrics file is no former process's any more
         self._reading = asyncio.Lock()
-        self._results = Results(surroundings, order, self._stopping)
+        self._results = Results(context, order, self._stopping)
         self._mirror: Optional[Mirror] = None
-        if mirrors(surroundings.container):
-            self._mirror = self._make_mirror(grants)
+        if mirrors(context.container):
+            self._mirror = self._make_mirror(commit_requests)
 
-    def _make_mirror(self, grants: Grants) -> Mirror:
-        its = self._its
-        carrier = Carrier(its, self.order, grants)
-        if its.container.job.checkpoint.mirror is MirrorScope.ALL:
-            common = CommonCopies(its.checkpoints, carrier, self._reported_step, self.order, self._send)
-            return Mirror(common, carrier)
-        return Mirror(OwnCopies(its.checkpoints, carrier, self._reported_step), carrier)
+    def _make_mirror(self, commit_requests: CommitRequests) -> Mirror:
+        context = self._context
+        uploader = CheckpointUploader(context, self.order, commit_requests)
+        if context.container.job.checkpoint.mirror is MirrorScope.ALL:
+            common = GangCopies(context.checkpoints, uploader, self._reported_step, self.order, self._send)
+            return Mirror(common, uploader)
+        return Mirror(OwnCopies(context.checkpoints, uploader, self._reported_step), uploader)
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
@@ -152,12 +152,14 @@ class Run:
         loop = asyncio.get_running_loop()
         resume = self.order.resume
         self._activity = f"restoring the checkpoint of {resume.label}" if resume else "starting"
-        preparing = loop.run_in_executor(self._its.preparing, prepare, self._its, self.order, self._stopping.cancelled)
+        preparing = loop.run_in_executor(
+            self._context.preparing, prepare, self._context, self.order, self._stopping.cancelled
+        )
         if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_PATIENCE):
             raise Cancelled("a copy from the store did not end when it was told to")
         prepared = preparing.result()
         self.resumed = prepared.resumed
-        self._reader = ProgressReader(self._its.workspace.metrics_file)
+        self._reader = ProgressReader(self._context.workspace.metrics_file)
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
         return prepared.environ
@@ -193,7 +195,7 @@ class Run:
         if progress is not None:
             exited.progress.CopyFrom(progress)
         exited.stopped = exited.stopped or self._stopping.doomed
-        exited.output_problem = self._its.output.problem
+        exited.output_problem = self._context.output.problem
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
             problem = await self._copy_last(ended_at)
@@ -213,11 +215,11 @@ class Run:
         self._activity = "copying its last checkpoint"
         if self._mirror is None:
             return ""
-        seconds = self._its.container.job.timeouts.checkpoint
+        seconds = self._context.container.job.timeouts.checkpoint
         return await self._mirror.finish(self._stopping, lambda: self._stopping.copy_until(ended_at, seconds))
 
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
-        if not self._its.container.leads:
+        if not self._context.container.leads:
             return
         self._activity = "uploading"
         try:
@@ -229,7 +231,7 @@ class Run:
 
     async def _look_at_disk(self, exited: tony_pb2.ProcessExited) -> None:
         """A process that found no room seldom says so in its last words."""
-        full = await asyncio.to_thread(disk.problem, self._its.workspace.root)
+        full = await asyncio.to_thread(disk.problem, self._context.workspace.root)
         if full and not exited.error and not exited.stopped:
             exited.error = full
 

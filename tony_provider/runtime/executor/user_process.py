@@ -12,12 +12,12 @@ from typing import Any, Callable, Optional
 
 from tony_provider.runtime import shell
 from tony_provider.runtime.executor import processes, stacks
-from tony_provider.runtime.executor.ends import command_problem
-from tony_provider.runtime.executor.memory import OutOfMemoryWatch
+from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.out_of_memory import OutOfMemoryWatch
 from tony_provider.runtime.executor.output import Capture
 from tony_provider.runtime.executor.ports import PortError
+from tony_provider.runtime.executor.shell_failures import command_problem
 from tony_provider.runtime.executor.stopping import Stopping
-from tony_provider.runtime.executor.surroundings import Surroundings
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.text import masked
 
@@ -34,9 +34,9 @@ _START = f'{{ echo {_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; exec 
 class UserProcess:
     """``run`` it once."""
 
-    def __init__(self, surroundings: Surroundings, stopping: Stopping) -> None:
+    def __init__(self, context: ExecutorContext, stopping: Stopping) -> None:
         self.pid: Optional[int] = None  # while it runs
-        self._its = surroundings
+        self._context = context
         self._stopping = stopping
         self._memory = OutOfMemoryWatch()
 
@@ -53,7 +53,7 @@ class UserProcess:
         Raises OSError when it cannot be started.
         """
         await asyncio.to_thread(self._memory.look)
-        async with Capture(self._its.output) as capture:
+        async with Capture(self._context.output) as capture:
             process = await self._start(environ, capture)
             started(process.pid)
             ending = asyncio.ensure_future(process.wait())
@@ -66,19 +66,19 @@ class UserProcess:
             if not await capture.drained(_DRAIN_PATIENCE):
                 log.warning("something still holds the output of process %d", process.pid)
             # It goes into messages, which more people read than the job's log.
-            exited.output_tail = masked(capture.tail(), self._its.container.user_secrets.values())
+            exited.output_tail = masked(capture.tail(), self._context.container.user_secrets.values())
         if exited.signal == 0 and exited.exit_code:
-            command = self._its.container.spec.command
+            command = self._context.container.spec.command
             exited.error = command_problem(command, exited.exit_code, exited.output_tail) or exited.error
 
     async def _start(self, environ: Mapping[str, str], capture: Capture) -> asyncio.subprocess.Process:
-        self._its.ports.make_way()
+        self._context.ports.make_way()
         # No session and no group of its own: YARN's kill goes to the container's process group. And nothing that would
         # keep Python 3.9 from posix_spawn (cwd, close_fds): its fork would run gRPC's handlers, which break the child.
         # All our files are close-on-exec, and the working directory is the container's.
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
-            *("-c", _START, "sh", self._its.container.spec.command),
+            *("-c", _START, "sh", self._context.container.spec.command),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=capture.stdout,
             stderr=capture.stderr,
@@ -99,7 +99,7 @@ class UserProcess:
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
         if self._stopping.stacks and not by_itself:
-            await stacks.write(os.getpid(), self._its.output)
+            await stacks.write(os.getpid(), self._context.output)
         latest = time.monotonic() + LEFTOVER_GRACE if by_itself else float("inf")
         left = await processes.stop_all(os.getpid(), pid, lambda: min(latest, self._stopping.kill_at()))
         await asyncio.wait({ending}, timeout=processes.KILL_PATIENCE)
@@ -116,6 +116,6 @@ class UserProcess:
 
     def _take_ports_back(self) -> None:
         try:
-            self._its.ports.take_back()
+            self._context.ports.take_back()
         except PortError as error:
             log.warning("%s", error)

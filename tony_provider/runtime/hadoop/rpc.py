@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.hadoop.connection import ConnectionSettings, RpcConnection
 from tony_provider.runtime.hadoop.errors import Retriable, RpcConnectionError, RpcError, RpcTimeout, Standby
+from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings, RpcConnection
 from tony_provider.runtime.hadoop.tokens import Token
 
 M = TypeVar("M", bound=Message)

@@ -67,7 +67,7 @@ class FailureKind(str, Enum):
     STALLED = "STALLED"  # no new step for timeouts.stall
     UPLOAD = "UPLOAD"  # training has ended well, and what it left could not be kept on the store
     CHECKPOINT = "CHECKPOINT"  # the resume point could not be restored
-    FENCED = "FENCED"  # a newer application owns the lineage
+    FENCED = "FENCED"  # a newer application owns the checkpoint chain
     KILLED = "KILLED"
     INTERNAL = "INTERNAL"
 

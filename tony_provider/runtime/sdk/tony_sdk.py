@@ -31,7 +31,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskInfo:
     """Which task of the job this process is."""
 
     type: str  # chief, worker, ps, evaluator, …
@@ -40,13 +40,13 @@ class Task:
     world_size: int  # how many tasks have a rank
 
 
-def task() -> Optional[Task]:
+def task() -> Optional[TaskInfo]:
     """None outside a job."""
     index, world_size = _number("TONY_TASK_INDEX"), _number("TONY_WORLD_SIZE")
     task_type = os.environ.get("TONY_TASK_TYPE")
     if not task_type or index is None or world_size is None:
         return None
-    return Task(task_type, index, _number("TONY_RANK"), world_size)
+    return TaskInfo(task_type, index, _number("TONY_RANK"), world_size)
 
 
 def model_dir() -> Optional[str]:

@@ -68,7 +68,7 @@ class CheckpointFormat(str, Enum):
 
 
 class AfterSuccess(str, Enum):
-    """What stays of a lineage's checkpoints once the job has succeeded."""
+    """What stays of a checkpoint chain once the job has succeeded."""
 
     KEEP_LAST = "keep-last"  # the newest
     KEEP_ALL = "keep-all"  # all that keep_last and keep_every left

@@ -25,7 +25,7 @@ from tony_provider.runtime.application import (
 )
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.launch.command import command
+from tony_provider.runtime.launch.command_line import command
 from tony_provider.runtime.local.archives import ArchiveCache, shared_cache
 from tony_provider.runtime.local.container_dir import container_environment, materialise, write_tokens
 from tony_provider.runtime.protocol.final_report import FinalReport, read_report
@@ -153,7 +153,7 @@ def stage(
         user="tester",
         job=spec,
         application_dir=store.as_uri(),
-        lineage_dir=(directory / "L0001").as_uri(),
+        chain_dir=(directory / "chain-0001").as_uri(),
         webhdfs=None,
         resources=[resource(path, name) for name, path in (files or {}).items()],
         runtime=resource(worker_archive(), contract.RUNTIME_DIR, ResourceKind.ARCHIVE),

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.am.session.process import ProcessEnd
-from tony_provider.runtime.am.session.task import Beat
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, TaskState
 from tony_provider.runtime.spec.model import RestartPolicy, RestartScope
@@ -65,7 +65,7 @@ def test_a_chief_that_uploads_what_it_has_made_is_waited_for() -> None:
     world = ps_job()
     world.end("ps:0")
     for _ in range(30):
-        world.carry_out(world.session.heartbeat("chief:0", 1, Beat(rss_bytes=0), world.now))
+        world.carry_out(world.session.heartbeat("chief:0", 1, Heartbeat(rss_bytes=0), world.now))
         world.tick(3)
     world.end("chief:0")
     world.complete_all()

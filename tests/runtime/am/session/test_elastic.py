@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.session.elastic import GROW_WAIT
+from tony_provider.runtime.am.session.containers.elastic import GROW_WAIT
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.spec.model import RestartPolicy
 
@@ -87,7 +87,7 @@ def test_growing_is_not_counted() -> None:
     gang.obey_all()
     assert gang.generation == 3
     assert gang.session.verdict is None
-    assert gang.session.course.restarts == 2
+    assert gang.session.state.restarts == 2
 
 
 def test_one_that_is_there_joins_whatever_the_next_generation_is_for() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import EPOCH, World, job, point
-from tony_provider.runtime.am.session.history import History, TaskHistory, merge
-from tony_provider.runtime.am.session.repeats import Seen, recognise
+from tony_provider.runtime.am.session.recovery.history import History, TaskHistory, merge
+from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFailure, recognise
 from tony_provider.runtime.codec import CodecError
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 from tony_provider.runtime.spec.model import RestartPolicy
@@ -45,7 +45,7 @@ def test_of_a_job_that_has_seen_something() -> None:
         tasks={"worker:1": TaskHistory(attempt=2)},
         restarts=2,
         restart_times={"gang": [EPOCH + 100, EPOCH + 100]},
-        failures={"gang": [Seen(EPOCH + 100, NO_OUTPUT)]},
+        failures={"gang": [SeenFailure(EPOCH + 100, NO_OUTPUT)]},
         restarting={"gang": True},
         nodes={"node2:1": 1},
         checkpoint=point(10, "store/step-10-2"),

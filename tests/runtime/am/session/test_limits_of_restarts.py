@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.am.resource_manager import Largest
-from tony_provider.runtime.am.session.budget import Budget
-from tony_provider.runtime.am.session.nodes import Nodes
-from tony_provider.runtime.am.session.sizes import Sizes
+from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
+from tony_provider.runtime.am.session.containers.node_blocklist import NodeBlocklist
+from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
 from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartPolicy, TaskSpec
 
 
@@ -18,7 +18,7 @@ from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartP
     pauses=st.lists(st.integers(0, 50), max_size=30),
 )
 def test_never_more_restarts_within_the_window_than_the_budget(budget: int, window: int, pauses: list[int]) -> None:
-    spent = Budget(RestartPolicy(budget=budget, window=Duration(window)))
+    spent = RestartBudget(RestartPolicy(budget=budget, window=Duration(window)))
     now, allowed = 0, []
     for pause in pauses:
         now += pause
@@ -28,14 +28,14 @@ def test_never_more_restarts_within_the_window_than_the_budget(budget: int, wind
 
 
 def test_waits_are_doubled_up_to_the_longest() -> None:
-    spent = Budget(RestartPolicy(budget=100, backoff=Duration(5), max_backoff=Duration(60)))
+    spent = RestartBudget(RestartPolicy(budget=100, backoff=Duration(5), max_backoff=Duration(60)))
     assert [spent.spend(0) for _ in range(7)] == [0, 5, 10, 20, 40, 60, 60]
     spent.progress()
     assert spent.spend(0) == 0
 
 
 def test_many_restarts_do_not_overflow() -> None:
-    spent = Budget(RestartPolicy(budget=5000, max_backoff=Duration(300)), [0.0] * 4000)
+    spent = RestartBudget(RestartPolicy(budget=5000, max_backoff=Duration(300)), [0.0] * 4000)
     assert spent.spend(1) == 300
 
 
@@ -45,7 +45,7 @@ def test_many_restarts_do_not_overflow() -> None:
     most_losses=st.integers(0, 3),
 )
 def test_at_most_half_of_the_nodes_are_avoided(seen: list[str], lost: list[str], most_losses: int) -> None:
-    nodes = Nodes(most_losses)
+    nodes = NodeBlocklist(most_losses)
     known = set(seen)
     for node in seen:
         nodes.saw(node)
@@ -60,7 +60,7 @@ def test_at_most_half_of_the_nodes_are_avoided(seen: list[str], lost: list[str],
 
 
 def test_the_worst_nodes_are_avoided_first() -> None:
-    nodes = Nodes(1)
+    nodes = NodeBlocklist(1)
     for node in ("a", "b", "c", "d"):
         nodes.saw(node)
     for node in ("a", "b", "c", "c", "b"):
@@ -73,14 +73,14 @@ def test_the_worst_nodes_are_avoided_first() -> None:
     assert again.nodes == ("b", "c")
 
 
-def memory(task_type: str, sizes: Sizes) -> int:
+def memory(task_type: str, sizes: ContainerSizes) -> int:
     return sizes.request(task_type, 1).memory
 
 
 def test_memory_grows_up_to_its_limit() -> None:
     tasks = {"worker": TaskSpec("true", memory=Memory(1000)), "ps": TaskSpec("true", memory=Memory(500))}
     policy = RestartPolicy(memory_step=Memory(600))
-    sizes = Sizes(JobSpec("standalone", tasks, restart=policy))
+    sizes = ContainerSizes(JobSpec("standalone", tasks, restart=policy))
     assert sizes.raise_memory("worker")
     assert memory("worker", sizes) == 1600
     assert sizes.raise_memory("worker")
@@ -92,7 +92,7 @@ def test_memory_grows_up_to_its_limit() -> None:
 
 def test_memory_grows_no_further_than_the_cluster_gives() -> None:
     policy = RestartPolicy(memory_step=Memory(600), memory_limit=Memory(9000))
-    sizes = Sizes(JobSpec("standalone", {"worker": TaskSpec("true", memory=Memory(1000))}, restart=policy))
+    sizes = ContainerSizes(JobSpec("standalone", {"worker": TaskSpec("true", memory=Memory(1000))}, restart=policy))
     sizes.limit(Largest(memory=1200, vcores=4))
     assert sizes.raise_memory("worker")
     assert memory("worker", sizes) == 1200
@@ -101,7 +101,7 @@ def test_memory_grows_no_further_than_the_cluster_gives() -> None:
 
 def test_each_size_has_its_own_priority() -> None:
     tasks = {"worker": TaskSpec("true"), "ps": TaskSpec("true"), "chief": TaskSpec("true", vcores=2)}
-    sizes = Sizes(JobSpec("standalone", tasks, restart=RestartPolicy(memory_step=Memory(100))))
+    sizes = ContainerSizes(JobSpec("standalone", tasks, restart=RestartPolicy(memory_step=Memory(100))))
     before = [sizes.request(name, 1).priority for name in tasks]
     sizes.raise_memory("ps")
     assert before == [1, 1, 2]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.session.process import ProcessEnd
-from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_FOR_NEXT
+from tony_provider.runtime.am.session.recovery.recovery import MOST_WAIT, WAIT_FOR_NEXT
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Memory, MirrorScope, RestartPolicy
@@ -37,9 +37,9 @@ def test_nothing_that_runs_is_touched_when_all_come_back() -> None:
     assert set(world.states.values()) == {TaskState.RUNNING}
     assert (len(world.rendezvous), world.starts) == (sent, starts)
     assert len(world.stops) == 2  # of the restart before
-    assert world.session.course.generation.resume == point(10, "store/step-10-1")
-    assert world.session.course.checkpoint == point(20, "store/step-20-2")
-    assert world.session.course.restarts == 1
+    assert world.session.state.generation.resume == point(10, "store/step-10-1")
+    assert world.session.state.checkpoint == point(20, "store/step-20-2")
+    assert world.session.state.restarts == 1
     assert world.commit(30) is None
     for name in world.states:
         world.end(name)
@@ -80,7 +80,7 @@ def test_a_task_that_failed_meanwhile_has_failed() -> None:
     world.settle("worker:0")
     world.obey_all()
     assert world.generation == 2
-    assert len(world.session.units.gang.budget.times) == 1  # by the former master
+    assert len(world.session.groups.gang.budget.times) == 1  # by the former master
 
 
 def test_executors_that_do_not_come_back_are_replaced() -> None:
@@ -326,7 +326,7 @@ def test_a_kill_while_it_recovers() -> None:
     world.master_dies()
     world.register("worker:0", world.executors[sorted(former)[0]])
     world.stop()
-    assert world.told() == ["worker:0"]
+    assert world.shut_down() == ["worker:0"]
     assert len(world.released) == 2
     world.complete_all()
     assert world.verdict.status is FinalStatus.KILLED
@@ -410,7 +410,7 @@ def test_a_commit_that_waited_for_the_next_master_is_granted_by_it() -> None:
 def test_a_job_that_was_told_to_stop_does_not_train_on() -> None:
     world = workers().run()
     world.stop("killed by ann")
-    told = world.told()
+    told = world.shut_down()
     world.master_dies()
     assert world.session.phase is JobState.FINISHING
     assert not world.register("worker:0", world.executor_of("worker:0"))
@@ -419,7 +419,7 @@ def test_a_job_that_was_told_to_stop_does_not_train_on() -> None:
     world.complete_all()
     assert world.verdict.status is FinalStatus.KILLED
     assert world.verdict.message == "killed by ann"
-    assert (world.outstanding, world.told(), world.generation) == ({}, told, 1)
+    assert (world.outstanding, world.shut_down(), world.generation) == ({}, told, 1)
 
 
 def test_a_job_that_had_failed_keeps_its_failure() -> None:

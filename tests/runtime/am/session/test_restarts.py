@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.actions import StopProcess
-from tony_provider.runtime.am.session.judge import DOUBT
+from tony_provider.runtime.am.session.restarts.root_cause import DOUBT
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Duration, Memory, MirrorScope, RestartPolicy, RestartScope
 
@@ -57,7 +57,7 @@ def test_gang_starts_again_in_the_same_containers_from_the_newest_checkpoint() -
     assert not world.outstanding
     world.start_all()
     assert set(world.states.values()) == {TaskState.RUNNING}
-    assert world.session.course.restarts == 1
+    assert world.session.state.restarts == 1
 
 
 def test_no_time_needs_to_pass_after_the_first_failure() -> None:
@@ -277,7 +277,7 @@ def test_the_whole_gang_is_given_back_when_a_replacement_does_not_come() -> None
     world.obey_all()
     world.wait(61)
     assert world.session.phase is JobState.WAITING
-    assert sorted(world.told()) == ["worker:0", "worker:2"]
+    assert sorted(world.shut_down()) == ["worker:0", "worker:2"]
     assert not world.outstanding
     world.complete_all()
     world.wait(90)
@@ -436,7 +436,7 @@ def test_a_side_car_starts_again_within_its_own_budget_then_is_only_a_warning() 
     assert world.rendezvous[-1].starts == {"sidecar:0": 2}
     world.start("sidecar:0")
     world.end("sidecar:0", exit_code=1)
-    assert len(world.session.course.warnings) == 1
+    assert len(world.session.state.warnings) == 1
     assert world.states["sidecar:0"] is TaskState.FAILED
     world.end("chief:0", exit_code=1)
     world.restarted()
@@ -583,7 +583,7 @@ def test_more_memory_after_an_out_of_memory_kill_in_a_new_container() -> None:
     world.commit(3)
     world.settle("worker:1")
     world.obey_all()
-    assert world.told() == ["worker:1"]
+    assert world.shut_down() == ["worker:1"]
     (request,) = world.outstanding.values()
     assert request.memory == 3072
     assert request.priority == 2

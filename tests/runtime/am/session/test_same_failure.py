@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.am.session.repeats import essence, recognise
+from tony_provider.runtime.am.session.restarts.repeated_failures import essence, recognise
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, TaskProgress
 from tony_provider.runtime.spec.model import Duration, MirrorScope, RestartPolicy
 

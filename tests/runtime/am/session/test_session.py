@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.session.actions import ShutdownTask
-from tony_provider.runtime.am.session.losses import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.containers.container_failures import MOST_REPLACEMENTS
 from tony_provider.runtime.am.words import PREEMPTED
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
@@ -165,7 +165,7 @@ def test_gang_whose_replacement_never_comes_gives_everything_back_and_asks_again
     world.complete(world.container("worker:0"), -101)
     second = world.container("worker:1")
     world.wait(31)
-    assert world.told() == ["worker:1"]
+    assert world.shut_down() == ["worker:1"]
     assert world.session.refusal("worker:1", 1, second)
     world.complete(second)
     assert world.noted("given_back")
@@ -220,9 +220,9 @@ def test_launcher_that_ends_before_it_registers_fails_the_job_with_its_words() -
 def test_all_workers_succeed() -> None:
     world = workers().run()
     world.end("worker:0")
-    assert not world.told()
+    assert not world.shut_down()
     world.end("worker:1")
-    assert sorted(world.told()) == ["worker:0", "worker:1"]
+    assert sorted(world.shut_down()) == ["worker:0", "worker:1"]
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
     assert world.states == {"worker:0": TaskState.SUCCEEDED, "worker:1": TaskState.SUCCEEDED}
@@ -231,7 +231,7 @@ def test_all_workers_succeed() -> None:
 def test_chief_ends_a_parameter_server_job() -> None:
     world = ps_job().run()
     world.end("chief:0")
-    assert sorted(world.told()) == ["chief:0", "ps:0", "worker:0", "worker:1"]
+    assert sorted(world.shut_down()) == ["chief:0", "ps:0", "worker:0", "worker:1"]
     world.end("ps:0", signal=15, stopped=True)
     world.end("worker:0", exit_code=143, stopped=True)
     world.complete_all()
@@ -243,7 +243,7 @@ def test_chief_ends_a_parameter_server_job() -> None:
 def test_failure_of_a_needed_task_fails_the_job(name: str) -> None:
     world = ps_job().run()
     world.end(name, exit_code=3, output_tail="Traceback\nValueError: bad shape")
-    assert sorted(world.told()) == ["chief:0", "ps:0", "worker:0", "worker:1"]
+    assert sorted(world.shut_down()) == ["chief:0", "ps:0", "worker:0", "worker:1"]
     world.complete_all()
     failure = world.verdict.failure
     assert failure
@@ -266,7 +266,7 @@ def test_evaluator_may_go_on_and_side_car_is_stopped() -> None:
     world = all_roles(evaluator=40).run()
     world.end("chief:0")
     world.end("worker:0")
-    assert sorted(world.told()) == ["chief:0", "sidecar:0", "worker:0"]
+    assert sorted(world.shut_down()) == ["chief:0", "sidecar:0", "worker:0"]
     world.wait(10)
     assert world.session.verdict is None
     world.end("evaluator:0")
@@ -280,7 +280,7 @@ def test_evaluator_is_stopped_after_its_time() -> None:
     world.end("chief:0")
     world.end("worker:0")
     world.wait(11)
-    assert "evaluator:0" in world.told()
+    assert "evaluator:0" in world.shut_down()
     world.end("evaluator:0", signal=15, stopped=True)
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
@@ -305,7 +305,7 @@ def test_failing_side_car_is_only_a_warning() -> None:
         world.end(name)
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
-    assert "sidecar:0" in world.session.course.warnings[0]
+    assert "sidecar:0" in world.session.state.warnings[0]
     assert world.states["sidecar:0"] is TaskState.FAILED
 
 
@@ -324,7 +324,7 @@ def test_a_worker_that_does_not_decide_may_end_and_is_not_waited_for() -> None:
     assert world.verdict.status is FinalStatus.SUCCEEDED
     world = serving()
     world.end("worker:0")
-    assert "server:0" in world.told()
+    assert "server:0" in world.shut_down()
 
 
 def test_a_worker_that_does_not_decide_fails_the_job_all_the_same() -> None:
@@ -341,7 +341,7 @@ def test_lost_output_is_a_warning_once_for_a_node() -> None:
     for _ in range(2):
         world.beat("worker:0", output_problem="the disk is full")
         world.beat("worker:1", output_problem="the disk is nearly full")
-    assert world.session.course.warnings == [
+    assert world.session.state.warnings == [
         "output of worker:0 on node1:1 is not complete: the disk is full",
         "output of worker:1 on node2:1 is not complete: the disk is nearly full",
     ]
@@ -349,7 +349,7 @@ def test_lost_output_is_a_warning_once_for_a_node() -> None:
     world.end("worker:1", output_problem="the disk is nearly full")
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
-    assert len(world.session.course.warnings) == 2
+    assert len(world.session.state.warnings) == 2
 
 
 def test_side_car_that_cannot_start_does_not_hold_the_gang_up() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.runtime.am.session.world import Executor, World, job, task_type
-from tony_provider.runtime.am.session.task import Task
+from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import Memory, MirrorScope, RestartPolicy, RestartScope, Role, TaskSpec
@@ -73,13 +73,13 @@ class SessionMachine(RuleBasedStateMachine):
     def _tasks(self) -> list[Task]:
         return list(self.w.session.tasks)
 
-    def _executors(self) -> list[Executor]:
+    def _reports(self) -> list[Executor]:
         return list(self.w.executors.values())
 
     def _current(self) -> list[Executor]:
         """Those whose session counts on them."""
         current = {task.container.id for task in self._tasks() if task.container and task.has_container}
-        return [executor for executor in self._executors() if executor.container.id in current]
+        return [executor for executor in self._reports() if executor.container.id in current]
 
     def _running(self) -> list[Executor]:
         return [executor for executor in self._current() if executor.running and executor.connected]
@@ -96,11 +96,11 @@ class SessionMachine(RuleBasedStateMachine):
     def grant_everything(self) -> None:
         self.w.grant_all()
 
-    @precondition(lambda self: any(not executor.host for executor in self._executors()))
+    @precondition(lambda self: any(not executor.host for executor in self._reports()))
     @rule(data=st.data())
     def launch_fails(self, data: st.DataObject) -> None:
         """A launch that failed is never heard of again."""
-        silent = [executor.container.id for executor in self._executors() if not executor.host]
+        silent = [executor.container.id for executor in self._reports() if not executor.host]
         container_id = data.draw(st.sampled_from(silent))
         self.w.launch_fails(container_id)
         self.w.completed.add(container_id)
@@ -122,10 +122,10 @@ class SessionMachine(RuleBasedStateMachine):
 
     # ---- executors ---------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self._executors())
+    @precondition(lambda self: self._reports())
     @rule(data=st.data())
     def register(self, data: st.DataObject) -> None:
-        executor = data.draw(st.sampled_from(self._executors()))
+        executor = data.draw(st.sampled_from(self._reports()))
         welcome = self.w.register(executor.task, executor)
         assert welcome or executor not in self._current()
 
@@ -190,11 +190,11 @@ class SessionMachine(RuleBasedStateMachine):
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self._executors())
+    @precondition(lambda self: self._reports())
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         """Whoever still runs somewhere may ask for it."""
-        executor = data.draw(st.sampled_from(self._executors()))
+        executor = data.draw(st.sampled_from(self._reports()))
         self.step += 1
         choosing = self.w.generation + 1 in self.w.choices
         was_newest = executor.generation == self.w.generation and executor.start == self.w.starts.get(executor.task)
@@ -230,22 +230,22 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.w.session.phase is JobState.RUNNING
             assert (len(self.w.rendezvous), len(self.w.stops)) == (sent, stops)
         else:
-            for executor in self._executors():
+            for executor in self._reports():
                 if data.draw(st.booleans()):
                     self.w.register(executor.task, executor)
 
     def _failures_seen(self) -> dict[str, list[str]]:
-        """By unit, of what goes on."""
+        """By group, of what goes on."""
         given_up = {task.name for task in self._tasks() if task.given_up}
-        units = [unit for unit in self.w.session.units.every if unit.name not in given_up]
-        return {unit.name: [each.what for each in unit.repeats.seen] for unit in units}
+        groups = [group for group in self.w.session.groups.every if group.name not in given_up]
+        return {group.name: [each.what for each in group.repeats.seen] for group in groups}
 
     def _is_calm(self) -> bool:
         """Every user process runs, and nothing is under way."""
         session = self.w.session
         if session.phase is not JobState.RUNNING or len(self._running()) < len(self._tasks()):
             return False
-        return not any(unit.restart or unit.judge.pending for unit in session.units.every)
+        return not any(group.restart or group.root_cause.pending for group in session.groups.every)
 
     # ---- time --------------------------------------------------------------------------------------------------
 
@@ -285,8 +285,8 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def budget_is_kept(self) -> None:
         if self.world:
-            for unit in self.w.session.units.every:
-                assert len(unit.budget.times) <= self.w.spec.restart.budget
+            for group in self.w.session.groups.every:
+                assert len(group.budget.times) <= self.w.spec.restart.budget
 
     @invariant()
     def the_same_failure_is_the_jobs(self) -> None:

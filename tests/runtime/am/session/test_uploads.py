@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtime.am.session.test_snapshot import status
+from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.am.session.task import Beat
+from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus
 from tony_provider.runtime.spec.model import RestartPolicy
 
@@ -53,7 +53,7 @@ def test_a_checkpoint_that_the_next_start_makes_up_for_is_not_lost(world: World)
 
 def test_trouble_with_the_store_is_told_while_it_lasts(world: World) -> None:
     def beat(trouble: str) -> None:
-        world.carry_out(world.session.heartbeat("worker:0", 1, Beat(1000, trouble=trouble), world.now))
+        world.carry_out(world.session.heartbeat("worker:0", 1, Heartbeat(1000, trouble=trouble), world.now))
 
     beat("its newest checkpoint does not get to the store since 14:03:12 UTC: quota")
     assert status(world).warnings == [

@@ -12,25 +12,25 @@ from tony_provider.runtime.am.session.actions import (
     Action,
     AskCheckpoint,
     AvoidNodes,
-    Cancel,
+    CancelRequests,
     ChooseResumePoint,
     Disconnect,
     Finish,
     LaunchTask,
     Note,
-    Release,
-    Request,
+    ReleaseContainers,
+    RequestContainers,
     SendRendezvous,
     SetAside,
     ShutdownTask,
     StopProcess,
     Verdict,
 )
-from tony_provider.runtime.am.session.history import History
-from tony_provider.runtime.am.session.process import ProcessEnd
-from tony_provider.runtime.am.session.recovery import REPLAY
+from tony_provider.runtime.am.session.recovery.history import History
+from tony_provider.runtime.am.session.recovery.recovery import REPLAY
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.task import Beat, Task
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
 from tony_provider.runtime.protocol.status import TaskProgress, TaskState
@@ -188,15 +188,15 @@ class World:
             self.choose(self.unanswered[0])
 
     def _carry_out(self, action: Action) -> None:
-        if isinstance(action, Request):
+        if isinstance(action, RequestContainers):
             for request in action.requests:
                 assert request.key not in self.keys, "a key was used twice"
                 self.keys.add(request.key)
                 self.outstanding[request.key] = request
-        elif isinstance(action, Cancel):
+        elif isinstance(action, CancelRequests):
             for key in action.keys:
                 del self.outstanding[key]
-        elif isinstance(action, Release):
+        elif isinstance(action, ReleaseContainers):
             for container_id in action.container_ids:
                 assert container_id in self.allocated
                 assert container_id not in self.released, "released twice"
@@ -293,7 +293,7 @@ class World:
     def generation(self) -> int:
         return self.session.generation
 
-    def told(self) -> list[str]:
+    def shut_down(self) -> list[str]:
         """The tasks that were told to end."""
         return [shutdown.task for shutdown in self.shutdowns]
 
@@ -405,7 +405,7 @@ class World:
 
     def beat(self, name: str, step: int | None = None, *, output_problem: str = "") -> None:
         progress = None if step is None else TaskProgress(step)
-        beat = Beat(self._memory(name), progress=progress, output_problem=output_problem)
+        beat = Heartbeat(self._memory(name), progress=progress, output_problem=output_problem)
         self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
 
     def _memory(self, name: str) -> int:
@@ -520,7 +520,7 @@ class World:
         while self.now < until:
             for task in self.session.tasks:
                 if task.connected:
-                    self.session.heartbeat(task.name, task.attempt, Beat(self._memory(task.name)), self.now)
+                    self.session.heartbeat(task.name, task.attempt, Heartbeat(self._memory(task.name)), self.now)
             self.tick()
 
     def master_dies(self) -> None:

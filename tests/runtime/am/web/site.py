@@ -10,15 +10,15 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.am.questions import Questions
+from tony_provider.runtime.am.executor_requests import ExecutorRequests
+from tony_provider.runtime.am.executor_streams import ExecutorStreams
+from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.streams import Streams
-from tony_provider.runtime.am.tails import Tails
-from tony_provider.runtime.am.web import site
-from tony_provider.runtime.am.web.connection import Answer
-from tony_provider.runtime.am.web.gate import Gate
-from tony_provider.runtime.am.web.messages import Head
-from tony_provider.runtime.am.web.router import Access, Router
+from tony_provider.runtime.am.web import routes
+from tony_provider.runtime.am.web.authenticator import Authenticator
+from tony_provider.runtime.am.web.http_connection import Answer
+from tony_provider.runtime.am.web.http_messages import Head
+from tony_provider.runtime.am.web.router import AccessType, Router
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, JobStatus
@@ -54,21 +54,21 @@ class Master:
 
 def router(master: Master, timeouts: Timeouts | None = None) -> Router:
     """All that there is."""
-    return site.router(master, timeouts or Timeouts(), tails())
+    return routes.router(master, timeouts or Timeouts(), tails())
 
 
-def tails() -> Tails:
+def tails() -> LogTails:
     """Nobody has an executor or has kept a log."""
-    return Tails(Questions(Streams()), LocalStorage(), "file:///nowhere")
+    return LogTails(ExecutorRequests(ExecutorStreams()), LocalStorage(), "file:///nowhere")
 
 
-class OpenGate(Gate):
+class OpenGate(Authenticator):
     """Everybody is alice."""
 
     async def visitor(self, source: str, head: Head) -> str:
         return "alice"
 
-    async def check(self, user: str, access: Access) -> None:
+    async def check(self, user: str, access: AccessType) -> None:
         pass
 
     def learn(self, access_lists: Mapping[str, str]) -> None:

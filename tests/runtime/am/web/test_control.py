@@ -9,8 +9,8 @@ import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.web.routes import Routes
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.site import Site
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
@@ -31,7 +31,7 @@ class Place:
 @pytest.fixture
 async def place() -> AsyncIterator[Place]:
     master = Master()
-    async with serving(Site(OpenGate(), router(master, TIMEOUTS)).answer) as server:
+    async with serving(Routes(OpenGate(), router(master, TIMEOUTS)).answer) as server:
         yield Place(server, master)
 
 

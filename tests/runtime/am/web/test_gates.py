@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.web.site import Answered, Master, ask, router, serving
 from tony_provider.runtime.am.web.access_list import AccessList, groups_of
-from tony_provider.runtime.am.web.gate import Gate
-from tony_provider.runtime.am.web.local_gate import LocalGate
+from tony_provider.runtime.am.web.authenticator import Authenticator
+from tony_provider.runtime.am.web.local_authenticator import LocalAuthenticator
 from tony_provider.runtime.am.web.proxies import Proxies
-from tony_provider.runtime.am.web.site import Site
-from tony_provider.runtime.am.web.yarn_gate import YarnGate
+from tony_provider.runtime.am.web.routes import Routes
+from tony_provider.runtime.am.web.yarn_authenticator import YarnAuthenticator
 from tony_provider.runtime.application import YarnAccess
 
 PROXY = "127.0.0.2"
@@ -27,29 +27,31 @@ ME = getpass.getuser()
 MY_GROUP = grp.getgrgid(os.getgid()).gr_name
 
 
-def yarn_gate(administrators: str | None = None, **access_lists: str) -> YarnGate:
-    gate = YarnGate(YarnAccess([], [PROXY], administrators), ["alice"])
-    gate.learn(access_lists)
-    return gate
+def yarn_gate(administrators: str | None = None, **access_lists: str) -> YarnAuthenticator:
+    authenticator = YarnAuthenticator(YarnAccess([], [PROXY], administrators), ["alice"])
+    authenticator.learn(access_lists)
+    return authenticator
 
 
-async def put(gate: Gate, cookie: str | None, source: str = PROXY) -> Answered:
-    return await _ask(gate, "PUT", "/control/checkpoint", cookie, source, {"reason": "r"})
+async def put(authenticator: Authenticator, cookie: str | None, source: str = PROXY) -> Answered:
+    return await _ask(authenticator, "PUT", "/control/checkpoint", cookie, source, {"reason": "r"})
 
 
-async def look(gate: Gate, cookie: str | None, source: str = PROXY) -> Answered:
-    return await _ask(gate, "GET", "/status", cookie, source, None)
+async def look(authenticator: Authenticator, cookie: str | None, source: str = PROXY) -> Answered:
+    return await _ask(authenticator, "GET", "/status", cookie, source, None)
 
 
-async def _ask(gate: Gate, method: str, path: str, cookie: str | None, source: str, body: object) -> Answered:
-    async with serving(Site(gate, router(Master())).answer) as server:
+async def _ask(
+    authenticator: Authenticator, method: str, path: str, cookie: str | None, source: str, body: object
+) -> Answered:
+    async with serving(Routes(authenticator, router(Master())).answer) as server:
         headers = {} if cookie is None else {"Cookie": cookie}
         return await ask(server, method, path, body, headers, source)
 
 
 @pytest.mark.parametrize("path", ["/status", "/nowhere"])
 async def test_only_the_proxy_is_answered(path: str) -> None:
-    async with serving(Site(yarn_gate(), router(Master())).answer) as server:
+    async with serving(Routes(yarn_gate(), router(Master())).answer) as server:
         stranger = await ask(server, "GET", path, headers={"Cookie": "proxy-user=alice"})
         proxied = await ask(server, "GET", path, headers={"Cookie": "proxy-user=alice"}, source=PROXY)
     assert stranger.status == 403
@@ -58,10 +60,10 @@ async def test_only_the_proxy_is_answered(path: str) -> None:
 
 
 async def test_the_owner_may_everything() -> None:
-    for gate in (yarn_gate(), yarn_gate(administrators="")):
-        assert (await look(gate, "proxy-user=alice")).status == 200
-        assert (await put(gate, "proxy-user=alice")).status == 202
-        assert (await put(gate, 'theme=dark; proxy-user="alice"')).status == 202
+    for authenticator in (yarn_gate(), yarn_gate(administrators="")):
+        assert (await look(authenticator, "proxy-user=alice")).status == 200
+        assert (await put(authenticator, "proxy-user=alice")).status == 202
+        assert (await put(authenticator, 'theme=dark; proxy-user="alice"')).status == 202
 
 
 @pytest.mark.parametrize(
@@ -76,23 +78,31 @@ async def test_others_may_look_where_yarn_heeds_no_lists_and_nothing_else(cookie
 
 
 async def test_lists_say_who_else_may() -> None:
-    gate = yarn_gate(administrators="yarn,root hadoop", VIEW_APP="bob", MODIFY_APP="carol")
-    assert [(await look(gate, f"proxy-user={user}")).status for user in ("bob", "carol", "root")] == [200, 403, 200]
-    assert [(await put(gate, f"proxy-user={user}")).status for user in ("bob", "carol", "yarn")] == [403, 202, 202]
+    authenticator = yarn_gate(administrators="yarn,root hadoop", VIEW_APP="bob", MODIFY_APP="carol")
+    assert [(await look(authenticator, f"proxy-user={user}")).status for user in ("bob", "carol", "root")] == [
+        200,
+        403,
+        200,
+    ]
+    assert [(await put(authenticator, f"proxy-user={user}")).status for user in ("bob", "carol", "yarn")] == [
+        403,
+        202,
+        202,
+    ]
     everybody = yarn_gate(administrators="*")
     assert (await put(everybody, "proxy-user=bob")).status == 202
 
 
 async def test_groups_are_those_of_this_node() -> None:
-    gate = yarn_gate(administrators="", MODIFY_APP=f"nobody {MY_GROUP}")
-    assert (await put(gate, f"proxy-user={ME}")).status == 202
-    assert (await put(gate, "proxy-user=no-such-user-here")).status == 403
+    authenticator = yarn_gate(administrators="", MODIFY_APP=f"nobody {MY_GROUP}")
+    assert (await put(authenticator, f"proxy-user={ME}")).status == 202
+    assert (await put(authenticator, "proxy-user=no-such-user-here")).status == 403
     assert MY_GROUP in groups_of(ME)
 
 
 async def test_a_name_that_was_encoded_for_the_cookie_is_the_same_name() -> None:
-    gate = yarn_gate(administrators="", VIEW_APP="jo+e smith")
-    assert (await look(gate, "proxy-user=jo%2Be")).status == 200
+    authenticator = yarn_gate(administrators="", VIEW_APP="jo+e smith")
+    assert (await look(authenticator, "proxy-user=jo%2Be")).status == 200
 
 
 def basic(credentials: str) -> str:
@@ -100,8 +110,8 @@ def basic(credentials: str) -> str:
 
 
 async def test_on_this_machine_the_folders_secret_opens() -> None:
-    gate = LocalGate("s3cret", "alice")
-    async with serving(Site(gate, router(Master())).answer) as server:
+    authenticator = LocalAuthenticator("s3cret", "alice")
+    async with serving(Routes(authenticator, router(Master())).answer) as server:
         for headers, status in (
             ({"Authorization": "Bearer s3cret"}, 200),
             ({"Authorization": "Bearer wrong"}, 401),

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
-from tony_provider.runtime.am.web import site
-from tony_provider.runtime.am.web.messages import Head, Request
+from tony_provider.runtime.am.web import routes
+from tony_provider.runtime.am.web.http_messages import Head, HttpRequest
 from tony_provider.runtime.am.web.page import wording
 from tony_provider.runtime.am.web.page.html import Html, element, join
-from tony_provider.runtime.am.web.page.page import Page
-from tony_provider.runtime.am.web.page.view import MOST_TASKS, JobView, Place
+from tony_provider.runtime.am.web.page.job_view import MOST_TASKS, JobView, PageLink
+from tony_provider.runtime.am.web.page.page import JobPage
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus, TaskState
@@ -72,9 +72,9 @@ class Seen(HTMLParser):
         return dict(zip(self.rows[0], found, strict=True))
 
 
-async def page_of(status: JobStatus, query: str = "", *places: Place) -> str:
-    page = Page(lambda: status, lambda: places)
-    return (await page.whole(Request(Head("GET", "/", query), "alice"))).body.decode()
+async def page_of(status: JobStatus, query: str = "", *places: PageLink) -> str:
+    page = JobPage(lambda: status, lambda: places)
+    return (await page.whole(HttpRequest(Head("GET", "/", query), "alice"))).body.decode()
 
 
 @attrs.define
@@ -87,12 +87,12 @@ class Showing(Master):
 
 @pytest.fixture
 async def server() -> AsyncIterator[WebServer]:
-    async with serving(site.Site(OpenGate(), router(Showing())).answer) as running:
+    async with serving(routes.Routes(OpenGate(), router(Showing())).answer) as running:
         yield running
 
 
 async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
-    seen = Seen(await page_of(FULL, "", Place("TensorBoard", "tensorboard/")))
+    seen = Seen(await page_of(FULL, "", PageLink("TensorBoard", "tensorboard/")))
     text = " ".join(seen.texts)
     for part in ("digits", "RUNNING", "1 of 3 tasks running", "application_1_0001", "25 %", "step 250 of 1,000"):
         assert part in text
@@ -153,7 +153,7 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
         tasks=[task],
         failure=Failure(FailureKind.USER, evil),
     )
-    page = await page_of(status, "", Place(evil, "tensorboard/"))
+    page = await page_of(status, "", PageLink(evil, "tensorboard/"))
     seen = Seen(page)
     assert (seen.tags.count("script"), seen.tags.count("img")) == (1, 0)
     assert not {name for name in seen.attributes if name.startswith("on")}
@@ -224,11 +224,11 @@ async def test_of_a_large_gang_those_are_shown_who_are_not_as_most_are() -> None
 
 
 async def test_places_are_looked_for_each_time() -> None:
-    places: list[Place] = []
-    showing = site.router(Showing(), Timeouts(), tails(), places=lambda: places)
-    async with serving(site.Site(OpenGate(), showing).answer) as server:
+    places: list[PageLink] = []
+    showing = routes.router(Showing(), Timeouts(), tails(), places=lambda: places)
+    async with serving(routes.Routes(OpenGate(), showing).answer) as server:
         assert b"TensorBoard" not in (await ask(server, "GET", "/")).body
-        places.append(Place("TensorBoard", "tensorboard/"))
+        places.append(PageLink("TensorBoard", "tensorboard/"))
         assert b'<a href="tensorboard/">TensorBoard</a>' in (await ask(server, "GET", "/")).body
 
 

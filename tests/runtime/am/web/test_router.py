@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tony_provider.runtime.am.web.messages import Head, HttpError, Request, Response
-from tony_provider.runtime.am.web.router import Access, Route, Router
+from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.router import AccessType, Route, Router
 
 
-async def nothing(request: Request) -> Response:
+async def nothing(request: HttpRequest) -> HttpResponse:
     raise AssertionError
 
 
 def route(method: str, path: str, *, below: bool = False) -> Route:
-    return Route(method, path, Access.VIEW, nothing, below=below)
+    return Route(method, path, AccessType.VIEW, nothing, below=below)
 
 
 EXACT = route("GET", "/tree/trunk")

@@ -11,14 +11,14 @@ import attrs
 import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, serving, tails
-from tony_provider.runtime.am.questions import Questions
+from tony_provider.runtime.am.executor_requests import ExecutorRequests
+from tony_provider.runtime.am.executor_streams import ExecutorStreams
 from tony_provider.runtime.am.service import Stream
-from tony_provider.runtime.am.streams import Streams
-from tony_provider.runtime.am.web import site
+from tony_provider.runtime.am.web import routes
+from tony_provider.runtime.am.web.routes import Routes
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.site import Site
-from tony_provider.runtime.am.web.tensorboard.asking import Asking
-from tony_provider.runtime.am.web.tensorboard.routes import TensorBoard
+from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import TensorBoardPages
+from tony_provider.runtime.am.web.tensorboard.tensorboard_routes import TensorBoard
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 from tony_provider.runtime.spec.model import Timeouts
@@ -39,8 +39,8 @@ class Watched(Master):
 @asynccontextmanager
 async def shown(reply: Reply | None, state: TaskState = TaskState.RUNNING) -> AsyncIterator[WebServer]:
     """A site whose TensorBoard answers so; without ``reply`` nobody is there."""
-    streams, master = Streams(), Watched(task=state)
-    questions = Questions(streams)
+    streams, master = ExecutorStreams(), Watched(task=state)
+    executor_requests = ExecutorRequests(streams)
     stream = Stream(TaskIdentity("application_1_0001", "container", TASK, 1))
 
     async def answer() -> None:
@@ -49,15 +49,15 @@ async def shown(reply: Reply | None, state: TaskState = TaskState.RUNNING) -> As
             assert isinstance(message, tony_pb2.ToExecutor)
             for page in reply(message.page_wanted):
                 page.question = message.page_wanted.question
-                questions.answered(stream, page.question, tony_pb2.FromExecutor(page=page))
+                executor_requests.answered(stream, page.question, tony_pb2.FromExecutor(page=page))
 
     answering = asyncio.ensure_future(answer())
     if reply is not None:
         streams.attach(stream)
-    tensorboard = TensorBoard(Asking(questions), master.status)
-    router = site.router(master, Timeouts(), tails(), places=tensorboard.places, more=tensorboard.routes)
+    tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status)
+    router = routes.router(master, Timeouts(), tails(), places=tensorboard.places, more=tensorboard.routes)
     try:
-        async with serving(Site(OpenGate(), router).answer) as server:
+        async with serving(Routes(OpenGate(), router).answer) as server:
             yield server
     finally:
         answering.cancel()
@@ -169,6 +169,6 @@ async def test_without_its_slash_the_browser_is_sent_to_it() -> None:
 
 
 async def test_a_job_without_it_has_no_such_page() -> None:
-    router = site.router(Master(), Timeouts(), tails())
-    async with serving(Site(OpenGate(), router).answer) as server:
+    router = routes.router(Master(), Timeouts(), tails())
+    async with serving(Routes(OpenGate(), router).answer) as server:
         assert (await get(server, "/tensorboard/")).status == 404

@@ -115,7 +115,7 @@ async def test_others_on_the_node_see_nothing(launch: Launch) -> None:
 
 async def test_event_files_of_all_tasks_are_brought_to_it(launch: Launch) -> None:
     running, port = await show(launch)
-    kept = running.container.root / "store" / "lineage" / contract.TENSORBOARD_DIR / "worker-1"
+    kept = running.container.root / "store" / "chain" / contract.TENSORBOARD_DIR / "worker-1"
     kept.mkdir(parents=True)
     (kept / "events.out.tfevents.1").write_bytes(b"curve")
     await start(running, port)
@@ -129,7 +129,7 @@ async def test_event_files_of_all_tasks_are_brought_to_it(launch: Launch) -> Non
 async def test_what_a_process_writes_last_is_kept_when_it_ends(launch: Launch) -> None:
     running = await launch('echo one > "$TONY_TENSORBOARD_DIR/events.out.tfevents.1"; sleep 1000')
     await running.begin()
-    kept = running.container.root / "store" / "lineage" / contract.TENSORBOARD_DIR / "worker-0"
+    kept = running.container.root / "store" / "chain" / contract.TENSORBOARD_DIR / "worker-0"
     await until((kept / "events.out.tfevents.1").exists, "the first look")
     (running.container.directory / "tony-work" / "tensorboard" / "events.out.tfevents.2").write_text("two")
     assert await running.end() == 0

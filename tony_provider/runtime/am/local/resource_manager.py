@@ -12,7 +12,7 @@ import attrs
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
-from tony_provider.runtime.am.local.process import LocalProcess
+from tony_provider.runtime.am.local.local_process import LocalProcess
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,

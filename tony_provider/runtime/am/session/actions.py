@@ -23,17 +23,17 @@ class Verdict:
 
 
 @attrs.frozen
-class Request:
+class RequestContainers:
     requests: tuple[ContainerRequest, ...]
 
 
 @attrs.frozen
-class Cancel:
+class CancelRequests:
     keys: tuple[int, ...]
 
 
 @attrs.frozen
-class Release:
+class ReleaseContainers:
     """Give containers back, running or not."""
 
     container_ids: tuple[str, ...]
@@ -135,9 +135,9 @@ class Finish:
 
 
 Action = Union[
-    Request,
-    Cancel,
-    Release,
+    RequestContainers,
+    CancelRequests,
+    ReleaseContainers,
     LaunchTask,
     ChooseResumePoint,
     SendRendezvous,

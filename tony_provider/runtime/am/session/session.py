@@ -11,24 +11,24 @@ from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Container, Largest
 from tony_provider.runtime.am.session.actions import Action, Verdict
-from tony_provider.runtime.am.session.checkpoints import Checkpoints
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.course import Course
-from tony_provider.runtime.am.session.deadlines import Deadlines
-from tony_provider.runtime.am.session.early_ends import EarlyEnds
-from tony_provider.runtime.am.session.elastic import Elastic
-from tony_provider.runtime.am.session.ending import Ending
-from tony_provider.runtime.am.session.executors import Executors
-from tony_provider.runtime.am.session.history import History
-from tony_provider.runtime.am.session.liveness import Liveness
-from tony_provider.runtime.am.session.losses import Losses
-from tony_provider.runtime.am.session.notices import Notices
-from tony_provider.runtime.am.session.process import ProcessEnd
-from tony_provider.runtime.am.session.recovery import Recovery
-from tony_provider.runtime.am.session.restarts import Restarts
-from tony_provider.runtime.am.session.starts import Starts
-from tony_provider.runtime.am.session.task import Beat, Task
-from tony_provider.runtime.am.session.units import Units
+from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
+from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.containers.elastic import Elastic
+from tony_provider.runtime.am.session.executor_reports import ExecutorReports
+from tony_provider.runtime.am.session.recovery.history import History
+from tony_provider.runtime.am.session.recovery.recovery import Recovery
+from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
+from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.state.job_completion import JobCompletion
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Heartbeat, Task
+from tony_provider.runtime.am.session.timers.advance_notices import AdvanceNotices
+from tony_provider.runtime.am.session.timers.liveness import Liveness
+from tony_provider.runtime.am.session.timers.timers import Timers
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
@@ -38,55 +38,57 @@ from tony_provider.runtime.spec.model import JobSpec
 class Session:
     def __init__(self, job: JobSpec, framework: Framework, *, jitter: Callable[[], float], epoch: float = 0.0) -> None:
         """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch."""
-        self.course = Course(job, framework, epoch)
-        self.containers = Containers(self.course, jitter)
-        self.units = Units(job, self.course.tasks)
-        self._ending = Ending(self.course, self.containers)
-        starts = Starts(self.course, self.containers, self.units)
-        self._restarts = Restarts(self.course, self.containers, self._ending, self.units, starts)
-        self._losses = Losses(self.course, self.containers, self.units, self._restarts)
-        self._early_ends = EarlyEnds(self.course, self._ending)
-        self._executors = Executors(self.course, self._ending, self.units, starts, self._restarts, self._early_ends)
-        self._checkpoints = Checkpoints(self.course, self._ending, self.units, starts, self._restarts)
-        self._notices = Notices(self.course, self.containers, self._checkpoints)
-        self._elastic = Elastic(self.course, framework, self.units, self._restarts, self._checkpoints)
-        self._liveness = Liveness(self.course, self.units, self._restarts, self._losses, self._executors)
-        self._deadlines = Deadlines(
-            self.course,
+        self.state = SessionState(job, framework, epoch)
+        self.containers = Containers(self.state, jitter)
+        self.groups = RestartGroups(job, self.state.tasks)
+        self._completion = JobCompletion(self.state, self.containers)
+        starts = ProcessStarts(self.state, self.containers, self.groups)
+        self._restarts = Restarts(self.state, self.containers, self._completion, self.groups, starts)
+        self._container_failures = ContainerFailures(self.state, self.containers, self.groups, self._restarts)
+        self._early_ends = EarlyEnds(self.state, self._completion)
+        self._reports = ExecutorReports(
+            self.state, self._completion, self.groups, starts, self._restarts, self._early_ends
+        )
+        self._checkpoints = SessionCheckpoints(self.state, self._completion, self.groups, starts, self._restarts)
+        self._notices = AdvanceNotices(self.state, self.containers, self._checkpoints)
+        self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
+        self._liveness = Liveness(self.state, self.groups, self._restarts, self._container_failures, self._reports)
+        self._timers = Timers(
+            self.state,
             self.containers,
-            self._ending,
-            self.units,
+            self._completion,
+            self.groups,
             self._restarts,
-            self._losses,
+            self._container_failures,
             self._liveness,
             self._elastic,
         )
-        self.recovery = Recovery(self.course, self.containers, self.units, self._restarts, self._executors)
+        self.recovery = Recovery(self.state, self.containers, self.groups, self._restarts, self._reports)
 
     @property
     def tasks(self) -> Sequence[Task]:
         """By type as specified, then by index."""
-        return self.course.tasks
+        return self.state.tasks
 
     @property
     def phase(self) -> JobState:
-        return self.course.phase
+        return self.state.phase
 
     @property
     def generation(self) -> int:
-        return self.course.generation.number
+        return self.state.generation.number
 
     @property
     def verdict(self) -> Optional[Verdict]:
         """Once it is known; the tasks may still be ending."""
-        return self.course.verdict
+        return self.state.verdict
 
     @property
     def finished(self) -> bool:
-        return self.course.finished
+        return self.state.finished
 
     def task(self, name: str) -> Optional[Task]:
-        return self.course.by_name.get(name)
+        return self.state.by_name.get(name)
 
     @property
     def heartbeat_seconds(self) -> float:
@@ -134,16 +136,16 @@ class Session:
         self, containers: Sequence[Container], history: History, now: float, largest: Optional[Largest] = None
     ) -> list[Action]:
         """Instead of ``start``, for a later application master: ``containers`` are those that its cluster listed."""
-        started = now if history.started is None else history.started - self.course.epoch
+        started = now if history.started is None else history.started - self.state.epoch
         self._begin(min(started, now), largest)
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
-            self._ending.take_over(history.verdict, now)
+            self._completion.take_over(history.verdict, now)
         return self._checked(now)
 
     def _begin(self, started: float, largest: Optional[Largest]) -> None:
-        self._deadlines.start(started)
+        self._timers.start(started)
         if largest:
             self.containers.sizes.limit(largest)
 
@@ -152,12 +154,12 @@ class Session:
         return self._checked(now)
 
     def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
-        self._losses.not_launched(container_id, reason, now)
+        self._container_failures.not_launched(container_id, reason, now)
         return self._checked(now)
 
     def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> list[Action]:
         self.recovery.ended(container_id)
-        self._losses.completed(container_id, exit_status, diagnostics, now)
+        self._container_failures.completed(container_id, exit_status, diagnostics, now)
         return self._checked(now)
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
@@ -175,15 +177,15 @@ class Session:
 
         Asked again, what still runs gets the shorter grace; with none, containers are taken away.
         """
-        if self.course.verdict:
-            self._ending.hurry(now, grace)
+        if self.state.verdict:
+            self._completion.hurry(now, grace)
         else:
-            self._ending.kill(reason, now, grace)
+            self._completion.kill(reason, now, grace)
         return self._checked(now)
 
     def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:
         """End the job for a reason that is no task's."""
-        self._ending.fail(Failure(kind, message), now)
+        self._completion.fail(Failure(kind, message), now)
         return self._checked(now)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
@@ -232,39 +234,39 @@ class Session:
             return []
         if self.recovery.waits_for(container_id):
             self.recovery.adopt(task, attempt, container_id, host, ports, generation, start, resumed, now)
-        self._executors.registered(task, host, ports, start, now)
+        self._reports.registered(task, host, ports, start, now)
         return self._checked(now)
 
     def disconnected(self, name: str, attempt: int, now: float) -> list[Action]:
         """An executor's stream is down; it may come back."""
         task = self._current(name, attempt)
         if task:
-            self._executors.disconnected(task, now)
+            self._reports.disconnected(task, now)
         return self._checked(now)
 
-    def heartbeat(self, name: str, attempt: int, beat: Beat, now: float) -> list[Action]:
+    def heartbeat(self, name: str, attempt: int, beat: Heartbeat, now: float) -> list[Action]:
         task = self._current(name, attempt)
         if task:
-            self._executors.heartbeat(task, beat, now)
-        return self.course.taken()
+            self._reports.heartbeat(task, beat, now)
+        return self.state.taken()
 
     def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
         task = self._current(name, attempt)
         if task:
-            self._executors.process_started(task, start, now)
+            self._reports.process_started(task, start, now)
         return self._checked(now)
 
     def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
         task = self._current(name, attempt)
         if task:
-            self._executors.process_ended(task, end, now)
+            self._reports.process_ended(task, end, now)
         return self._checked(now)
 
     def settled(self, name: str, attempt: int, start: int, problem: str, now: float) -> list[Action]:
         """The last copies of checkpoints after a user process are over; ``problem`` is empty when they succeeded."""
         task = self._current(name, attempt)
         if task:
-            self._executors.settled(task, start, problem, now)
+            self._reports.settled(task, start, problem, now)
         return self._checked(now)
 
     def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:
@@ -287,9 +289,9 @@ class Session:
 
     def tick(self, now: float) -> list[Action]:
         """To be called twice a second or so."""
-        if self.course.finished:
+        if self.state.finished:
             return []
-        self._deadlines.tick(now)
+        self._timers.tick(now)
         return self._checked(now)
 
     def _current(self, name: str, attempt: int) -> Optional[Task]:
@@ -301,15 +303,15 @@ class Session:
 
     def _checked(self, now: float) -> list[Action]:
         """What follows from the state."""
-        course = self.course
+        state = self.state
         self.recovery.check(now)
-        if course.verdict is None and course.phase is not JobState.RECOVERING:
+        if state.verdict is None and state.phase is not JobState.RECOVERING:
             self._restarts.check(now)
-        if course.verdict is None and course.phase in _AT_WORK and not self._restarts.undecided:
-            self._ending.look_at_success(now)
+        if state.verdict is None and state.phase in _AT_WORK and not self._restarts.undecided:
+            self._completion.look_at_success(now)
             self._early_ends.check(now)
-        self._ending.check()
-        return course.taken()
+        self._completion.check()
+        return state.taken()
 
 
 _AT_WORK = (JobState.RUNNING, JobState.RESTARTING, JobState.FINISHING)

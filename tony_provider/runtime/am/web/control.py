@@ -20,7 +20,7 @@ from typing import Optional, Protocol, TypeVar
 import attrs
 
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.web.messages import HttpError, Request, Response
+from tony_provider.runtime.am.web.http_messages import HttpError, HttpRequest, HttpResponse
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.protocol.status import JobStatus
@@ -36,7 +36,7 @@ _LONGEST_REASON = 2000  # characters
 _LONGEST_GRACE = 86400.0  # seconds
 
 
-class Session(Protocol):
+class SteeredSession(Protocol):
     @property
     def verdict(self) -> Optional[Verdict]: ...
 
@@ -45,7 +45,7 @@ class Steered(Protocol):
     """The part of the master that is asked."""
 
     @property
-    def session(self) -> Session: ...
+    def session(self) -> SteeredSession: ...
 
     def status(self) -> JobStatus: ...
 
@@ -61,7 +61,7 @@ class StopOrder:
 
 
 @attrs.frozen
-class Stopping:
+class StopAnswer:
     """The answer to it: the application ends by itself, also when nobody asks again."""
 
     ends_within: float  # seconds, last copies of checkpoints and logs included; later than that something is wrong
@@ -85,7 +85,7 @@ class Control:
         self._timeouts = timeouts
         self._ends_at: Optional[float] = None
 
-    async def stop(self, request: Request) -> Response:
+    async def stop(self, request: HttpRequest) -> HttpResponse:
         """Asked again, nothing is hurried, unless a shorter grace is given now."""
         order = _read(request, StopOrder)
         grace = self._timeouts.grace if order.grace is None else order.grace
@@ -99,20 +99,20 @@ class Control:
             if self._master.session.verdict is None or self._ends_at is not None:
                 self._master.stop(order.reason, grace)
             self._ends_at = ends_at
-        return Response.of_object(Stopping(max(0.0, self._ends_at - now)), HTTPStatus.ACCEPTED)
+        return HttpResponse.of_object(StopAnswer(max(0.0, self._ends_at - now)), HTTPStatus.ACCEPTED)
 
-    async def checkpoint(self, request: Request) -> Response:
+    async def checkpoint(self, request: HttpRequest) -> HttpResponse:
         order = _read(request, CheckpointOrder)
         _check_reason(order.reason)
         log.info("%r asks for a checkpoint: %s", request.user, order.reason)
         self._master.ask_checkpoint(order.reason)
-        return Response.of_object(CheckpointAsked(self._master.status().checkpoint), HTTPStatus.ACCEPTED)
+        return HttpResponse.of_object(CheckpointAsked(self._master.status().checkpoint), HTTPStatus.ACCEPTED)
 
-    async def status(self, request: Request) -> Response:
-        return Response.of_object(self._master.status())
+    async def status(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse.of_object(self._master.status())
 
 
-def _read(request: Request, cls: type[T]) -> T:
+def _read(request: HttpRequest, cls: type[T]) -> T:
     if not request.body:  # YARN's proxy keeps that of a form to itself, which is what curl sends by default
         message = "the body is empty: send JSON, with the header Content-Type: application/json"
         raise HttpError(HTTPStatus.BAD_REQUEST, message)

@@ -9,12 +9,12 @@ from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.am.web.messages import Head, HttpError, Request, Response
+from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
-class Access(Enum):
+class AccessType(Enum):
     """As YARN's access lists of an application are named."""
 
     VIEW = "VIEW_APP"
@@ -25,7 +25,7 @@ class Access(Enum):
 class Route:
     method: str
     path: str
-    access: Access
+    access: AccessType
     handle: Handler
     below: bool = False  # everything whose path begins with ``path``, which ends with a slash
 

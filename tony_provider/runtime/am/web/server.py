@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.web.connection import Answer, Connection
+from tony_provider.runtime.am.web.http_connection import Answer, Connection
 from tony_provider.runtime.spec.model import PortRange
 
 log = logging.getLogger(__name__)

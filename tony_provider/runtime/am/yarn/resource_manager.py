@@ -26,14 +26,14 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManager,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.yarn import notices
-from tony_provider.runtime.am.yarn.asks import Asks
-from tony_provider.runtime.am.yarn.nodes import Nodes
-from tony_provider.runtime.am.yarn.notices import Notices
-from tony_provider.runtime.am.yarn.scheduler import Scheduler
+from tony_provider.runtime.am.yarn import preemption_messages
+from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
+from tony_provider.runtime.am.yarn.container_asks import ContainerAsks
+from tony_provider.runtime.am.yarn.nm_client import NMClient
+from tony_provider.runtime.am.yarn.preemption_messages import PreemptionMessages
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.hadoop import messages
+from tony_provider.runtime.hadoop import yarn_messages
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
     InvalidResourceRequest,
@@ -63,10 +63,10 @@ class YarnResourceManager(ResourceManager):
 
     def __init__(self, description: ApplicationDescription, access: YarnAccess, credentials: Credentials) -> None:
         """Within a running event loop. Raises CredentialsError, ResourceManagerError."""
-        self._scheduler = Scheduler(_addresses(access), credentials.application_master_token())
-        self._asks = Asks()
-        self._notices = Notices()
-        self._nodes = Nodes(description)
+        self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token())
+        self._asks = ContainerAsks()
+        self._notices = PreemptionMessages()
+        self._nodes = NMClient(description)
         self._containers: dict[str, yarn.ContainerProto] = {}
         self._events = EventQueue()
         self._background = Background(self._events.fail)
@@ -87,9 +87,9 @@ class YarnResourceManager(ResourceManager):
             self._containers[_id(container)] = container
         most = answer.maximumCapability
         return Registered(
-            largest=Largest(most.memory, most.virtual_cores, messages.other_resources(most)),
+            largest=Largest(most.memory, most.virtual_cores, yarn_messages.other_resources(most)),
             containers=[_container(each) for each in answer.containers_from_previous_attempts],
-            access_lists=messages.access_lists(answer.application_ACLs),
+            access_lists=yarn_messages.access_lists(answer.application_ACLs),
         )
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
@@ -209,7 +209,7 @@ class YarnResourceManager(ResourceManager):
             self._events.put(preempting)
         if answer.updated_nodes:
             holding = {_container(container).node for container in self._containers.values()}
-            for leaving in notices.leaving(answer.updated_nodes, holding):
+            for leaving in preemption_messages.leaving(answer.updated_nodes, holding):
                 self._events.put(leaving)
 
     def _allocated(self, container: yarn.ContainerProto) -> None:

@@ -10,13 +10,13 @@ from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
 from tony_provider.runtime.checkpoint.formats import keras, manifest, numpy, orbax, pytorch, tensorflow, torch_directory
-from tony_provider.runtime.checkpoint.formats.names import is_best, is_temporary, step_in
-from tony_provider.runtime.checkpoint.formats.view import Broken, Finding, Memory, View, look
-from tony_provider.runtime.checkpoint.model import LocalCheckpoint
+from tony_provider.runtime.checkpoint.formats.directory_view import Broken, Finding, ReadCache, View, look
+from tony_provider.runtime.checkpoint.formats.step_names import is_best, is_temporary, step_in
 from tony_provider.runtime.spec.model import CheckpointFormat
 
-__all__ = ["Broken", "Finder", "Found", "find", "set_aside"]
+__all__ = ["Broken", "CheckpointFinder", "FoundCheckpoints", "find", "set_aside"]
 
 _Find = Callable[[View], Iterable[Finding]]
 
@@ -38,12 +38,12 @@ _LAST_RESORT = (numpy.find,)
 
 
 @attrs.frozen
-class Found:
+class FoundCheckpoints:
     complete: list[LocalCheckpoint]  # the newest last
     broken: list[Broken]
 
 
-class Finder:
+class CheckpointFinder:
     """Looks at one directory again and again; reads only what has changed. From one thread at a time."""
 
     def __init__(
@@ -52,9 +52,9 @@ class Finder:
         self.directory = directory
         self._part = part
         self._finders = [find for kind, find in _FORMATS if wanted in (kind, CheckpointFormat.AUTO)]
-        self._memory = Memory()
+        self._memory = ReadCache()
 
-    def look(self, now: Optional[float] = None, current_step: Optional[int] = None) -> Found:
+    def look(self, now: Optional[float] = None, current_step: Optional[int] = None) -> FoundCheckpoints:
         """See ``find``."""
         whole = look(
             self.directory,
@@ -86,7 +86,7 @@ class Finder:
             is_found = is_found or any(_claimed(finding) for finding in findings)
             claimed.update(name for finding in findings for name in _claimed(finding))
         self._memory.forget_unused()
-        return Found(_with_slots(_by_age(complete), is_writing), broken)
+        return FoundCheckpoints(_with_slots(_by_age(complete), is_writing), broken)
 
 
 @attrs.frozen
@@ -152,7 +152,7 @@ def find(
     now: Optional[float] = None,
     part: bool = False,
     current_step: Optional[int] = None,
-) -> Found:
+) -> FoundCheckpoints:
     """The checkpoints in a directory and below it; links are not followed.
 
     ``now`` (epoch seconds) tells what may still be being written: files that changed within ``view.QUIET`` seconds of
@@ -162,7 +162,7 @@ def find(
 
     Blocks, and reads what it verifies. Raises OSError when the directory itself cannot be read.
     """
-    return Finder(directory, wanted, part=part).look(now, current_step)
+    return CheckpointFinder(directory, wanted, part=part).look(now, current_step)
 
 
 def set_aside(directory: Path, broken: Iterable[Broken], aside: Path) -> None:

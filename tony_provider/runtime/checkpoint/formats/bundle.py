@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony_provider.runtime.checkpoint.formats.crc32c import crc32c, masked
-from tony_provider.runtime.checkpoint.formats.view import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
 
 _FOOTER = 48
 _MAGIC = bytes.fromhex("57fb808b247547db")

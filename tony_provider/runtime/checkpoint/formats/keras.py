@@ -13,7 +13,7 @@ from posixpath import basename, dirname, splitext
 from typing import Callable
 
 from tony_provider.runtime.checkpoint.formats import hdf5, tensorflow, zips
-from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.KERAS

@@ -13,8 +13,8 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint import checksum, model
-from tony_provider.runtime.checkpoint.formats.view import Finding, Unreadable, View
+from tony_provider.runtime.checkpoint import checkpoint_model, checksum
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Unreadable, View
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 SUFFIX = ".tony.json"
@@ -92,6 +92,6 @@ def _file(directory: str, plain: Any) -> _File:
 
 
 def _inside(directory: str, path: Any) -> str:
-    if not isinstance(path, str) or not model.is_inside(path):
+    if not isinstance(path, str) or not checkpoint_model.is_inside(path):
         raise Unreadable(f"{path!r} is no path below the directory")
     return f"{directory}/{path}" if directory else path

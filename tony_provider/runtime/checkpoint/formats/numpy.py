@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Optional, cast
 from zipfile import ZipFile
 
 from tony_provider.runtime.checkpoint.formats import zips
-from tony_provider.runtime.checkpoint.formats.names import labelled_step, step_in
-from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.formats.step_names import labelled_step, step_in
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.NUMPY

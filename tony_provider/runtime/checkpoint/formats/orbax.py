@@ -13,9 +13,9 @@ from posixpath import basename, dirname
 from typing import Any
 
 from tony_provider.runtime.checkpoint.formats.crc32c import crc32c
-from tony_provider.runtime.checkpoint.formats.names import names_a_checkpoint
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.formats.step_names import names_a_checkpoint
 from tony_provider.runtime.checkpoint.formats.torch_directory import is_below, join
-from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.ORBAX

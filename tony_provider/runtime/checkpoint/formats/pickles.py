@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickletools
 from typing import Any, BinaryIO, Optional
 
-from tony_provider.runtime.checkpoint.formats.view import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
 
 _LITERALS = frozenset({"NONE", "NEWTRUE", "NEWFALSE", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE"})
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}

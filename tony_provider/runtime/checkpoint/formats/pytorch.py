@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from posixpath import basename, splitext
 from typing import Optional
 
+from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
 from tony_provider.runtime.checkpoint.formats import torch_file
-from tony_provider.runtime.checkpoint.formats.names import labelled_step, step_in
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.formats.step_names import labelled_step, step_in
 from tony_provider.runtime.checkpoint.formats.torch_file import TorchFile
-from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
-from tony_provider.runtime.checkpoint.model import LocalCheckpoint
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.PYTORCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tony_provider.runtime.checkpoint.formats.view import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
 
 _LONGEST_HEADER = 100 << 20  # bytes, the format's own limit
 

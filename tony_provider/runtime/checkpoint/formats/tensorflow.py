@@ -11,7 +11,7 @@ from posixpath import basename, dirname
 from typing import Optional
 
 from tony_provider.runtime.checkpoint.formats import bundle
-from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 STATE_FILE = "checkpoint"

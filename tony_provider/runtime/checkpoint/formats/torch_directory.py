@@ -16,11 +16,11 @@ from posixpath import basename, dirname
 
 import attrs
 
+from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
 from tony_provider.runtime.checkpoint.formats import pickles, torch_file
-from tony_provider.runtime.checkpoint.formats.names import names_a_checkpoint
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
 from tony_provider.runtime.checkpoint.formats.pytorch import suffix_of
-from tony_provider.runtime.checkpoint.formats.view import Finding, Pending, Unreadable, View
-from tony_provider.runtime.checkpoint.model import LocalCheckpoint
+from tony_provider.runtime.checkpoint.formats.step_names import names_a_checkpoint
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.PYTORCH

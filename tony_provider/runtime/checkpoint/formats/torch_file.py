@@ -12,7 +12,7 @@ from typing import BinaryIO, Optional
 import attrs
 
 from tony_provider.runtime.checkpoint.formats import pickles, safetensors, zips
-from tony_provider.runtime.checkpoint.formats.view import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
 
 SUFFIXES = (".pth.tar", ".pt", ".pth", ".ckpt", ".safetensors")
 _OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tony_provider.runtime.checkpoint.formats.view import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
 from tony_provider.runtime.storage.base import CHUNK
 
 MAGIC = b"PK\x03\x04"

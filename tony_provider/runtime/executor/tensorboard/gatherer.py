@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tony_provider.runtime.executor.tensorboard.found import is_event_file
+from tony_provider.runtime.executor.tensorboard.event_files import is_event_file
 from tony_provider.runtime.executor.tensorboard.rounds import Rounds
 from tony_provider.runtime.storage import FileStatus, Storage, StorageNotFound, download, walk
 from tony_provider.runtime.storage.base import CHUNK, is_temporary

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.executor.tensorboard.found import MOST_BYTES, MOST_FILES, Found, below
+from tony_provider.runtime.executor.tensorboard.event_files import MOST_BYTES, MOST_FILES, FoundEventFiles, below
 from tony_provider.runtime.executor.tensorboard.rounds import Rounds
 from tony_provider.runtime.storage import Storage, StorageError, StorageUnreachable, upload, uris
 from tony_provider.runtime.text import is_writable
@@ -24,7 +24,7 @@ class Keeper(Rounds):
         self._directory = directory
         self._target = target
         self._most_bytes = most_bytes
-        self._kept: dict[str, Found] = {}
+        self._kept: dict[str, FoundEventFiles] = {}
         self._left_out: set[str] = set()
 
     def round(self) -> None:
@@ -47,7 +47,7 @@ class Keeper(Rounds):
         if trouble is not None:
             raise trouble
 
-    def _is_allowed(self, found: Found) -> bool:
+    def _is_allowed(self, found: FoundEventFiles) -> bool:
         others = sum(kept.size for name, kept in self._kept.items() if name != found.name)
         fits = others + found.size <= self._most_bytes and len(self._kept.keys() | {found.name}) <= MOST_FILES
         if fits and is_writable(found.name):

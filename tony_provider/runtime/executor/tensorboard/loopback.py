@@ -23,13 +23,13 @@ class NoPageError(Exception):
 
 
 @attrs.frozen
-class Page:
+class FetchedPage:
     status: int
     headers: dict[str, str]  # by their names in lower case
     body: bytes
 
 
-async def ask(port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int) -> Page:
+async def ask(port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int) -> FetchedPage:
     """``target``: path and query. Raises NotThereError, NoPageError."""
     try:
         reader, writer = await asyncio.open_connection(_HOST, port)
@@ -55,7 +55,7 @@ async def ask(port: int, method: str, target: str, headers: Headers, body: bytes
         writer.transport.abort()
 
 
-async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_bytes: int) -> Page:
+async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_bytes: int) -> FetchedPage:
     status, headers, body = 0, {}, bytearray()
     while True:
         event = http.next_event()
@@ -69,6 +69,6 @@ async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_byte
             if len(body) > most_bytes:
                 raise NoPageError(f"the answer has more than {most_bytes} bytes")
         elif isinstance(event, h11.EndOfMessage):
-            return Page(status, headers, bytes(body))
+            return FetchedPage(status, headers, bytes(body))
         elif not isinstance(event, h11.InformationalResponse):
             raise NoPageError("the connection ended before the answer")

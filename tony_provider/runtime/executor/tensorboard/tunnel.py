@@ -9,7 +9,7 @@ from http import HTTPStatus
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.link import Link
 from tony_provider.runtime.executor.tensorboard import loopback
-from tony_provider.runtime.executor.tensorboard.loopback import NoPageError, NotThereError, Page
+from tony_provider.runtime.executor.tensorboard.loopback import FetchedPage, NoPageError, NotThereError
 from tony_provider.runtime.protocol import tony_pb2
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Tunnel:
             )
             await self._send(wanted.question, page)
 
-    async def _send(self, question: int, page: Page) -> None:
+    async def _send(self, question: int, page: FetchedPage) -> None:
         """In pieces, each of them when the one before has gone, so that heartbeats get in between."""
         headers = {name: page.headers[name] for name in _HEADERS if name in page.headers}
         message = tony_pb2.Page(question=question, status=page.status, headers=headers)

@@ -8,7 +8,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Optional
 
-from tony_provider.runtime.am.web.messages import Response
+from tony_provider.runtime.am.web.http_messages import HttpResponse
 from tony_provider.runtime.am.web.page.html import Html, element, join
 
 HTML = "text/html; charset=utf-8"
@@ -34,7 +34,7 @@ class Document:
         head: Optional[Html] = None,
         headers: Optional[Mapping[str, str]] = None,
         **attributes: str,
-    ) -> Response:
+    ) -> HttpResponse:
         """``children`` and ``attributes`` are those of its body."""
         start = element(
             "head",
@@ -48,7 +48,7 @@ class Document:
         script = element("script", Html(self._script)) if self._script else None
         body = element("body", *children, script, **attributes)
         whole = join(Html("<!DOCTYPE html>\n"), element("html", start, body, lang="en"), "\n")
-        return Response(status, HTML, whole.encode("utf-8", "replace"), {**self._headers, **(headers or {})})
+        return HttpResponse(status, HTML, whole.encode("utf-8", "replace"), {**self._headers, **(headers or {})})
 
 
 def _hash(text: str) -> str:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import attrs
 
-from tony_provider.runtime.am.web.messages import Response
+from tony_provider.runtime.am.web.http_messages import HttpResponse
 from tony_provider.runtime.am.web.page import wording
 from tony_provider.runtime.am.web.page.document import Document
 from tony_provider.runtime.am.web.page.html import Html, element
@@ -29,7 +29,7 @@ class LogPage:
     def __init__(self) -> None:
         self._document = Document(script="log.js")
 
-    def response(self, view: LogView) -> Response:
+    def response(self, view: LogView) -> HttpResponse:
         """Addresses are relative to one of its own, one level below the job's page."""
         every = timing.HEARTBEAT_INTERVAL if view.growing else 0
         head = element(

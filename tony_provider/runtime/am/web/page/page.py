@@ -11,15 +11,15 @@ from urllib.parse import parse_qs
 
 import attrs
 
-from tony_provider.runtime.am.web.messages import JSON, Request, Response
+from tony_provider.runtime.am.web.http_messages import JSON, HttpRequest, HttpResponse
 from tony_provider.runtime.am.web.page.document import Document
 from tony_provider.runtime.am.web.page.html import Html, element
+from tony_provider.runtime.am.web.page.job_view import JobView, PageLink
 from tony_provider.runtime.am.web.page.sections import EVERY_TASK, SECTIONS
-from tony_provider.runtime.am.web.page.view import JobView, Place
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import JobStatus
 
-Places = Callable[[], Sequence[Place]]
+Places = Callable[[], Sequence[PageLink]]
 """Where else the page leads now, such as to a job's TensorBoard."""
 
 _WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page
@@ -45,7 +45,7 @@ class Parts:
         )
 
 
-class Page:
+class JobPage:
     """Handlers. Every address in the page is relative: YARN's proxy serves it below a path of its own."""
 
     def __init__(self, status: Callable[[], JobStatus], places: Places) -> None:
@@ -53,7 +53,7 @@ class Page:
         self._places = places
         self._document = Document(script="page.js")
 
-    async def whole(self, request: Request) -> Response:
+    async def whole(self, request: HttpRequest) -> HttpResponse:
         parts = await self._parts(request)
         return self._document.response(
             HTTPStatus.OK,
@@ -64,10 +64,10 @@ class Page:
             data_every=f"{parts.every:g}",
         )
 
-    async def sections(self, request: Request) -> Response:
-        return Response(HTTPStatus.OK, JSON, json.dumps(attrs.asdict(await self._parts(request))).encode())
+    async def sections(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, JSON, json.dumps(attrs.asdict(await self._parts(request))).encode())
 
-    async def _parts(self, request: Request) -> Parts:
+    async def _parts(self, request: HttpRequest) -> Parts:
         status, places = self._status(), self._places()
         if not _wants_every_task(request.head.query):
             return Parts.of(JobView.of(status, places))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from tony_provider.runtime.am.web.messages import Head, HttpError, Response
+from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpResponse
 from tony_provider.runtime.am.web.page.document import Document
 from tony_provider.runtime.am.web.page.html import element
 
@@ -13,7 +13,7 @@ def wants_page(head: Head) -> bool:
     return any("text/html" in value for value in head.values("accept"))
 
 
-def refusal(error: HttpError) -> Response:
+def refusal(error: HttpError) -> HttpResponse:
     title = HTTPStatus(error.status).phrase
     body = element("main", element("section", element("h1", title), element("p", error.message), id="failure"))
     return Document().response(error.status, title, body, headers=error.headers)

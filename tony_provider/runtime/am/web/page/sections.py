@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Callable, Optional
 
 from tony_provider.runtime.am.web.page.html import Html, element, join
-from tony_provider.runtime.am.web.page.view import JobView, TaskView, Tone
+from tony_provider.runtime.am.web.page.job_view import JobView, TaskView, Tone
 
 Section = Callable[[JobView], Html]
 

@@ -1,0 +1,157 @@
+"""The answers below are cut from what real ResourceManagers of these versions said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tony_provider.cluster.yarn.cluster_view import Node, Queue, node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.job_check import ClusterView, problems, too_little
+from tony_provider.runtime.resource_names import GPU
+from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
+
+LEAF = {"type": "capacitySchedulerLeafQueueInfo", "state": "RUNNING", "nodeLabels": ["gpu"]}
+
+
+def test_queues_of_the_capacity_scheduler() -> None:
+    info = {
+        "type": "capacityScheduler",
+        "queueName": "root",
+        "queues": {
+            "queue": [
+                {**LEAF, "queueName": "default"},
+                {"queueName": "prod", "state": "RUNNING", "queues": {"queue": {**LEAF, "queueName": "ml"}}},
+                {"queueName": "users", "state": "RUNNING", "autoCreationEligibility": "flexible"},
+            ]
+        },
+    }
+    found = {queue.path: queue for queue in queues({"scheduler": {"schedulerInfo": info}}) or []}
+    assert found["root.prod.ml"] == Queue("root.prod.ml", "RUNNING", True, False, frozenset({"gpu"}))
+    assert not found["root.prod"].is_leaf
+    assert not found["root"].is_leaf
+    assert found["root.users"].makes_children
+
+
+def test_other_schedulers_have_no_fixed_queues() -> None:
+    assert queues({"scheduler": {"schedulerInfo": {"type": "fairScheduler"}}}) is None
+    assert queues({}) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"nodeLabelInfo": {"name": "gpu", "exclusivity": "true"}},
+        {"nodeLabelInfo": [{"name": "gpu"}]},
+        {"nodeLabels": ["gpu"]},
+        {"nodeLabels": "gpu"},
+    ],
+)
+def test_node_labels_of_any_version(answer: dict[str, Any]) -> None:
+    assert node_labels(answer) == {"gpu"}
+
+
+def test_no_labels_and_no_nodes() -> None:
+    assert node_labels({}) == set()
+    assert nodes({"nodes": None}) == []
+    assert nodes({"nodes": ""}) == []
+
+
+def test_nodes_with_and_without_totals() -> None:
+    gpus = {"resourceInformations": {"resourceInformation": [{"name": GPU, "value": 2}, {"name": "memory-mb"}]}}
+    new = {"nodeHostName": "a", "totalResource": {"memory": 4096, "vCores": 4, **gpus}, "nodeLabels": ["gpu"]}
+    old = {
+        "nodeHostName": "b",
+        "usedMemoryMB": 96,
+        "availMemoryMB": 4000,
+        "usedVirtualCores": 1,
+        "availableVirtualCores": 3,
+        "availableResource": {"memory": 4000, "vCores": 3, **gpus},
+    }
+    expected = {"memory-mb": 4096, "vcores": 4, GPU: 2}
+    assert nodes({"nodes": {"node": [new, old]}}) == [
+        Node("a", frozenset({"gpu"}), expected),
+        Node("b", frozenset(), expected),
+    ]
+    assert nodes({"nodes": {"node": new}}) == [Node("a", frozenset({"gpu"}), expected)]
+    assert resources({"memory": 1, "vCores": 2}) == {"memory-mb": 1, "vcores": 2}
+
+
+VIEW = ClusterView(
+    queues=[
+        Queue("root", "RUNNING", False, False, None),
+        Queue("root.ml", "RUNNING", True, False, frozenset()),
+        Queue("root.old", "STOPPED", True, False, None),
+        Queue("root.users", "RUNNING", False, True, None),
+        Queue("root.prod", "RUNNING", False, False, None),
+        Queue("root.prod.gpu", "RUNNING", True, False, frozenset({"gpu"})),
+    ],
+    labels=frozenset({"gpu", "big"}),
+    nodes=[
+        Node("a", frozenset(), {"memory-mb": 8192, "vcores": 4}),
+        Node("b", frozenset({"gpu"}), {"memory-mb": 4096, "vcores": 16, GPU: 2}),
+    ],
+    largest={"memory-mb": 8192, "vcores": 16, GPU: 4},
+)
+
+
+def spec(queue: str | None = None, label: str | None = None, **task: Any) -> JobSpec:
+    return JobSpec(
+        "standalone", {"worker": TaskSpec("true", **task)}, queue=queue, node_label=label, am=AmSpec(Memory(64))
+    )
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        spec(),
+        spec("ml"),
+        spec("root.ml"),
+        spec("users"),
+        spec("users.alice"),
+        spec("gpu", "gpu", gpus=2),
+        spec("prod.gpu", memory=8000),
+        spec(label="big", gpus=4, vcores=16),  # no node has that label yet
+    ],
+)
+def test_a_job_that_fits(job: JobSpec) -> None:
+    assert problems(job, VIEW) == []
+    assert too_little(job, VIEW) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (spec("nope"), "queue: there is no queue 'nope'; this cluster has gpu, ml, old"),
+        (spec("ml.nope"), "queue: there is no queue 'ml.nope'"),
+        (spec("old"), "queue: 'old' is STOPPED and takes no applications"),
+        (spec("prod"), "queue: 'prod' is a parent queue, which takes no applications; below it are gpu"),
+        (spec(label="fpga"), "node_label: there is no node label 'fpga'; this cluster has big, gpu"),
+        (spec("gpu", "big"), "node_label: queue 'gpu' may not use 'big', only gpu"),
+        (spec(memory=8193), "tasks.worker.memory: 8193 MiB in one container is more than the 8192 MiB"),
+        (spec(vcores=17), "tasks.worker.vcores: 17 vcores in one container is more than the 16 vcores"),
+        (spec(gpus=5), "tasks.worker.gpus: 5 GPUs in one container is more than the 4 GPUs"),
+        (spec(resources={"fpga": 1}), "tasks.worker.resources.fpga: this cluster has no resource 'fpga'; it has"),
+    ],
+)
+def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
+    [problem] = [found for found in problems(job, VIEW) if not found.startswith("am:")]
+    assert expected in problem
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (spec(gpus=3), "tasks.worker.gpus: no node has 3 GPUs; the most is 2 GPUs"),
+        (spec(label="gpu", memory=5000), "tasks.worker.memory: no node with the label 'gpu' has 5000 MiB"),
+        (spec(memory=8192, vcores=16), "tasks.worker: no single node has all of 8192 MiB, 16 vcores"),
+    ],
+)
+def test_a_job_that_no_node_of_now_can_run(job: JobSpec, expected: str) -> None:
+    assert problems(job, VIEW) == []
+    [problem] = too_little(job, VIEW)
+    assert expected in problem
+
+
+def test_all_problems_at_once() -> None:
+    assert len(problems(spec("nope", memory=10**6, vcores=10**3, gpus=100), VIEW)) == 4

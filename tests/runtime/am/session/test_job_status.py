@@ -1,0 +1,106 @@
+"""What people and the Airflow side see of a session."""
+
+from __future__ import annotations
+
+from tests.runtime.am.session.world import EPOCH, World, job, task_type
+from tony_provider.runtime.am.session.state import job_status
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState
+from tony_provider.runtime.spec.model import RestartPolicy
+
+
+def workers(number: int = 3) -> World:
+    return World(job({"worker": number}, policy=RestartPolicy()), ["worker"])
+
+
+def status(world: World) -> JobStatus:
+    now_ms = int((EPOCH + world.now) * 1000)
+    return job_status.job_status(
+        world.session, application_id="application_1_0001", am_attempt=1, started_ms=1, now=world.now, now_ms=now_ms
+    )
+
+
+def said(world: World) -> str:
+    return job_status.message(world.session, world.now)
+
+
+def test_numbers_of_restarts_and_checkpoints() -> None:
+    world = workers().run()
+    fresh = status(world)
+    assert (fresh.resumed_step, fresh.checkpoint_step, fresh.checkpoint_dir, fresh.restarts) == (None, None, None, 0)
+    world.commit(10)
+    world.end("worker:1", exit_code=1)
+    world.restarted()
+    world.commit(20)
+    later = status(world)
+    assert (later.resumed_step, later.checkpoint_step, later.restarts, later.generation) == (10, 20, 1, 2)
+    assert later.checkpoint_dir == "store/step-20-2"
+    assert [(task.start, task.attempt) for task in later.tasks] == [(2, 1)] * 3
+
+
+def test_what_a_restart_waits_for() -> None:
+    world = workers().run()
+    assert said(world) == "3 of 3 tasks running"
+    world.lose("worker:1")
+    why = (
+        "the container of worker:1 on node2:1 was lost: its node or NodeManager went away, or the cluster took it back"
+    )
+    assert status(world).state is JobState.RESTARTING
+    assert said(world) == f"starting again: stopping worker:0, worker:2; {why}"
+    world.obey("worker:2")
+    world.obey("worker:0", settles=False)
+    assert said(world) == f"starting again: the last checkpoint of worker:0 is copied; {why}"
+    world.settle("worker:0")
+    assert [task.state for task in status(world).tasks] == [
+        TaskState.REGISTERED,
+        TaskState.REQUESTED,
+        TaskState.REGISTERED,
+    ]
+    assert said(world) == f"starting again: waiting for a new container for worker:1; {why}"
+    world.grant()
+    assert said(world) == f"starting again: waiting for worker:1 to register; {why}"
+    world.answers = False
+    world.run()
+    world.end("worker:1", signal=9)
+    world.obey_all()
+    assert said(world).startswith("starting again: waiting for the cluster's word on the cause; worker:1 on node0:1")
+    world.tick(0.5)
+    world.tick(0.5)
+    assert said(world).startswith("starting again: in 4 s; worker:1 on node0:1 was killed by SIGKILL")
+    world.tick(5)
+    assert said(world).startswith("starting again: choosing the checkpoint to go on from; worker:1")
+
+
+def test_tasks_that_start_again_alone() -> None:
+    world = World(job({"worker": 1, "evaluator": 1}, policy=RestartPolicy()), ["worker"]).run()
+    world.lose("evaluator:0")
+    assert said(world) == "1 of 2 tasks running; evaluator:0 starts again: waiting for a new container for evaluator:0"
+
+
+def test_a_smaller_gang() -> None:
+    spec = job({"worker": task_type(2, min_instances=1)}, policy=RestartPolicy(), replacement=10)
+    world = World(spec, ["worker"]).run()
+    world.lose("worker:1")
+    world.obey_all()
+    world.wait(11)
+    world.start_all()
+    assert said(world) == "1 of 2 tasks running, going on without worker:1"
+
+
+def test_a_new_application_master() -> None:
+    world = workers().run()
+    world.master_dies()
+    assert status(world).state is JobState.RECOVERING
+    assert said(world) == "a new application master took over; waiting for 3 executors to come back"
+    world.come_back()
+    assert said(world) == "3 of 3 tasks running"
+
+
+def test_the_start() -> None:
+    world = workers(2)
+    assert said(world) == "waiting for 2 of 2 containers: 2 x worker (2048 MiB, 1 vcore)"
+    world.answers = False
+    world.grant_all()
+    assert said(world) == "0 of 2 executors registered, waiting for worker:0, worker:1"
+    world.lose("worker:1")
+    world.register_all()
+    assert said(world) == "waiting for a new container for worker:1"

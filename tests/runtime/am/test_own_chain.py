@@ -1,0 +1,176 @@
+"""The chain that an application trains on: what it goes on from, what is cleared away, what stays."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, own, ownership, upload
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.own_chain import OwnChain
+from tony_provider.runtime.am.owner import FencedError, SupersededError
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.spec.model import AfterSuccess
+
+DEADLINE = 30
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    own(tmp_path, APPLICATION_ID)
+    return tmp_path
+
+
+@pytest.fixture
+def description(directory: Path) -> ApplicationDescription:
+    return describe(directory)
+
+
+@pytest.fixture
+def chain(description: ApplicationDescription) -> Iterator[OwnChain]:
+    chain = OwnChain(ownership(description))
+    yield chain
+    chain.close()
+
+
+def steps(directory: Path, chain: str = "chain-0001") -> list[int]:
+    """Of everything below checkpoints/, committed or not."""
+    return sorted(int(path.name.split("-")[3]) for path in (directory / chain / "checkpoints").glob("save-*"))
+
+
+def test_fresh_chain_has_nothing_to_go_on_from(chain: OwnChain) -> None:
+    assert chain.newest(1) is None
+
+
+def test_first_generation_clears_leftovers_away_and_later_ones_those_of_earlier_ones(
+    directory: Path, chain: OwnChain
+) -> None:
+    committed = commit(directory / "chain-0001", 10)
+    upload(directory / "chain-0001", 20)
+    found = chain.newest(1)
+    assert found
+    assert found.uri == committed.uri
+    assert steps(directory) == [10]
+    under_way = upload(directory / "chain-0001", 30)
+    assert chain.newest(1) == found, "a task that starts again alone disturbs nobody"
+    assert under_way.directory.exists()
+    assert chain.newest(2) == found
+    assert steps(directory) == [10]
+
+
+def test_uploads_of_a_generation_that_a_later_master_finds_running_stay(directory: Path, chain: OwnChain) -> None:
+    chain.swept = 3
+    upload(directory / "chain-0001", 30)
+    chain.newest(3)
+    assert steps(directory) == [30]
+    chain.newest(4)
+    assert steps(directory) == []
+
+
+def test_own_checkpoints_come_before_those_of_the_chain_that_it_continues(directory: Path) -> None:
+    former = commit(directory / "chain-0000", 100)
+    chain = OwnChain(ownership(describe(directory, continues=(directory / "chain-0000").as_uri())))
+    found = chain.newest(1)
+    assert found
+    assert found.uri == former.uri
+    own_one = commit(directory / "chain-0001", 40)
+    found = chain.newest(2)
+    assert found
+    assert found.uri == own_one.uri
+    chain.close()
+
+
+def test_damaged_checkpoint_of_a_former_chain_is_passed_over_and_stays(directory: Path) -> None:
+    commit(directory / "chain-0000", 90)
+    damaged = commit(directory / "chain-0000", 100)
+    chain = OwnChain(ownership(describe(directory, continues=(directory / "chain-0000").as_uri())))
+    chain.set_aside(damaged.uri, "other bytes than it should have")
+    found = chain.newest(1)
+    assert found
+    assert found.step == 90
+    assert steps(directory, "chain-0000") == [90, 100]
+    chain.close()
+
+
+def test_own_damaged_checkpoint_is_set_aside(directory: Path, chain: OwnChain) -> None:
+    commit(directory / "chain-0001", 90)
+    damaged = commit(directory / "chain-0001", 100)
+    chain.set_aside(damaged.uri, "other bytes than it should have")
+    found = chain.newest(1)
+    assert found
+    assert found.step == 90
+    assert (directory / "chain-0001" / "broken" / damaged.directory.name / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("after_success", "left"),
+    [
+        (AfterSuccess.KEEP_LAST, [20]),
+        (AfterSuccess.KEEP_ALL, [10, 20]),
+        (AfterSuccess.REMOVE, []),
+        (None, [10, 20]),
+    ],
+)
+async def test_what_stays_at_the_end(
+    directory: Path, chain: OwnChain, after_success: AfterSuccess | None, left: list[int]
+) -> None:
+    for step in (10, 20):
+        commit(directory / "chain-0001", step)
+    upload(directory / "chain-0001", 30)
+    await chain.conclude(after_success)
+    assert steps(directory) == left
+
+
+async def test_fenced_application_touches_nothing(directory: Path, chain: OwnChain) -> None:
+    upload(directory / "chain-0001", 30)
+    own(directory, OTHER)
+    with pytest.raises(FencedError):
+        await chain.do(lambda: chain.newest(1))
+    await chain.conclude(AfterSuccess.REMOVE)
+    assert steps(directory) == [30]
+
+
+async def test_superseded_master_touches_nothing(
+    directory: Path, description: ApplicationDescription, chain: OwnChain
+) -> None:
+    upload(directory / "chain-0001", 30)
+    ownership(description, attempt=2).announce(Address("there", 1))
+    with pytest.raises(SupersededError):
+        await chain.conclude(AfterSuccess.REMOVE)
+    assert steps(directory) == [30]
+
+
+async def test_one_piece_of_work_after_the_other_also_when_nobody_waits_any_more(chain: OwnChain) -> None:
+    go, done = threading.Event(), []
+
+    def slow() -> None:
+        assert go.wait(DEADLINE)
+        done.append("slow")
+
+    first = asyncio.ensure_future(chain.do(slow))
+    await asyncio.sleep(0)
+    first.cancel()
+    second = asyncio.ensure_future(chain.do(lambda: done.append("next")))
+    go.set()
+    await asyncio.wait_for(second, DEADLINE)
+    assert done == ["slow", "next"]
+
+
+async def test_job_without_a_chain(directory: Path) -> None:
+    chain = OwnChain(ownership(describe(directory, chain_dir="")))
+    assert await chain.do(lambda: chain.newest(1)) is None
+    await chain.conclude(AfterSuccess.REMOVE)
+    chain.close()
+
+
+async def test_half_written_event_files_go_with_the_end(directory: Path, chain: OwnChain) -> None:
+    files = [directory / "chain-0001" / name for name in ("tensorboard/worker-0/.tony-tmp-1", "user/.tony-tmp-2")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    await chain.conclude(None)
+    assert [file.exists() for file in files] == [False, True]

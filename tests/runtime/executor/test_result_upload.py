@@ -1,0 +1,212 @@
+"""What the chief leaves as the job's model, and what it returns."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.executor.conftest import Launch
+from tests.runtime.executor.containers import job
+from tests.runtime.executor.master import address
+from tests.runtime.executor.test_mirror import kinds
+from tony_provider.runtime.executor.result_upload import commit_directory
+from tony_provider.runtime.spec.model import Duration, TaskSpec, Timeouts
+from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
+
+_SAVE = 'cd "$TONY_MODEL_DIR" && mkdir -p variables assets && echo weights > variables/data && echo graph > saved.pb'
+
+
+def stored(directory: Path) -> list[str]:
+    return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*"))
+
+
+async def test_the_model_is_committed_before_the_end_is_told(launch: Launch) -> None:
+    running = await launch(_SAVE)
+    await running.begin()
+    ended = await running.master.first("exited")
+    model = running.container.application_dir / "model"
+    assert stored(running.container.application_dir) == [
+        "model",
+        "model/assets",
+        "model/saved.pb",
+        "model/variables",
+        "model/variables/data",
+    ]
+    assert ended.model_dir == f"file://{model}"
+    assert (model.stat().st_mode & 0o777, (model / "saved.pb").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert await running.end() == 0
+
+
+async def test_a_later_generation_replaces_it(launch: Launch) -> None:
+    running = await launch('echo $TONY_GENERATION > "$TONY_MODEL_DIR/only-$TONY_GENERATION"')
+    await running.begin()
+    await running.master.first("exited")
+    await running.begin(generation=2)
+    ends = await running.master.all_of("exited", 2)
+    assert [end.error for end in ends] == ["", ""]
+    assert stored(running.container.application_dir) == ["model", "model/only-2"]
+
+
+async def test_no_model_without_success_or_without_files(launch: Launch) -> None:
+    running = await launch(f'[ "$TONY_GENERATION" = 2 ] || {{ {_SAVE}; exit 1; }}')
+    await running.begin()
+    assert (await running.master.first("exited")).model_dir == ""
+    await running.begin(generation=2)
+    assert [end.model_dir for end in await running.master.all_of("exited", 2)] == ["", ""]
+    assert stored(running.container.application_dir) == []
+
+
+async def test_only_the_leading_task_keeps_its_model(launch: Launch) -> None:
+    tasks = {"worker": TaskSpec(command=_SAVE), "chief": TaskSpec(command=_SAVE)}
+    running = await launch(job("", tasks=tasks))
+    await running.master.first("registration")
+    running.master.rendezvous(address("worker", 0, 20000), address("chief", 0, 20001, role="chief"))
+    ended = await running.master.first("exited")
+    assert (ended.exit_code, ended.model_dir) == (0, "")
+    assert stored(running.container.application_dir) == []
+
+
+async def test_a_model_that_cannot_be_uploaded_fails_the_task(launch: Launch) -> None:
+    running = await launch(_SAVE + ' && ln -s / "$TONY_MODEL_DIR/assets/around"')
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert ended.exit_code == 0
+    assert ended.not_kept.startswith("what it left cannot be kept: ")
+    assert stored(running.container.application_dir) == []
+
+
+async def test_a_store_that_does_not_do_is_waited_for(launch: Launch) -> None:
+    """The training is over, and is not done again for an upload."""
+    running = await launch(_SAVE)
+    directory = running.container.application_dir
+    directory.rmdir()
+    directory.write_text("a file where a directory should be")
+    await running.begin()
+    beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
+    assert beat.trouble.startswith("its results do not get to the store, tried again until ")
+    assert beat.activity == "waiting for the store, to keep its results"
+    directory.unlink()
+    ended = await running.master.first("exited")
+    assert (ended.exit_code, ended.not_kept, ended.error) == (0, "", "")
+    assert (directory / "model" / "saved.pb").exists()
+    assert kinds(running)[:2] == ["started", "exited"]
+
+
+async def test_a_store_that_refuses_for_long_is_the_end_and_says_where_the_files_are(launch: Launch) -> None:
+    running = await launch(job(_SAVE, timeouts=Timeouts(grace=Duration(5), upload=Duration(1))))
+    directory = running.container.application_dir
+    directory.rmdir()
+    directory.write_text("a file where a directory should be")
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert (ended.exit_code, ended.stopped, ended.error) == (0, False, "")
+    assert ended.not_kept.startswith("what it left could not be kept within 1 s (timeouts.upload): ")
+    assert f"It is in {running.container.directory}/tony-work on 127.0.0.1" in ended.not_kept
+
+
+async def test_whoever_waits_for_the_store_is_stopped_at_once(launch: Launch) -> None:
+    running = await launch(_SAVE)
+    directory = running.container.application_dir
+    directory.rmdir()
+    directory.write_text("a file where a directory should be")
+    await running.begin()
+    await running.master.heartbeat_with(lambda beat: beat.trouble)
+    running.master.stop(1, grace=60)
+    assert (await running.master.first("exited")).stopped
+
+
+class BreakingStorage(LocalStorage):
+    """Stands for a store that is gone when the new results are to take the place of the old."""
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        if ".tmp-" in source and not Path(target).exists():
+            raise StorageUnreachable(source, "rename", "it is gone")
+        super().rename(source, target, overwrite=overwrite)
+
+
+def test_what_was_there_stays_when_the_new_cannot_take_its_place(tmp_path: Path) -> None:
+    target = tmp_path / "store" / "model"
+    for directory, content in ((target, "old"), (tmp_path / "new", "new")):
+        directory.mkdir(parents=True)
+        (directory / "weights").write_text(content)
+    with pytest.raises(StorageUnreachable, match="it is gone"):
+        commit_directory(BreakingStorage(), tmp_path / "new", str(target), threading.Event())
+    assert (target / "weights").read_text() == "old"
+    assert stored(tmp_path / "store") == ["model", "model/weights"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'mkfifo "$TONY_MODEL_DIR/odd"',
+        'ln -s /nowhere "$TONY_MODEL_DIR/odd"',
+        'rmdir "$TONY_MODEL_DIR" && mkfifo "$TONY_MODEL_DIR"',
+    ],
+)
+async def test_what_is_no_file_is_named(launch: Launch, command: str) -> None:
+    running = await launch(command)
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert "cannot be kept" in ended.not_kept
+    assert ("odd" if "odd" in command else "model") in ended.not_kept
+    assert await running.end() == 0
+    assert stored(running.container.application_dir) == ["logs", "logs/worker-0.log"]
+
+
+async def test_what_it_returns_is_on_the_store_before_the_end_is_told(launch: Launch) -> None:
+    running = await launch("""echo '{"a": [1, -Infinity], "b": "é"}' > $TONY_RESULT_FILE""")
+    await running.begin()
+    assert (await running.master.first("exited")).error == ""
+    file = running.container.application_dir / "return_value.json"
+    assert json.loads(file.read_bytes()) == {"a": [1, "-Infinity"], "b": "é"}
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert await running.end() == 0
+
+
+async def test_what_an_earlier_start_returned_is_forgotten(launch: Launch) -> None:
+    running = await launch("[ $TONY_GENERATION != 1 ] || echo 1 > $TONY_RESULT_FILE")
+    await running.begin()
+    await running.master.first("exited")
+    assert stored(running.container.application_dir) == ["return_value.json"]
+    await running.begin(generation=2, start=2)
+    ends = await running.master.all_of("exited", 2)
+    assert [end.error for end in ends] == ["", ""]
+    assert stored(running.container.application_dir) == []
+
+
+async def test_nothing_is_returned_without_success_or_by_others(launch: Launch) -> None:
+    running = await launch("echo 1 > $TONY_RESULT_FILE; exit 1")
+    await running.begin()
+    await running.master.first("exited")
+    assert stored(running.container.application_dir) == []
+    tasks = {"worker": TaskSpec(command="echo 1 > $TONY_RESULT_FILE"), "chief": TaskSpec(command="true")}
+    running = await launch(job("", tasks=tasks), below=running.container.directory)
+    await running.master.first("registration")
+    running.master.rendezvous(address("worker", 0, 20000), address("chief", 0, 20001, role="chief"))
+    assert (await running.master.first("exited")).exit_code == 0
+    assert stored(running.container.application_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            "head -c 1048577 /dev/zero > $TONY_RESULT_FILE",
+            "holds more than 1 MiB; leave what is large in TONY_MODEL_DIR",
+        ),
+        ("echo '{' > $TONY_RESULT_FILE", "holds no JSON: Expecting property name"),
+        ("head -c 100000 /dev/zero | tr '\\0' '[' > $TONY_RESULT_FILE", "is nested too deeply"),
+        ("""echo '["\\ud800"]' > $TONY_RESULT_FILE""", "holds text that UTF-8 cannot write"),
+        ("mkfifo $TONY_RESULT_FILE", "is no file, nor a link to one"),
+        ("mkdir $TONY_RESULT_FILE", "is no file, nor a link to one"),
+    ],
+)
+async def test_what_cannot_be_returned_fails_the_task(launch: Launch, command: str, words: str) -> None:
+    running = await launch(f"{command}; {_SAVE}")
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert f": TONY_RESULT_FILE {words}" in ended.not_kept
+    assert stored(running.container.application_dir) == []

@@ -1,0 +1,78 @@
+"""What a fresh checkpoint chain begins with: the newest checkpoint of another one, or a model's weights."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, newest_checkpoint, read_chain
+from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.sources import in_store
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
+
+
+@attrs.frozen
+class ChainOrigin:
+    """``resume_from`` of the operator, with a training's identity for its ids, and ``warm_start``."""
+
+    resume_from: Identity | str | None = None  # another training, whose newest chain is meant, or a chain's URI
+    warm_start: str | None = None  # URI of a model's directory
+
+
+@attrs.frozen
+class OriginFinder:
+    """Raises SourceMissing, which says what is missing, and StorageError."""
+
+    storage: Storage
+    layout: Layout
+
+    def chain(self, origin: ChainOrigin) -> str | None:
+        """The URI of the chain to go on from, which holds a checkpoint."""
+        wanted = origin.resume_from
+        if wanted is None:
+            return None
+        uri = self._newest_of(wanted) if isinstance(wanted, Identity) else self._given(wanted)
+        if newest_checkpoint(self.storage, uri) is None:
+            raise SourceMissing(f"resume_from: {uri} holds no checkpoint to go on from")
+        return uri
+
+    def warm_start(self, origin: ChainOrigin) -> str | None:
+        if origin.warm_start is None:
+            return None
+        uri = self._own("warm_start", origin.warm_start)
+        try:
+            status = self.storage.status(uri)
+        except StorageNotFound as error:
+            raise SourceMissing(f"warm_start: there is no {uri}") from error
+        if not status.is_directory:
+            raise SourceMissing(f"warm_start: {uri} is a file; name the directory that the model is in")
+        return status.path
+
+    def _newest_of(self, identity: Identity) -> str:
+        newest = CheckpointChains(self.storage, self.layout, identity).newest()
+        if newest is None:
+            raise SourceMissing(
+                f"resume_from: that training has never run, there is nothing in {self.layout.job_dir(identity)}; "
+                "check dag_id, run_id, task_id and map_index or checkpoint_key"
+            )
+        return newest.uri
+
+    def _given(self, wanted: str) -> str:
+        uri = self._own("resume_from", wanted)
+        if read_chain(self.storage, uri) is None:
+            raise SourceMissing(
+                f"resume_from: {uri} is no directory of a checkpoint chain; "
+                "write one as the result's `checkpoint_chain` has it (…/chain-0001)"
+            )
+        return uri
+
+    def _own(self, key: str, uri: str) -> str:
+        if not in_store(uri, self.layout.root):
+            raise SourceMissing(f"{key}: {uri!r} is not in the store of the staging directory, {self.layout.root}")
+        try:
+            return str(uris.parse(uri))
+        except StorageInvalidPath as error:
+            raise SourceMissing(f"{key}: {error}") from error

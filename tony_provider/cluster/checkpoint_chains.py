@@ -1,0 +1,147 @@
+"""The chains of a training on the store: which is the newest, who owns it, what it has saved, and how one is opened.
+
+Safe with several tries of one training at once: a chain is opened by an exclusive creation, and its owner's file is
+replaced in one act. Whoever is named there last may commit checkpoints; all others are refused by their own masters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import attrs
+
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout, chain_number
+from tony_provider.cluster.record_files import read_record
+from tony_provider.runtime import contract
+from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint_chain import CheckpointChain, Owner
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageNotEmpty, StorageNotFound
+from tony_provider.runtime.storage.helpers import write_atomically
+
+
+@attrs.frozen
+class ChainState:
+    """A checkpoint chain as it was found."""
+
+    uri: str
+    about: CheckpointChain | None  # None: its creation was cut short, nothing is in it
+    owner: Owner | None  # None: nobody has been submitted for it
+
+    @property
+    def name(self) -> str:
+        return uris.name(self.uri)
+
+    @property
+    def is_empty(self) -> bool:
+        """Somebody is about to open it, or died then."""
+        return self.about is None and self.owner is None
+
+
+FormerOwners = dict[str, Owner | None]  # by the chain's URI, the newest first
+
+
+@attrs.frozen
+class CheckpointChains:
+    """Of one training. All methods raise StorageError, and RecordUnreadable."""
+
+    storage: Storage
+    layout: Layout
+    identity: Identity
+
+    def newest(self) -> ChainState | None:
+        numbers = self._numbers()
+        return self.read(self.layout.chain_dir(self.identity, numbers[-1])) if numbers else None
+
+    def owned_by(self, application_id: str) -> ChainState | None:
+        """The newest that this application owns."""
+        for number in reversed(self._numbers()):
+            state = self.read(self.layout.chain_dir(self.identity, number))
+            if state.owner is not None and state.owner.application_id == application_id:
+                return state
+        return None
+
+    def read(self, uri: str) -> ChainState:
+        return ChainState(uri, read_chain(self.storage, uri), read_owner(self.storage, uri))
+
+    def open_after(self, newest: ChainState | None, about: CheckpointChain) -> str:
+        """The URI of the next one. Raises StorageExists when another try has just opened it."""
+        number = 0 if newest is None else chain_number(newest.name) or 0
+        if newest is None or not newest.is_empty:
+            number += 1
+        uri = self.layout.chain_dir(self.identity, number)
+        self.storage.write(uris.join(uri, contract.CHAIN_FILE), dump_json(about))
+        return uri
+
+    def rewrite(self, uri: str, about: CheckpointChain) -> None:
+        write_atomically(self.storage, uris.join(uri, contract.CHAIN_FILE), dump_json(about))
+
+    def own(self, uri: str, application_id: str) -> FormerOwners:
+        """From now on only this application may commit there, and none in the older chains: whoever is about to be
+        submitted for one of those finds itself fenced.
+        """
+        newest_first = [self.layout.chain_dir(self.identity, number) for number in reversed(self._numbers())]
+        # Before anything is changed, as one of them may not be readable.
+        former = {each: read_owner(self.storage, each) for each in newest_first[newest_first.index(uri) :]}
+        for each in former:
+            self._write_owner(each, Owner(application_id))
+        return former
+
+    def disown(self, former: FormerOwners, application_id: str) -> None:
+        """As it was before this application came to own them, where nobody else does by now."""
+        for uri, owner in reversed(former.items()):  # the newest last: until then it is the one that counts
+            if self.is_owned(uri, application_id):
+                if owner is not None:
+                    self._write_owner(uri, owner)
+                else:
+                    self.storage.remove(uris.join(uri, contract.OWNER_FILE))
+
+    def _write_owner(self, uri: str, owner: Owner) -> None:
+        write_atomically(self.storage, uris.join(uri, contract.OWNER_FILE), dump_json(owner))
+
+    def is_owned(self, uri: str, application_id: str) -> bool:
+        owner = read_owner(self.storage, uri)
+        return owner is not None and owner.application_id == application_id
+
+    def abandon(self, uri: str) -> None:
+        """Take back a chain that was opened in vain, unless another try has come to own it."""
+        if read_owner(self.storage, uri) is not None:
+            return
+        self.storage.remove(uris.join(uri, contract.CHAIN_FILE))
+        with contextlib.suppress(StorageNotEmpty):  # somebody uses it all the same
+            self.storage.remove(uri)
+
+    def _numbers(self) -> list[int]:
+        try:
+            found = self.storage.list(self.layout.job_dir(self.identity))
+        except StorageNotFound:
+            return []
+        numbers = [chain_number(file.name) for file in found if file.is_directory]
+        return sorted(number for number in numbers if number is not None)
+
+
+def new_chain() -> CheckpointChain:
+    return CheckpointChain(fingerprint={}, created_ms=time.time_ns() // 1_000_000)
+
+
+def read_chain(storage: Storage, uri: str) -> CheckpointChain | None:
+    """Raises StorageError, RecordUnreadable."""
+    without = "the training begins anew, in another checkpoint chain"
+    return read_record(storage, uris.join(uri, contract.CHAIN_FILE), CheckpointChain, without=without)
+
+
+def read_owner(storage: Storage, uri: str) -> Owner | None:
+    """Raises StorageError, RecordUnreadable."""
+    without = "the checkpoint chain is nobody's: the training's next application takes it over"
+    return read_record(storage, uris.join(uri, contract.OWNER_FILE), Owner, without=without)
+
+
+def newest_checkpoint(storage: Storage, uri: str) -> ResumePoint | None:
+    """Of the committed checkpoints in a chain whose files are all there; None when there is none."""
+    found = Catalog(storage, uri, read_only=True).newest()
+    return found.point if found is not None else None

@@ -1,0 +1,60 @@
+"""What the active ResourceManager says of itself: does it take applications, where, and how are masters to reach it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from tony_provider.cluster.diagnosis.finding import Finding, ok, problem, warning
+from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
+from tony_provider.cluster.yarn.cluster import YarnCluster
+from tony_provider.cluster.yarn.queue_access import may_submit
+
+SUBMISSION = "Applications over REST"
+SCHEDULER = "Scheduler address"
+QUEUE = "Queue"
+
+
+@attrs.frozen
+class SchedulerChecks:
+    """All raise ClusterError."""
+
+    cluster: YarnCluster
+    queue: str | None  # the connection's
+
+    def submission(self) -> Iterator[Finding]:
+        self.cluster.new_application()  # unused, it costs nothing
+        yield ok(SUBMISSION, f"{self.cluster.user} is given application ids")
+
+    def its_queue(self) -> Iterator[Finding]:
+        if self.queue is None:
+            yield ok(QUEUE, "the connection names none: YARN places jobs that name none themselves")
+            return
+        what = f"{QUEUE} {self.queue}"
+        if found := self.cluster.queue_problem(self.queue):
+            yield problem(what, found, "name another as the connection's `queue`")
+            return
+        allowed = may_submit(self.cluster, self.queue)
+        if allowed.known is False:
+            yield problem(what, allowed.detail, "ask for access (acl_submit_applications), or name another queue")
+        elif allowed.known is None:
+            yield warning(what, allowed.detail, "should jobs be refused there, ask its administrator")
+        else:
+            yield ok(what, allowed.detail)
+
+    def addresses(self) -> Iterator[Finding]:
+        try:
+            schedulers = self.cluster.schedulers()
+        except ConnectionProblem as error:
+            yield problem(SCHEDULER, str(error), "")
+            return
+        yield ok(SCHEDULER, f"application masters are told {', '.join(schedulers)}")
+        try:
+            self.cluster.rest.setting("fs.defaultFS")
+        except ConfigurationHidden:
+            yield warning(
+                "ResourceManager's configuration",
+                "it is shown to administrators only",
+                "set `scheduler_address`, a full `staging_dir` and, with Kerberos, `rm_principal` in the connection",
+            )

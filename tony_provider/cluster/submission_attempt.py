@@ -1,0 +1,170 @@
+"""What is made for one application id, up to the started application, so that it can be undone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, FormerOwners
+from tony_provider.cluster.credentials import application_secrets
+from tony_provider.cluster.description import ApplicationSite, Resources, describe, submission_of
+from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.sources import stored_resource
+from tony_provider.cluster.training_plan import TrainingPlan
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.checkpoint_chain import CheckpointChain
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
+from tony_provider.runtime.storage.helpers import write_atomically
+
+log = logging.getLogger(__name__)
+
+_OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
+_END_SECONDS = 60.0  # that an application may take to end after its kill
+_END_POLL = 0.5  # seconds
+
+
+@attrs.define
+class SubmissionAttempt:
+    opened: OpenCluster
+    layout: Layout
+    identity: Identity
+    application_id: str
+    _chain_uri: str = ""
+    _chain_opened: bool = False  # by this very attempt
+    _former_owners: FormerOwners = attrs.field(factory=dict)
+    _token: str | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
+    _handed_over: bool = False  # the cluster may have started it
+
+    def start(
+        self,
+        job: JobSpec,
+        resources: Resources,
+        secrets: Mapping[str, str],
+        labels: Mapping[str, str],
+        plan: Callable[[], TrainingPlan],
+        before_submit: Callable[[str], None] | None = None,
+    ) -> None:
+        """Raises StagingFailed, SubmissionRefused; as ``plan`` and ``before_submit``."""
+        credentials = Credentials(secrets=application_secrets(self.application_id, secrets))
+        try:
+            about = self._take_chain(plan)
+            where = ApplicationSite(self.opened, self.layout, self.identity, self.application_id, self._chain_uri)
+            description = describe(job, where, resources, labels, about)
+            if self.opened.tokens is not None:
+                self._token = self.opened.tokens.fetch(credentials)
+            description_file = self._write(description)
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+        submission = submission_of(where, description, description_file, credentials)
+        self._end_others()
+        if before_submit is not None:
+            # At last, since all of the above takes its time: whoever wants it no more may say so until here.
+            before_submit(self.application_id)
+        self._handed_over = True
+        try:
+            self.opened.cluster.submit(submission)
+        except SubmissionRefused:
+            self._handed_over = False
+            raise
+
+    # -- the chain -------------------------------------------------------------------------------------------------
+
+    @property
+    def _chains(self) -> CheckpointChains:
+        return CheckpointChains(self.opened.storage, self.layout, self.identity)
+
+    def _take_chain(self, plan: Callable[[], TrainingPlan]) -> CheckpointChain:
+        """Own the chain that the plan says. From then on every other application of the training is fenced."""
+        for _ in range(_OPENING_TRIES):
+            found = plan()
+            if found.goes_on and found.newest is not None:
+                self._chain_uri = found.newest.uri
+                if found.about != found.newest.about:
+                    self._chains.rewrite(self._chain_uri, found.about)
+            else:
+                try:
+                    self._chain_uri = self._chains.open_after(found.newest, found.about)
+                except StorageExists:
+                    continue  # another try of this training was faster: see what there is now
+                self._chain_opened = True
+            self._former_owners = self._chains.own(self._chain_uri, self.application_id)
+            log.info("%s %s", self.application_id, found)
+            return found.about
+        raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
+
+    def _end_others(self) -> None:
+        """After the owner is written, so that one application of the training does the work, whoever else is at it.
+
+        An application submitted before that is seen here, and ended; the master of one submitted later finds that it
+        owns nothing, and ends by itself.
+        """
+        for application in self.opened.cluster.find(self.identity.tag):
+            if application.id != self.application_id:
+                self._check_owner()  # or it may be the one that has taken over from this one, and is the one to stay
+                log.warning("Ending %s, another application of this training", application.id)
+                self.opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
+                self._await_end(application.id)
+        self._check_owner()
+
+    def _check_owner(self) -> None:
+        try:
+            owned = self._chains.is_owned(self._chain_uri, self.application_id)
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+        if not owned:
+            raise StagingFailed(f"another try of this training has taken over {self._chain_uri}")
+
+    def _await_end(self, application_id: str) -> None:
+        deadline = time.monotonic() + _END_SECONDS
+        while (application := self.opened.cluster.application(application_id)) is not None:
+            if application.is_final:
+                return
+            if time.monotonic() > deadline:
+                raise ClusterUnreachable(f"{application_id} was killed and is still {application.state}")
+            time.sleep(_END_POLL)
+
+    # -- the application ---------------------------------------------------------------------------------------------
+
+    def _write(self, description: ApplicationDescription) -> LocalizedResource:
+        directory = self.layout.staging_dir(self.identity, self.application_id)
+        uri = uris.join(directory, contract.APPLICATION_FILE)
+        status = write_atomically(self.opened.storage, uri, dump_json(description))
+        return stored_resource(status, contract.APPLICATION_FILE)
+
+    # -- back again --------------------------------------------------------------------------------------------------
+
+    def undo(self) -> None:
+        """Remove what was made; what cannot be removed is logged, since another error is on its way."""
+        try:
+            if self._handed_over:
+                self.opened.cluster.kill(self.application_id, "its submission failed half-way")
+                self._await_end(self.application_id)  # until then it may write what is removed below
+            self.opened.cluster.forget(self.application_id)
+        except ClusterError as error:
+            log.warning("%s may have been started, and may still run: %s", self.application_id, error)
+        if self._token is not None and self.opened.tokens is not None:
+            self.opened.tokens.cancel(self._token)
+        directory = self.layout.application_dir(self.identity, self.application_id)
+        try:
+            self.opened.storage.remove(directory, recursive=True)
+            if not self._handed_over:  # else its master may have begun to use it
+                self._chains.disown(self._former_owners, self.application_id)
+                if self._chain_opened:
+                    self._chains.abandon(self._chain_uri)
+            for parent in (uris.parent(directory), self.layout.job_dir(self.identity)):
+                self.opened.storage.remove(parent)
+        except StorageNotEmpty:
+            pass  # another application of this training has left something there
+        except (StorageError, ClusterError) as error:
+            log.warning("What was made for %s could not be removed: %s", self.application_id, error)

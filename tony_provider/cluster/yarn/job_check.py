@@ -1,0 +1,123 @@
+"""Would this cluster ever run this job? Everything that can be known before submission."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from tony_provider.cluster.yarn.cluster_view import Node, Queue
+from tony_provider.cluster.yarn.demand import Demand, amount, demands
+from tony_provider.cluster.yarn.room import shortages
+from tony_provider.runtime.spec.model import JobSpec
+
+
+@attrs.frozen
+class ClusterView:
+    """What the checks go by."""
+
+    queues: Sequence[Queue] | None  # None: the scheduler makes them as it likes
+    labels: frozenset[str]
+    nodes: Sequence[Node]  # that work now
+    largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
+    shared_labels: frozenset[str] = frozenset()  # whose idle nodes also take containers that ask for no label
+    missing: int = 0  # nodes that the cluster knows of, and that do not work now
+
+
+def problems(job: JobSpec, view: ClusterView) -> list[str]:
+    """Every reason why the job could never run, each with what is allowed instead; empty when it could."""
+    needed = list(demands(job))
+    found = []
+    if job.queue is not None and view.queues is not None and (problem := queue_problem(job.queue, view.queues)):
+        found.append(f"queue: {problem}")
+    labels = sorted({demand.label for demand in needed if demand.label})
+    for label in labels:
+        found += _label_problems(label, job.queue, view)
+    for demand in needed:
+        found += _size_problems(demand, view)
+    return found
+
+
+def too_little(job: JobSpec, view: ClusterView) -> list[str]:
+    """Why the nodes of now could not run this job though they were idle; another node, or a larger one, might.
+
+    Of a job without ``problems``. Nothing is known of a cluster, or of a label, without a single node.
+    """
+    needed = list(demands(job))
+    found = [problem for demand in needed for problem in _node_problems(demand, view)]
+    if found or any(not _has_nodes(demand.label, view) for demand in needed):
+        return found
+    queue = find_queue(job.queue, view.queues) if job.queue is not None and view.queues is not None else None
+    return shortages(needed, view.nodes, queue, view.shared_labels)
+
+
+def _has_nodes(label: str | None, view: ClusterView) -> bool:
+    return any(label is None or label in node.labels for node in view.nodes)
+
+
+def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
+    """By its path, with or without ``root``, or by its own name where only one has it."""
+    by_path = {queue.path: queue for queue in queues}
+    if (queue := by_path.get(name) or by_path.get(f"root.{name}")) is not None:
+        return queue
+    named = [queue for queue in queues if queue.name == name]
+    return named[0] if len(named) == 1 else None
+
+
+def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
+    """Why this queue takes no applications, with what does; None when it takes them."""
+    queue = find_queue(name, queues)
+    leaves = ", ".join(sorted(queue.name for queue in queues if queue.is_leaf))
+    if queue is None:
+        parent = find_queue(name.rpartition(".")[0] or "root", queues)
+        if parent is None or not parent.makes_children:
+            return f"there is no queue {name!r}; this cluster has {leaves}"
+    elif not queue.is_leaf and not queue.makes_children:
+        below = ", ".join(sorted(leaf.name for leaf in queues if leaf.path.startswith(f"{queue.path}.")))
+        return f"{name!r} is a parent queue, which takes no applications; below it are {below}"
+    elif queue.state not in ("", "RUNNING"):
+        return f"{name!r} is {queue.state} and takes no applications; others are {leaves}"
+    return None
+
+
+def _label_problems(label: str, queue_name: str | None, view: ClusterView) -> Iterator[str]:
+    if label not in view.labels:
+        known = f"this cluster has {', '.join(sorted(view.labels))}" if view.labels else "this cluster has none"
+        yield f"node_label: there is no node label {label!r}; {known}"
+        return
+    queue = find_queue(queue_name, view.queues) if queue_name and view.queues else None
+    if queue is not None and queue.labels is not None and label not in queue.labels:
+        yield f"node_label: queue {queue_name!r} may not use {label!r}, only {', '.join(sorted(queue.labels))}"
+
+
+def _size_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
+    for name, number in demand.resources.items():
+        if name not in view.largest:
+            known = ", ".join(sorted(view.largest))
+            yield f"{demand.key(name)}: this cluster has no resource {name!r}; it has {known}"
+        elif number > view.largest[name]:
+            yield (
+                f"{demand.key(name)}: {amount(name, number)} in one container is more than the "
+                f"{amount(name, view.largest[name])} that this cluster grants"
+            )
+
+
+def _node_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
+    """Why no node could take such a container."""
+    nodes = [node for node in view.nodes if (demand.label in node.labels if demand.label else True)]
+    if not nodes:  # one may come yet
+        return
+    fitting = True
+    for name, number in demand.resources.items():
+        most = max(node.resources.get(name, 0) for node in nodes)
+        if number > most:
+            where = f"node with the label {demand.label!r}" if demand.label else "node"
+            fitting = False
+            yield f"{demand.key(name)}: no {where} has {amount(name, number)}; the most is {amount(name, most)}"
+    if fitting and not any(_fits(demand, node) for node in nodes):
+        wanted = ", ".join(amount(name, number) for name, number in demand.resources.items())
+        yield f"{demand.what}: no single node has all of {wanted}"
+
+
+def _fits(demand: Demand, node: Node) -> bool:
+    return all(node.resources.get(name, 0) >= number for name, number in demand.resources.items())

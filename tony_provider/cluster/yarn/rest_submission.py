@@ -1,0 +1,84 @@
+"""The submission that YARN's REST interface wants, made of a Submission."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from tony_provider.cluster.base import Submission
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.launch.command_line import YARN_LOG_DIR, command, environment, on_yarn
+from tony_provider.runtime.storage import uris
+
+MASK = "***"
+APPLICATION_TYPE = "TONY"
+
+
+def submission_context(submission: Submission) -> dict[str, Any]:
+    """The body of ``POST /ws/v1/cluster/apps``."""
+    description = submission.description
+    job = description.job
+    resources = {each.name: _local(each, description.owns(each)) for each in submission.am_resources}
+    context: dict[str, Any] = {
+        "application-id": description.application_id,
+        "application-name": job.name,
+        "application-type": APPLICATION_TYPE,
+        "am-container-spec": {
+            "local-resources": _entries(resources),
+            "commands": {"command": on_yarn(command("am"))},
+            "environment": _entries({**environment(description), contract.ENV_LOG_DIR: YARN_LOG_DIR}),
+            "credentials": _credentials(submission.credentials),
+        },
+        "unmanaged-AM": False,
+        "max-app-attempts": job.am.attempts,  # YARN takes its own limit where that is lower
+        "attempt-failures-validity-interval": int(job.am.attempts_window * 1000),
+        "keep-containers-across-application-attempts": True,
+        "resource": {"memory": int(job.am_memory), "vCores": job.am.vcores},
+        "application-tags": {"tag": submission.tags},
+    }
+    if job.queue is not None:
+        context["queue"] = job.queue
+    if job.priority is not None:
+        context["priority"] = job.priority
+    if job.node_label is not None:
+        context["app-node-label-expression"] = job.node_label
+    if (am_label := job.am.node_label or job.node_label) is not None:
+        context["am-container-node-label-expression"] = am_label
+    return context
+
+
+def masked(context: dict[str, Any]) -> dict[str, Any]:
+    """The same with nothing in its credentials but their names, and Java's maps as plain ones."""
+    container = {key: _plain(value) for key, value in context["am-container-spec"].items()}
+    credentials = context["am-container-spec"]["credentials"].items()
+    container["credentials"] = {kind: dict.fromkeys(_plain(values), MASK) for kind, values in credentials}
+    return {**context, "am-container-spec": container}
+
+
+def _plain(value: dict[str, Any]) -> Any:
+    entries = value.get("entry")
+    return {each["key"]: each["value"] for each in entries} if isinstance(entries, list) else value
+
+
+def _local(resource: LocalizedResource, own: bool) -> dict[str, Any]:
+    return {
+        "resource": uris.encoded(resource.uri),
+        "type": resource.kind.value,
+        "visibility": "APPLICATION" if own else "PRIVATE",
+        "size": resource.size,
+        "timestamp": resource.modified_ms,
+    }
+
+
+def _credentials(credentials: Credentials) -> dict[str, Any]:
+    tokens = {alias: token.to_url_string() for alias, token in credentials.tokens.items()}
+    secrets = {name: base64.b64encode(secret).decode() for name, secret in credentials.secrets.items()}
+    # No empty ones: Hadoop 2.10's JSON reader fails at an empty list.
+    return {key: _entries(values) for key, values in (("tokens", tokens), ("secrets", secrets)) if values}
+
+
+def _entries(mapping: dict[str, Any]) -> dict[str, Any]:
+    """A Java map, as JAXB writes it."""
+    return {"entry": [{"key": key, "value": value} for key, value in mapping.items()]}

@@ -1,0 +1,262 @@
+"""How an application that has ended ended: well, or with which exception."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tony_provider.cluster.base import Application, ApplicationState
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.tries import TaskTry
+from tony_provider.runtime import contract
+from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
+from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.runtime.storage.uris import join
+from tony_provider.watching.outages import call_through_outage
+from tony_provider.watching.termination import clear_up
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+
+_NO_SUCH_COMMAND = (126, 127)  # what a shell exits with when a command cannot be run, or found
+
+
+def failure(application_id: str, application: Application | None, status: JobStatus | None) -> TonyJobFailed | None:
+    """None when the job succeeded. The job's own result is the truth; the cluster's word counts where there is none."""
+    if status is not None and status.state.is_final:
+        return _failure_of_job(application_id, application, status)
+    resumed_step = status.resumed_step if status is not None else None
+    if application is None:
+        return TonyJobFailed(
+            f"{application_id} is not known to the cluster (any more) and left no result",
+            application_id=application_id,
+            resumed_step=resumed_step,
+        )
+    if application.state is ApplicationState.KILLED or application.final_status is FinalStatus.KILLED:
+        return TonyKilledExternally(
+            _killed(application_id, application.diagnostics), application_id=application_id, resumed_step=resumed_step
+        )
+    if application.final_status is FinalStatus.SUCCEEDED:
+        return None
+    said = application.diagnostics.strip() or "the cluster gives no reason"
+    return TonyJobFailed(
+        f"{application_id} {application.state}: {said}", application_id=application_id, resumed_step=resumed_step
+    )
+
+
+def is_permanent(failure: Failure | None, job: JobSpec) -> bool:
+    """Whether the job says that such an exit would come again, or its command is not there to be run."""
+    if failure is None or failure.exit_code is None:
+        return False
+    return failure.exit_code in (*job.restart.permanent_exit_codes, *_NO_SUCH_COMMAND)
+
+
+def _failure_of_job(application_id: str, application: Application | None, status: JobStatus) -> TonyJobFailed | None:
+    if status.state is JobState.SUCCEEDED:
+        return None
+    why = status.failure
+    message = (why.message if why else status.message) or "no reason was given"
+    if status.state is JobState.KILLED or (why is not None and why.kind is FailureKind.KILLED):
+        told = (application.diagnostics if application else "") or message
+        return TonyKilledExternally(
+            _killed(application_id, told),
+            application_id=application_id,
+            failure=why,
+            resumed_step=status.resumed_step,
+        )
+    kind = TonyQueueTimeout if why is not None and why.kind is FailureKind.QUEUE_TIMEOUT else TonyJobFailed
+    return kind(
+        f"{application_id} failed: {message}",
+        application_id=application_id,
+        failure=why,
+        resumed_step=status.resumed_step,
+    )
+
+
+def _killed(application_id: str, diagnostics: str) -> str:
+    return f"{application_id} was killed: {diagnostics.strip() or 'the cluster does not say by whom'}"
+
+
+_SHOWN = 1000  # characters of one value of the result, in the task's log
+
+
+@attrs.frozen
+class Outcome:
+    hook: TonyHook
+    identity: Identity
+    application_id: str
+    this_try: TaskTry
+    log: Logger
+
+    def clean_up(self) -> None:
+        clear_up(self.hook, self.identity, self.application_id, self.log.warning)
+
+    def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
+        """The result, of what is known; the task's last act, after which a task that is cleared trains anew.
+
+        Raises ClusterError and StorageError when what the job has returned cannot be read.
+        """
+        runs = application is not None and not application.is_final
+        returned = None if runs else call_through_outage(self._read_returned, self.log)
+        result = JobResult.of(self.application_id, self._directory, application, status, self._chain(), returned)
+        for warning in result.warnings:
+            self.log.warning("%s", warning)
+        for key, value in result.to_dict().items():
+            if value not in (None, [], {}):
+                self.log.info("%s: %s", key, _short(str(value)))
+        try:
+            self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
+        except StorageError as error:
+            self.log.warning("A task that is cleared would get this very result again: %s", error)
+        return result.to_dict()
+
+    def _read_returned(self) -> Any:
+        return self.hook.returned(self.identity, self.application_id)
+
+    def _chain(self) -> str | None:
+        try:
+            found = self.hook.chain(self.identity, self.application_id)
+        except (ClusterError, StorageError) as error:
+            self.log.warning("Its checkpoint chain cannot be told: %s", error)
+            return None
+        return found.uri if found is not None else None
+
+    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None) -> None:
+        """What it had saved, and the end of the failed task's log, or of the application master's when it could not say
+        what failed.
+        """
+        if status is not None and status.checkpoint is not None:
+            self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
+        try:
+            title, tail = self._log_tail(error)
+        except (ClusterError, StorageError) as problem:
+            self.log.warning("No logs of %s: %s", self.application_id, problem)
+            return
+        if tail:
+            self.log.error("End of the output of %s:\n%s", title, tail)
+        else:
+            self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
+
+    def _log_tail(self, error: TonyJobFailed) -> tuple[str, str]:
+        task = error.failure.task if error.failure is not None else None
+        if task is None:
+            return "the application master", self.hook.log_tail(self.application_id)
+        return task, task_log_tail(self.hook.storage(), self._directory, task)
+
+    @property
+    def _directory(self) -> str:
+        return self.hook.application_dir(self.identity, self.application_id)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+
+
+TAIL_BYTES = 8 << 10
+
+
+def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
+    """The last TAIL_BYTES that ``task`` (such as worker:0) printed, in its last attempt; empty when nothing was kept.
+
+    Raises StorageError.
+    """
+    prefix = contract.log_prefix(task)
+    try:
+        files = storage.list(join(application_dir, contract.LOGS_DIR))
+    except StorageNotFound:
+        return ""
+    logs = [file for file in files if file.name.startswith(prefix)]
+    if not logs:
+        return ""
+    newest = max(logs, key=lambda file: file.modified_ms)
+    offset = max(0, newest.size - TAIL_BYTES)
+    text = read_text(storage, newest.path, offset=offset)
+    return text.partition("\n")[2] if offset else text
+
+
+@attrs.frozen(kw_only=True)
+class JobResult:
+    """Of ``TonyTrainOperator``. Keys whose value is not known are there with ``None``."""
+
+    application_id: str  # as YARN writes it: application_1700000000000_0001
+    application_dir: str  # URI of the application's directory on the store: logs, status, events, model
+    logs_dir: str  # URI of the directory with the kept end of each task's output
+    model_dir: str | None = None  # URI of what the chief, or rank 0, left in TONY_MODEL_DIR
+    returned: Any = None  # what the chief, or rank 0, left in TONY_RESULT_FILE, at most 1 MiB; "NaN" for no number
+    checkpoint_chain: str | None = None  # URI of the directory of this training's checkpoints, over all tries
+    resumed_from: str | None = None  # the checkpoint that the tasks went on from at last: "step 120", or "save 7, …"
+    resumed_step: int | None = None  # its step; None: nothing says one, or they began at the beginning
+    checkpoint: str | None = None  # the newest that was committed to the store: "step 120", or "save 7, 14:03:12 UTC"
+    checkpoint_step: int | None = None  # its step; None: nothing says one
+    checkpoint_dir: str | None = None  # URI of that checkpoint; None where checkpoint.after_success is "remove"
+    tracking_url: str | None = None  # the application's page on the cluster
+    queue: str | None = None  # where the cluster put it
+    final_status: str | None = None  # SUCCEEDED; None when not waited for
+    metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest of the chief, or rank 0; "NaN" for no number
+    step: int | None = None  # the last one that the chief, or rank 0, reported
+    total_steps: int | None = None  # as the chief, or rank 0, reported last
+    steps_per_second: float | None = None  # as measured last
+    generation: int | None = None  # how often the tasks were brought together; more than 1 after restarts
+    restarts: int | None = None  # of all tasks or some of them, within the application
+    duration_s: float | None = None  # seconds, from submission to the end
+    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, or a checkpoint that was lost
+
+    @classmethod
+    def of(
+        cls,
+        application_id: str,
+        application_dir: str,
+        application: Application | None,
+        status: JobStatus | None,
+        chain: str | None = None,
+        returned: Any = None,
+    ) -> JobResult:
+        """Of whatever is known: nothing yet just after submission, no ``application`` when the cluster forgot it."""
+        known: dict[str, Any] = {}
+        if status is not None:
+            resumed, newest = status.resumed, status.checkpoint
+            known.update(
+                model_dir=status.model_dir,
+                resumed_from=resumed.label if resumed else None,
+                resumed_step=status.resumed_step,
+                checkpoint=newest.label if newest else None,
+                checkpoint_step=status.checkpoint_step,
+                checkpoint_dir=status.checkpoint_dir,
+                metrics=to_plain(status.metrics),
+                step=status.step,
+                total_steps=status.total_steps,
+                steps_per_second=to_plain(status.steps_per_second),
+                generation=status.generation,
+                restarts=status.restarts,
+                warnings=status.warnings,
+                final_status=status.state.value if status.state.is_final else None,
+            )
+            if status.started_ms and status.finished_ms:
+                known["duration_s"] = (status.finished_ms - status.started_ms) / 1000
+        if application is not None:
+            known.update(tracking_url=application.tracking_url, queue=application.queue or None)
+            if application.is_final and application.final_status is not None:
+                known.setdefault("final_status", application.final_status.value)
+            if application.started_ms and application.finished_ms:
+                known["duration_s"] = (application.finished_ms - application.started_ms) / 1000
+        return cls(
+            application_id=application_id,
+            application_dir=application_dir,
+            logs_dir=join(application_dir, contract.LOGS_DIR),
+            checkpoint_chain=chain,
+            returned=returned,
+            **known,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types only."""
+        return attrs.asdict(self)

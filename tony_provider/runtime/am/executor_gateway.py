@@ -1,0 +1,127 @@
+"""The executors, as the application master has them: what they say becomes steps of the session, in order."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Callable, Optional
+
+from tony_provider.runtime.am import wire_messages
+from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest, Step
+from tony_provider.runtime.am.executor_requests import ExecutorRequests
+from tony_provider.runtime.am.executor_streams import ExecutorStreams
+from tony_provider.runtime.am.last_outputs import LastOutputs
+from tony_provider.runtime.am.service import Listener, Stream
+from tony_provider.runtime.am.session.actions import Action
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.protocol import points, tony_pb2
+from tony_provider.runtime.task_identity import TaskIdentity
+
+log = logging.getLogger(__name__)
+
+
+class ExecutorGateway(Listener):
+    """``post`` takes steps; ``heard`` is called when a heartbeat was."""
+
+    def __init__(
+        self,
+        session: Session,
+        checkpoints: CheckpointCommits,
+        post: Callable[[Step], None],
+        heard: Callable[[], None],
+        last_outputs: LastOutputs,
+        *,
+        am_attempt: int,
+    ) -> None:
+        self.streams = ExecutorStreams()
+        self.executor_requests = ExecutorRequests(self.streams)
+        self._session = session
+        self._checkpoints = checkpoints
+        self._post = post
+        self._heard = heard
+        self._last_outputs = last_outputs
+        self._am_attempt = am_attempt
+
+    def refusal(self, identity: TaskIdentity) -> Optional[str]:
+        return self._session.refusal(identity.task, identity.attempt, identity.container_id)
+
+    def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
+        self._post(partial(self._attached, stream, registration))
+
+    def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
+        kind = message.WhichOneof("kind")
+        if kind == "tail":
+            self.executor_requests.answered(stream, message.tail.question, message)
+        elif kind == "page":
+            self.executor_requests.answered(stream, message.page.question, message)
+        elif kind == "last_words":
+            self._last_outputs.keep(stream.identity, message.last_words.output)
+            self._post(partial(self._received, stream, message))
+        else:
+            self._post(partial(self._received, stream, message))
+
+    def detached(self, stream: Stream) -> None:
+        self.executor_requests.ended(stream)
+        self._post(partial(self._detached, stream))
+
+    # ---- the steps ---------------------------------------------------------------------------------------------
+
+    def _attached(self, stream: Stream, registration: tony_pb2.Registration, now: float) -> list[Action]:
+        identity = stream.identity
+        self.streams.attach(stream)
+        stream.send(wire_messages.welcome(self._am_attempt, self._session.heartbeat_seconds))
+        log.info(
+            "%s: its executor is process %d on %s, with Python %s",
+            identity.task,
+            registration.pid,
+            registration.node,
+            registration.python,
+        )
+        return self._session.registered(
+            identity.task,
+            identity.attempt,
+            registration.host,
+            registration.ports,
+            registration.generation,
+            registration.start,
+            points.of_message(registration.resumed) if registration.HasField("resumed") else None,
+            identity.container_id,
+            now,
+        )
+
+    def _detached(self, stream: Stream, now: float) -> list[Action]:
+        if not self.streams.detach(stream):
+            return []
+        return self._session.disconnected(stream.identity.task, stream.identity.attempt, now)
+
+    def _received(self, stream: Stream, message: tony_pb2.FromExecutor, now: float) -> list[Action]:
+        session, name, attempt = self._session, stream.identity.task, stream.identity.attempt
+        kind = message.WhichOneof("kind")
+        if kind == "heartbeat":
+            self._heard()
+            return session.heartbeat(name, attempt, wire_messages.beat(message.heartbeat), now)
+        if kind == "started":
+            return session.process_started(name, attempt, message.started.start, now)
+        if kind == "exited":
+            return session.process_ended(name, attempt, wire_messages.process_end(message.exited), now)
+        if kind == "settled":
+            return session.settled(name, attempt, message.settled.start, message.settled.problem, now)
+        if kind == "last_words":
+            return session.last_words(name, attempt, message.last_words.tail, now)
+        if kind == "restore_failed":
+            failed = message.restore_failed
+            return session.restore_failed(name, attempt, failed.start, failed.uri, failed.damaged, failed.reason, now)
+        if kind == "uploaded":
+            self._checkpoints.uploaded(
+                CommitRequest(name, attempt, message.uploaded, partial(_answer, stream, message))
+            )
+            return []
+        if kind == "held":
+            self._checkpoints.held(name, attempt, message.held)
+            return []
+        log.warning("%s sent a message of a kind that is not known here", name)
+        return []
+
+
+def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason: str) -> None:
+    stream.send(wire_messages.checkpoint_answer(asked.uploaded.request, granted, reason))

@@ -1,0 +1,71 @@
+"""How the executors' containers are started: command, environment, files, credentials."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.resource_manager import Container, Launch
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, Credentials
+from tony_provider.runtime.launch.command_line import command, environment
+from tony_provider.runtime.storage import Storage, uris
+from tony_provider.runtime.task_identity import TaskIdentity, make_token
+
+# Everything else in the credentials stays with the application master.
+_HANDED_ON = frozenset(
+    {
+        contract.SECRET_CA,
+        contract.SECRET_CLIENT_CERTIFICATE,
+        contract.SECRET_CLIENT_KEY,
+        contract.SECRET_ADDRESS_KEY,
+        contract.SECRET_STORE_TOKEN,
+    }
+)
+_KEPT_TOKENS = frozenset({AM_RM_TOKEN, NM_TOKEN})
+
+
+def application_file(storage: Storage, description: ApplicationDescription) -> LocalizedResource:
+    """The description as staged, for the executors; it could not say this about itself. Blocks; raises StorageError."""
+    uri = uris.join(description.application_dir, contract.STAGING_DIR, contract.APPLICATION_FILE)
+    status = storage.status(uri)
+    return LocalizedResource(contract.APPLICATION_FILE, uri, status.size, status.modified_ms)
+
+
+@attrs.frozen
+class ExecutorLaunches:
+    description: ApplicationDescription
+    credentials: Credentials = attrs.field(repr=False)  # the application master's own
+    task_key: bytes = attrs.field(repr=False)
+    application_file: LocalizedResource
+    address: Address  # of the gRPC server
+
+    def launch(self, task: str, attempt: int, container: Container) -> Launch:
+        """For one container, whose credentials prove who its executor is."""
+        identity = TaskIdentity(self.description.application_id, container.id, task, attempt)
+        return Launch(
+            command=command("executor"),
+            env=self._environment(task, attempt),
+            resources=[self.description.runtime, self.application_file, *self.description.resources],
+            credentials=self._credentials(make_token(self.task_key, identity)),
+        )
+
+    def _environment(self, task: str, attempt: int) -> dict[str, str]:
+        return {
+            **environment(self.description),
+            contract.ENV_AM_ADDRESS: str(self.address),
+            contract.ENV_TASK: task,
+            contract.ENV_TASK_ATTEMPT: str(attempt),
+        }
+
+    def _credentials(self, task_token: str) -> bytes:
+        mine = self.credentials
+        secrets = {
+            name: value
+            for name, value in mine.secrets.items()
+            if name in _HANDED_ON or name.startswith(contract.SECRET_USER_PREFIX)
+        }
+        secrets[contract.SECRET_TASK_TOKEN] = task_token.encode()
+        tokens = {alias: token for alias, token in mine.tokens.items() if token.kind not in _KEPT_TOKENS}
+        return Credentials(tokens, secrets).to_bytes()

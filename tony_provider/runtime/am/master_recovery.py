@@ -1,0 +1,105 @@
+"""What an application master finds on the store when it begins, above all what former ones of its application left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Callable, Optional, TypeVar
+
+import attrs
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.event_log import read_events
+from tony_provider.runtime.am.owner import FencedError, Ownership
+from tony_provider.runtime.am.session.recovery.history import History
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.retrying import retry
+from tony_provider.runtime.storage import Storage, StorageNotFound, StorageUnreachable, read_bytes, uris
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PATIENCE = 600.0  # seconds for a store that cannot be reached
+
+
+@attrs.frozen
+class PreviousMasters:
+    """Of the former application masters."""
+
+    events: bytes  # their event log
+    history: History
+    status: Optional[JobStatus]  # as they knew it last
+    result: Optional[JobStatus]  # they brought the job to its end, and only the leave from the cluster is missing
+
+
+@attrs.frozen
+class RecoveredState:
+    legacy: Optional[PreviousMasters]  # None: this is the first application master
+    fenced: str  # why nothing may be started; empty: it may
+
+
+def look(ownership: Ownership) -> RecoveredState:
+    """Blocks; raises SupersededError, StorageError."""
+    fenced = ""
+    try:
+        ownership.check()
+    except FencedError as error:
+        fenced = str(error)
+    first = ownership.am_attempt == 1
+    return RecoveredState(
+        None if first else read_legacy(ownership.storage, ownership.description.application_dir), fenced
+    )
+
+
+async def from_store(work: Callable[[], T]) -> T:
+    """What blocking work gives, once the store can be reached. Raises StorageError, and what ``work`` raises."""
+    return await retry(partial(asyncio.to_thread, work), _PATIENCE, StorageUnreachable, _troubled)
+
+
+def _troubled(error: StorageUnreachable) -> None:
+    log.warning("trying again: %s", error)
+
+
+def read_legacy(storage: Storage, directory: str) -> PreviousMasters:
+    """From the application's directory. Raises StorageError.
+
+    A result that was written in the face of death, though the job goes on, is removed.
+    """
+    events = _read(storage, uris.join(directory, contract.EVENTS_FILE)) or b""
+    result = _status(storage, uris.join(directory, contract.RESULT_FILE))
+    status = _status(storage, uris.join(directory, contract.STATUS_FILE))
+    if result and not (status and status.state is result.state):
+        log.info("the result of a former application master was premature")
+        storage.remove(uris.join(directory, contract.RESULT_FILE))
+        result = None
+    return PreviousMasters(events, _history(events), status, result)
+
+
+def _history(events: bytes) -> History:
+    try:
+        return History.read(read_events(events))
+    except CodecError as error:
+        # The executors know their own part of it.
+        log.warning("the counters of the former application master cannot be read: %s", error)
+        return History()
+
+
+def _status(storage: Storage, uri: str) -> Optional[JobStatus]:
+    data = _read(storage, uri)
+    if data is None:
+        return None
+    try:
+        return load_json(data, JobStatus)
+    except CodecError as error:
+        log.warning("%s: %s", uri, error)
+        return None
+
+
+def _read(storage: Storage, uri: str) -> Optional[bytes]:
+    try:
+        return read_bytes(storage, uri)
+    except StorageNotFound:
+        return None

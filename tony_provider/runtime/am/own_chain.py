@@ -1,0 +1,100 @@
+"""The checkpoint chain that an application trains on, as its master works with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Optional, TypeVar
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.owner import FencedError, Ownership
+from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
+from tony_provider.runtime.spec.model import AfterSuccess
+from tony_provider.runtime.storage import StorageError, uris
+from tony_provider.runtime.storage.leftovers import remove_leftovers
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class OwnChain:
+    """Work on it is done in a thread of its own: one piece after the other, each after a look at who owns it."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self.swept = 0  # the generation up to which there are no leftovers to look for: its tasks may be uploading
+        description = ownership.description
+        storage, chain, former = ownership.storage, description.chain_dir, description.continues
+        self.catalog = Catalog(storage, chain) if chain else None
+        self._former = Catalog(storage, former, read_only=True) if former else None
+        self._ownership = ownership
+        self._passed_over: set[str] = set()  # URIs of damaged checkpoints in the former chain
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """In the thread. Raises FencedError, SupersededError, StorageError, and what ``work`` raises.
+
+        Cancelled, the work goes on to its end, before anything else is begun.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._owned, work)
+
+    def close(self) -> None:
+        """What is under way ends by the store's deadlines."""
+        self._thread.shutdown(wait=False)
+
+    async def conclude(self, after_success: Optional[AfterSuccess]) -> None:
+        """Leave what is to stay, once every task has ended; None: the job has not succeeded.
+
+        Raises SupersededError; everything else is only logged.
+        """
+        catalog = self.catalog
+        if catalog is None:
+            return
+        try:
+            if after_success:
+                await self.do(lambda: catalog.finish(after_success))
+            else:
+                await self.do(self._sweep)
+            await self.do(self._sweep_event_files)
+        except (StorageError, FencedError) as error:
+            log.warning("the checkpoint chain stays as it is: %s", error)
+
+    # ---- what is done in the thread ----------------------------------------------------------------------------
+
+    def newest(self, generation: int) -> Optional[StoredCheckpoint]:
+        """The checkpoint that a generation is to go on from; older ones commit nothing any more."""
+        if generation > self.swept:
+            self._sweep()
+            self.swept = generation
+        found = self.catalog.newest() if self.catalog else None
+        return found or (self._newest_of(self._former) if self._former else None)
+
+    def set_aside(self, uri: str, reason: str) -> None:
+        """Nobody is to choose this checkpoint again. In a former chain, which others may use, it stays."""
+        if self._former and uri.startswith(f"{self._former.uri}/"):
+            self._passed_over.add(uri)
+        elif self.catalog:
+            self.catalog.set_aside(uri, reason)
+
+    def _newest_of(self, former: Catalog) -> Optional[StoredCheckpoint]:
+        found = former.newest()
+        if found is None or found.uri not in self._passed_over:
+            return found
+        return next((each for each in reversed(former.list()) if each.uri not in self._passed_over), None)
+
+    def _sweep(self) -> None:
+        """Remove what was uploaded and never committed."""
+        removed = self.catalog.remove_unfinished() if self.catalog else []
+        if removed:
+            log.info("removed %d checkpoints that were never committed", len(removed))
+
+    def _sweep_event_files(self) -> None:
+        """Every writer of them has ended, or was killed. The chain's own few files, others may be writing."""
+        directory = uris.join(self._ownership.description.chain_dir or "", contract.TENSORBOARD_DIR)
+        remove_leftovers(self._ownership.storage, directory)
+
+    def _owned(self, work: Callable[[], T]) -> T:
+        self._ownership.check()
+        return work()

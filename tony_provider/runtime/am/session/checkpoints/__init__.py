@@ -1,0 +1,1 @@
+"""Checkpoints as far as they steer the job."""

@@ -1,0 +1,32 @@
+"""Whose checkpoints count in a generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.ranks import ranks
+from tony_provider.runtime.spec.model import MirrorScope, Role
+
+
+def mirror_ranks(mirror: MirrorScope, members: Sequence[Task]) -> Sequence[tuple[str, int]]:
+    """Name and rank of the tasks whose checkpoint directories are copied to the store, by rank."""
+    if mirror is MirrorScope.OFF:
+        return []
+    return _ranks(members, all_ranks=mirror is MirrorScope.ALL)
+
+
+def checkpoint_makers(mirror: MirrorScope, members: Sequence[Task]) -> tuple[str, ...]:
+    """The tasks to ask for a checkpoint; rank 0 where the program writes to the store itself."""
+    return tuple(name for name, _ in _ranks(members, all_ranks=mirror is MirrorScope.ALL))
+
+
+def _ranks(members: Sequence[Task], *, all_ranks: bool) -> list[tuple[str, int]]:
+    rank_of = ranks(members)
+    ranked = [
+        (task.name, rank_of[task.type, task.index])
+        for task in members
+        if (task.type, task.index) in rank_of and task.role is not Role.PS
+    ]
+    ranked.sort(key=lambda pair: pair[1])
+    return ranked if all_ranks else ranked[:1]

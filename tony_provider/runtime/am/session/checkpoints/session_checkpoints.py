@@ -1,0 +1,151 @@
+"""Checkpoints as far as they steer the job: asked for, committed, chosen, damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import AskCheckpoint, SetAside
+from tony_provider.runtime.am.session.checkpoints import mirroring
+from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.state.job_completion import JobCompletion
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step
+from tony_provider.runtime.protocol.status import Failure, FailureKind
+
+MOST_DAMAGED = 10  # resume points in a row
+
+
+class SessionCheckpoints:
+    """Times are the session's, in seconds."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        completion: JobCompletion,
+        groups: RestartGroups,
+        starts: ProcessStarts,
+        restarts: Restarts,
+    ) -> None:
+        self._state = state
+        self._completion = completion
+        self._groups = groups
+        self._starts = starts
+        self._restarts = restarts
+        self._set_aside: set[str] = set()
+
+    def ranks(self) -> Sequence[tuple[str, int]]:
+        """Name and rank of the tasks whose checkpoints are copied to the store."""
+        return mirroring.mirror_ranks(self._state.job.checkpoint.mirror, self._state.members())
+
+    def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
+        """Why this start of the task may not commit (any more); None when it may."""
+        process = task.process
+        if process is None or process.start != start or generation != self._state.generation.number:
+            return f"start {start} of {task.name} in generation {generation} is not the newest"
+        preparing = self._groups.preparing(task)
+        if preparing and preparing.restart and preparing.restart.choice:
+            return f"generation {generation} is over: the next one's resume point is being chosen"
+        return None
+
+    def ask(self, reason: str) -> bool:
+        """Ask those that make checkpoints for one now. False when nobody can make one."""
+        makers = mirroring.checkpoint_makers(self._state.job.checkpoint.mirror, self._state.members())
+        able = tuple(name for name in makers if _runs(self._state.by_name[name]))
+        if able:
+            self._state.emit(AskCheckpoint(able, reason))
+        return bool(able)
+
+    def committed(self, point: ResumePoint) -> None:
+        state = self._state
+        if state.checkpoint is None or point.save >= state.checkpoint.save:
+            state.checkpoint = point
+        data: dict[str, Any] = {"checkpoint": attrs.asdict(state.checkpoint)}
+        if _is_progress(point, state.generation.resume):
+            data.update(self._restarts.progress())
+        state.note("checkpoint", f"{point.label} is on the store", data=data)
+
+    # ---- resume points -----------------------------------------------------------------------------------------
+
+    def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
+        if self._starts.waits_for_choice(generation):
+            what = resume.label if resume else "no checkpoint"
+            data = self._lower(resume)
+            self._state.note("resume_chosen", f"generation {generation} goes on from {what}", data=data)
+            self._starts.chosen(generation, resume)
+
+    def _lower(self, resume: Optional[ResumePoint]) -> dict[str, Any]:
+        """What was committed after the resume point turned out to be of no use; for the event log."""
+        known = self._state.checkpoint
+        if known is None or (resume and resume.save >= known.save):
+            return {}
+        # Of a chain that is continued, it is not one that this job has committed.
+        own = resume if resume and _directory(resume) == _directory(known) else None
+        self._state.checkpoint = own
+        return {"checkpoint": attrs.asdict(own) if own else None}
+
+    def not_chosen(self, generation: int, reason: str, now: float) -> None:
+        """The store does not say what there is."""
+        if self._starts.waits_for_choice(generation):
+            self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
+
+    def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
+        """The resume point could not be put into a task's directory, so that its process was not started."""
+        process = task.process
+        if process is None or process.start != start or not process.runs:
+            return
+        process.settled = True
+        resume = process.order.resume if process.order else self._state.generation.resume
+        failure = failures.of_restore(task, resume if resume and resume.uri == uri else None, reason)
+        if damaged and resume and resume.uri == uri:
+            self._take_out(resume, reason)
+        if task.told_to_stop or process.stop_by is not None:
+            return
+        if damaged:
+            self._choose_another(task, failure, now)
+        else:  # perhaps it is its disk, or the way from its node to the store
+            task.unfit = True
+            self._restarts.trouble(task, failure, now)
+
+    def _take_out(self, resume: ResumePoint, reason: str) -> None:
+        if resume.uri in self._set_aside:
+            return
+        self._set_aside.add(resume.uri)
+        self._state.emit(SetAside(resume, reason))
+        data: dict[str, Any] = {}
+        if self._state.checkpoint and self._state.checkpoint.uri == resume.uri:
+            self._state.checkpoint = None
+            data = {"checkpoint": None}
+        self._state.note("set_aside", f"the checkpoint of {resume.label} is damaged: {reason}", data=data)
+
+    def _choose_another(self, task: Task, failure: Failure, now: float) -> None:
+        group = self._groups.of(task)
+        group.damaged += 1
+        if group.damaged > MOST_DAMAGED:
+            why = f"and so were the {MOST_DAMAGED} newer ones: nothing is left to try"
+            self._completion.fail(failures.given_up(failure, why), now)
+        else:
+            self._restarts.again(group, failure.message, now)
+
+
+def _directory(point: ResumePoint) -> str:
+    return point.uri.rpartition("/")[0]
+
+
+def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
+    """Whether it is further than what the generation went on from; where nothing says a step, a newer save is."""
+    if resumed is None:
+        return True
+    if point.step is not None and (point.step, point.reported) == (resumed.step, resumed.reported):
+        return False
+    return is_later_step(point.step, point.reported, resumed.step, resumed.reported) is not False
+
+
+def _runs(task: Task) -> bool:
+    return task.process is not None and task.process.started_at is not None and task.process.runs and task.is_up

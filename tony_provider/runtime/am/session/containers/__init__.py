@@ -1,0 +1,1 @@
+"""Getting containers, losing them, giving them back."""

@@ -1,0 +1,125 @@
+"""Containers that are gone: what that means for their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.actions import ReleaseContainers
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.spec.model import Role
+
+MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
+
+_IN_A_ROW = (
+    f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
+    "the nodes, or what is copied to them, need a look"
+)
+_NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
+
+
+class ContainerFailures:
+    """Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups, restarts: Restarts) -> None:
+        self._state = state
+        self._containers = containers
+        self._groups = groups
+        self._restarts = restarts
+
+    def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> None:
+        """The cluster says that a container has ended."""
+        task = self._containers.ended(container_id)
+        if task is None:
+            return
+        self._state.note("container_completed", f"exit status {exit_status}", task)
+        if not task.launched and not task.told_to_stop:
+            self._containers.ask_again(task)
+            return
+        failure = failures.of_container(task, exit_status, diagnostics)
+        better = failure if exit_status < 0 else None
+        self._lost(task, failure, now, again=exit_status in words.NODE_TROUBLE, better=better)
+
+    def not_launched(self, container_id: str, reason: str, now: float) -> None:
+        """Its node refused."""
+        task = self._containers.ended(container_id)  # nothing runs in it that could end
+        if task is None:
+            return
+        if not task.told_to_stop:
+            self._state.emit(ReleaseContainers((container_id,)))
+        self._lost(task, failures.of_launch(task, reason), now)
+
+    def not_registered(self, tasks: Sequence[Task], now: float) -> None:
+        """Their executors should have done so long ago."""
+        needed = [task for task in tasks if task.role is not Role.SIDECAR]
+        for task in tasks:
+            late = needed if task in needed else [task]
+            failure = failures.of_registration(late, self._state.job.timeouts.registration)
+            self._take(task, failure, now, again=False)
+
+    def silent(self, task: Task, seconds: float, now: float) -> None:
+        """Nothing was heard of its executor for so long."""
+        self._take(task, failures.of_silence(task, seconds), now)
+
+    def not_stopped(self, task: Task, now: float) -> None:
+        """Its executor was told to stop the user process, and did not say that it has."""
+        self._take(task, failures.of_stop(task), now)
+
+    def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:
+        self._containers.take(task, now)
+        self._lost(task, failure, now, again=again, better=failure)
+
+    def _lost(
+        self, task: Task, failure: Failure, now: float, *, again: bool = True, better: Optional[Failure] = None
+    ) -> None:
+        """``again``: another container may do better though nothing of the job has run yet.
+
+        ``better`` says more than a doubtful failure of the task's own.
+        """
+        if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
+            self._blame(task.node)
+        if task.told_to_stop or task.given_up:
+            if not task.ended:
+                task.state = TaskState.STOPPED
+            return
+        if self._groups.of(task).root_cause.settled(task, better) and better:
+            self._restarts.know_failure(task, better)
+        if self._state.phase is JobState.RECOVERING:
+            task.failure, task.process = failure, None  # it is missing, as others may be
+            return
+        preparing = self._groups.preparing(task)
+        process = task.process
+        if process and process.runs and (preparing is None or preparing.root_cause.pending):
+            self._restarts.trouble(task, failure, now)  # perhaps the cause of what is stopping the others
+        if process:
+            process.settled = True
+        if preparing or task.state is not TaskState.SUCCEEDED:
+            self._replace(task, failure, now, again=again)
+
+    def _replace(self, task: Task, failure: Failure, now: float, *, again: bool) -> None:
+        taken_back = failure.kind is FailureKind.PREEMPTED
+        too_many = task.replaced >= MOST_REPLACEMENTS
+        if taken_back or (not too_many and (again or self._state.generation.number)):
+            self._containers.replace(task, now, failure.message, counted=not taken_back)
+        elif task.absent:
+            task.state = TaskState.LOST
+            self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
+        else:
+            self._restarts.give_up(task, failures.given_up(failure, _IN_A_ROW if too_many else ""), now)
+
+    def _blame(self, node: str) -> None:
+        avoid = self._containers.nodes.lost(node)
+        losses = self._containers.nodes.losses[node]
+        data = {"nodes": {node: losses}}
+        self._state.note("node_loss", f"{words.count(losses, 'container')} lost on {node}", data=data)
+        if avoid:
+            avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
+            self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")
+            self._state.emit(avoid)

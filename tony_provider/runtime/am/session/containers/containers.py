@@ -1,0 +1,172 @@
+"""The tasks' containers: asked for, launched, replaced, given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session.actions import Disconnect, LaunchTask, ReleaseContainers
+from tony_provider.runtime.am.session.containers.container_shutdowns import ContainerShutdowns
+from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
+from tony_provider.runtime.am.session.containers.gang import Gang
+from tony_provider.runtime.am.session.containers.node_blocklist import NodeBlocklist
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol.status import JobState, TaskState
+
+
+class Containers:
+    """``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, jitter: Callable[[], float]) -> None:
+        self._state = state
+        self.sizes = ContainerSizes(state.job)
+        self.nodes = NodeBlocklist(state.job.restart.node_losses)
+        self.gang = Gang(state.job, state.tasks, self.sizes, jitter)
+        self.shutdowns = ContainerShutdowns(state)
+        self._by_id: dict[str, Task] = {}
+
+    def task_in(self, container_id: str) -> Optional[Task]:
+        """Whose container that is now."""
+        return self._by_id.get(container_id)
+
+    # ---- getting them ------------------------------------------------------------------------------------------
+
+    def ask_for_all(self, now: float) -> None:
+        """Wait for the whole gang."""
+        self._state.phase = JobState.WAITING
+        self.gang.begin(now)
+        self._state.emit(self.gang.ask(self.gang.wanted))
+        self._state.note("requested", self.gang.describe(now))
+
+    def granted(self, key: int, container: Container, now: float) -> None:
+        state = self._state
+        self.nodes.saw(container.node)
+        task = None if state.verdict else self.gang.granted(key, container, now)
+        if task is None:
+            state.emit(ReleaseContainers((container.id,)))
+            return
+        self._by_id[container.id] = task
+        data = {"tasks": {task.name: {"attempt": task.attempt}}} if task.attempt > 1 else {}
+        state.note("allocated", f"{container.id} on {container.node}", task, data)
+        if state.phase is not JobState.WAITING:
+            self._launch(task, container, now)
+        elif self.gang.complete:
+            self._launch_all(now)
+
+    def adopt(self, task: Task, container: Container, attempt: int) -> None:
+        """A former application master launched this one."""
+        task.container, task.attempt, task.launched, task.container_ended = container, attempt, True, False
+        task.yields, task.failure = False, None
+        self.nodes.saw(container.node)
+        self._by_id[container.id] = task
+
+    def _launch_all(self, now: float) -> None:
+        self._state.phase = JobState.STARTING
+        self._state.note("gang_complete", f"all {words.count(len(self.gang.wanted), 'container')} are there")
+        for task in self._state.tasks:
+            if task.container:
+                self._launch(task, task.container, now)
+
+    def _launch(self, task: Task, container: Container, now: float) -> None:
+        task.state, task.launched = TaskState.STARTING, True
+        task.deadline = now + self._state.job.timeouts.registration
+        self._state.emit(LaunchTask(task.name, task.attempt, container))
+
+    # ---- losing them -------------------------------------------------------------------------------------------
+
+    def ended(self, container_id: str) -> Optional[Task]:
+        """The cluster says so. The task that counted on it, if there is one."""
+        self.shutdowns.ended(container_id)
+        task = self._by_id.pop(container_id, None)
+        if task is None:
+            return None
+        if task.connected and not task.told_to_stop:
+            self._state.emit(Disconnect(task.name))  # lost is not dead: its node may only be out of the cluster's reach
+        task.container_ended, task.connected = True, False
+        return task
+
+    def take(self, task: Task, now: float) -> None:
+        """Give a task's container up: nothing of it is to be heard again, and YARN ends it."""
+        if task.has_container:
+            self._state.emit(Disconnect(task.name))
+            self.release(task, now)
+
+    def release(self, task: Task, now: float) -> None:
+        """The same, when its executor cannot speak any more."""
+        if task.container and not task.container_ended:
+            self._let_go(task)
+            self.shutdowns.take(task.container.id, now)
+
+    def dismiss(self, task: Task, now: float, reason: str) -> None:
+        """Give a task's container up in good order: its executor ends, and keeps the log."""
+        if task.container and not task.container_ended:
+            self.shutdowns.ask(task, now, reason, self._state.job.timeouts.grace)
+            self._let_go(task)
+
+    def _let_go(self, task: Task) -> None:
+        if task.container:
+            self._by_id.pop(task.container.id, None)
+        task.container_ended, task.connected = True, False
+
+    def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
+        """Ask for another one: the former has ended, or was given up."""
+        task.back_to_request()
+        task.replaced += int(counted)
+        task.deadline = now + self._state.job.timeouts.replacement
+        self._state.note("replaced", f"asking for another container: {words.first_line(reason)}", task)
+        self._state.emit(self.gang.ask([task]))
+
+    def ask_again(self, task: Task) -> None:
+        """A container was lost before anything was launched in it."""
+        task.container, task.state, task.container_ended = None, TaskState.REQUESTED, False
+        self._state.emit(self.gang.ask([task]))
+
+    # ---- waiting for the whole gang ----------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Give back and ask again, as time goes by."""
+        if self._state.phase is JobState.WAITING:
+            if self.gang.may_ask_again(now):
+                wanted = self.gang.wanted
+                self._state.note("asking_again", f"asking again for {self.gang.words(wanted)}")
+                self._state.emit(self.gang.ask(wanted))
+            elif self.gang.must_give_back(now):
+                held = sum(1 for task in self._state.tasks if task.container)
+                total = words.count(len(self.gang.wanted), "container")
+                limit = self._state.job.timeouts.allocation
+                self.give_all_back(now, f"{held} of {total} were granted within {limit:g} s")
+        elif self._replacements_are_late(now):
+            self._state.emit(self.nodes.lift())
+        self.shutdowns.tick(now)
+
+    def give_all_back(self, now: float, why: str) -> None:
+        """Nobody is served by a gang that holds a part of what it needs."""
+        state = self._state
+        if state.phase is not JobState.WAITING:
+            state.phase = JobState.WAITING
+            self.gang.begin(now)
+        wait = self.gang.pause(now)
+        state.emit(*self.gang.cancel(), self.nodes.lift())
+        for task in state.tasks:
+            self._give_back(task, now, why)
+        state.note("given_back", f"{why}; giving them back, asking again in {wait:.0f} s")
+
+    def _give_back(self, task: Task, now: float, why: str) -> None:
+        self.dismiss(task, now, why)
+        if task.given_up:
+            return
+        if task.launched:
+            task.back_to_request()
+        task.container, task.state, task.container_ended, task.deadline = None, TaskState.REQUESTED, False, None
+        task.replaced, task.absent = 0, False
+
+    def _replacements_are_late(self, now: float) -> bool:
+        """Half of the time for one is over: perhaps there are no nodes but those that are avoided."""
+        soon = now + self._state.job.timeouts.replacement / 2
+        return any(
+            task.state is TaskState.REQUESTED and task.deadline is not None and task.deadline <= soon
+            for task in self._state.tasks
+        )

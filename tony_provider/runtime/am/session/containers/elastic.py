@@ -1,0 +1,90 @@
+"""Going on with fewer tasks when lost ones cannot be replaced, and with all again when they can."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.frameworks.base import Framework
+from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.ranks import leading_type
+
+GROW_WAIT = 60.0  # seconds for a checkpoint to be committed before the gang starts again with more tasks
+
+
+class Elastic:
+    """Times are the session's, in seconds."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        framework: Framework,
+        groups: RestartGroups,
+        restarts: Restarts,
+        checkpoints: SessionCheckpoints,
+    ) -> None:
+        self._state = state
+        self._framework = framework
+        self._groups = groups
+        self._restarts = restarts
+        self._checkpoints = checkpoints
+        self._leader = (leading_type(state.job.roles), 0)
+        self._grow_at: Optional[float] = None
+
+    # ---- smaller -----------------------------------------------------------------------------------------------
+
+    def may_leave_out(self, tasks: Collection[Task]) -> bool:
+        """Whether the gang can go on without these, and those that it lacks already."""
+        return all(self._is_dispensable(task) and self._enough_left(task.type, tasks) for task in tasks)
+
+    def leave_out(self, tasks: Collection[Task]) -> None:
+        """Go on without these. Their containers are still asked for."""
+        for task in tasks:
+            task.absent, task.deadline = True, None
+        names = words.some(task.name for task in tasks)
+        self._state.note("smaller", f"going on without {names}: no container for it was granted in time")
+
+    def _is_dispensable(self, task: Task) -> bool:
+        if task.spec.min_instances is None or (task.type, task.index) == self._leader:
+            return False
+        return self._framework.elastic(task.role)
+
+    def _enough_left(self, task_type: str, leaving: Collection[Task]) -> bool:
+        of_type = [task for task in self._state.tasks if task.type == task_type]
+        left = [task for task in of_type if not task.absent and task not in leaving]
+        least = self._state.job.tasks[task_type].min_instances
+        return least is not None and len(left) >= least
+
+    # ---- larger ------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        waiting = self._waiting
+        if not waiting:
+            self._grow_at = None
+        elif self._grow_at is None:
+            self._grow_at = now + GROW_WAIT
+            self._checkpoints.ask(f"the gang grows by {words.some(waiting)}")
+        elif now >= self._grow_at:
+            self._grow(waiting, now)
+
+    def committed(self, now: float) -> None:
+        """A checkpoint is on the store: starting again costs no step."""
+        waiting = self._waiting
+        if waiting:
+            self._grow(waiting, now)
+
+    @property
+    def _waiting(self) -> list[str]:
+        """Tasks that the gang lacks and could have."""
+        if self._state.phase is not JobState.RUNNING:
+            return []
+        return [task.name for task in self._state.tasks if task.absent and task.ready]
+
+    def _grow(self, waiting: list[str], now: float) -> None:
+        self._restarts.again(self._groups.gang, f"the gang grows by {words.some(waiting)}", now)

@@ -1,0 +1,160 @@
+"""Getting the containers of the whole gang, or none.
+
+A gang that holds a part of what it needs blocks others, perhaps one that holds the missing part. So a partly allocated
+gang gives everything back after the allocation timeout, waits a random time and asks again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session.actions import Action, CancelRequests, RequestContainers
+from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.spec.model import JobSpec
+
+_LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
+
+
+class Gang:
+    """Knows which requests are out. ``jitter`` gives random numbers from 0 to 1. Times are in seconds."""
+
+    def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
+        self._job = job
+        self._tasks = tasks
+        self._sizes = sizes
+        self._jitter = jitter
+        self._keys = itertools.count(1)
+        self._waiting: dict[int, Task] = {}
+        self._since = 0.0
+        self._give_back_at: Optional[float] = None
+        self._ask_at: Optional[float] = None
+        self._fewest: Optional[int] = None  # requests that were not answered at the best moment so far
+
+    @property
+    def wanted(self) -> list[Task]:
+        """Those that need a container."""
+        return [task for task in self._tasks if not task.given_up]
+
+    @property
+    def complete(self) -> bool:
+        return not self._waiting and all(task.container for task in self.wanted)
+
+    @property
+    def outstanding(self) -> tuple[int, ...]:
+        """Keys of the requests that were not answered."""
+        return tuple(self._waiting)
+
+    def begin(self, now: float) -> None:
+        """The whole gang is waited for from now on; see timeouts.queue."""
+        self._since = now
+        self._fewest = self._give_back_at = self._ask_at = None
+
+    def ask(self, tasks: Iterable[Task]) -> RequestContainers:
+        """Ask for one container for each of the tasks."""
+        requests = []
+        for task in tasks:
+            task.key = next(self._keys)
+            self._waiting[task.key] = task
+            requests.append(self._sizes.request(task.type, task.key))
+        return RequestContainers(tuple(requests))
+
+    def granted(self, key: int, container: Container, now: float) -> Optional[Task]:
+        """The task that this container is for; None when nobody waits for it any more."""
+        task = self._waiting.pop(key, None)
+        if task is None:
+            return None
+        task.key, task.container, task.state = None, container, TaskState.ALLOCATED
+        task.container_ended = False
+        left = len(self._waiting)
+        self._fewest = left if self._fewest is None else min(self._fewest, left)
+        if self._give_back_at is None:
+            self._give_back_at = now + self._job.timeouts.allocation
+        return task
+
+    def cancel(self) -> list[Action]:
+        """Withdraw every request."""
+        keys = self.outstanding
+        for task in self._waiting.values():
+            task.key = None
+        self._waiting.clear()
+        return [CancelRequests(keys)] if keys else []
+
+    def withdraw(self, task: Task) -> list[Action]:
+        """Do without a container for this task."""
+        key, task.key = task.key, None
+        if key is None or self._waiting.pop(key, None) is None:
+            return []
+        return [CancelRequests((key,))]
+
+    # ---- while the whole gang is waited for --------------------------------------------------------------------
+
+    def must_give_back(self, now: float) -> bool:
+        """Whether it has held a part of the gang for too long."""
+        if self._give_back_at is None or now < self._give_back_at:
+            return False
+        if self._held:
+            return True
+        self._give_back_at = None  # all were lost meanwhile
+        return False
+
+    def pause(self, now: float) -> float:
+        """Everything was given back: ask again after these seconds."""
+        wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
+        self._give_back_at, self._ask_at = None, now + wait
+        return wait
+
+    def may_ask_again(self, now: float) -> bool:
+        """Whether that time is over; says so once."""
+        if self._ask_at is None or now < self._ask_at:
+            return False
+        self._ask_at = None
+        return True
+
+    def timed_out(self, now: float) -> Optional[str]:
+        """What was missing, once the queue timeout is over."""
+        limit = self._job.timeouts.queue
+        if limit is None or now - self._since < limit:
+            return None
+        missing = [task for task in self.wanted if task.container is None]
+        return (
+            f"no room in the queue for {limit:g} s (timeouts.queue): of {self._total} "
+            f"at most {self._most} were granted at a time; missing now: {self.words(missing)}. "
+            "Ask for less, choose another queue or node label, or wait longer"
+        )
+
+    def describe(self, now: float) -> str:
+        """One line for people."""
+        if self._ask_at is not None:
+            held = f"only {self._most} of {self._total} were granted; gave them back"
+            return f"{held}, asking again in {max(0.0, self._ask_at - now):.0f} s"
+        missing = [task for task in self.wanted if task.container is None]
+        return f"waiting for {len(missing)} of {self._total}: {self.words(missing)}"
+
+    def words(self, tasks: Iterable[Task]) -> str:
+        """How many containers of what size these need."""
+        counts = Counter(task.type for task in tasks)
+        return ", ".join(
+            f"{number} x {name} ({words.size(self._sizes.of(name), self._job.node_label)})"
+            for name, number in counts.items()
+        )
+
+    @property
+    def _most(self) -> int:
+        """Containers of the whole gang that it held at a time."""
+        return 0 if self._fewest is None else len(self.wanted) - self._fewest
+
+    @property
+    def _held(self) -> int:
+        """While the whole gang is asked for."""
+        return len(self.wanted) - len(self._waiting)
+
+    @property
+    def _total(self) -> str:
+        return words.count(len(self.wanted), "container")

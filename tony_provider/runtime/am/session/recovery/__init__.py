@@ -1,0 +1,1 @@
+"""Going on where a former application master has stopped."""

@@ -1,0 +1,68 @@
+"""What a later application master must know of its predecessors: counters, rebuilt from the event log.
+
+Each note that changes one of them carries the new values as ``data``: a JSON object to be laid over what was known
+before, objects in it too (see ``merge``). So the order of the events is all that counts, and older ones can be folded
+into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFailure
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.codec import from_plain
+
+
+@attrs.frozen
+class TaskHistory:
+    attempt: int = 1
+    start: int = 0  # of its user process, the newest, where that is more than History.start
+
+
+@attrs.frozen
+class History:
+    """Times are seconds since the epoch."""
+
+    started: Optional[float] = None  # the application
+    generation: int = 0  # the newest that began
+    resume: Optional[ResumePoint] = None  # that it went on from
+    absent: list[str] = attrs.field(factory=list)  # tasks that it did without
+    start: int = 0  # every task's user process has been started as often, or more often: see TaskHistory
+    tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
+    restarts: int = 0  # all of them
+    restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by restart group
+    failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # of programs, without progress, by group
+    restarting: dict[str, bool] = attrs.field(factory=dict)  # by group: one was decided, and did not begin yet
+    nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
+    memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
+    checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+    verdict: Optional[Verdict] = None  # that the job was ending with
+
+    @classmethod
+    def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
+        """From the lines of the event log, oldest first, each a JSON object with ``time_ms`` and perhaps ``data``.
+
+        Raises CodecError when they are not what a session's notes carried.
+        """
+        known: dict[str, Any] = {}
+        for event in events:
+            time_ms, data = event.get("time_ms"), event.get("data")
+            if isinstance(time_ms, int):
+                known.setdefault("started", time_ms / 1000)
+            if isinstance(data, Mapping):
+                known = merge(known, data)
+        return from_plain(known, cls, ignore_unknown=True)
+
+
+def merge(known: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """``data`` laid over ``known``, objects within them too."""
+    merged = dict(known)
+    for key, value in data.items():
+        before = merged.get(key)
+        merged[key] = merge(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return merged

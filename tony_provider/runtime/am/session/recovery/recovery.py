@@ -1,0 +1,226 @@
+"""A new application master finds the tasks of its predecessor running, and goes on with them.
+
+Nothing was written down for this but the counters (see History): what runs is what the cluster lists and what the
+executors say when they register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.executor_reports import ExecutorReports
+from tony_provider.runtime.am.session.recovery.history import History, TaskHistory
+from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.repeated_failures import RepeatedFailures
+from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.state.process_state import ProcessState
+from tony_provider.runtime.am.session.state.session_state import Generation, SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.status import JobState, TaskState
+
+WAIT_FOR_NEXT = 30.0  # seconds for the next executor, once one has registered: thousands take their time
+MOST_WAIT = 60.0  # seconds for the first one
+REPLAY = 0.5  # seconds for what an executor tells again once it has registered
+
+
+class Recovery:
+    """Times are the session's, in seconds."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        containers: Containers,
+        groups: RestartGroups,
+        restarts: Restarts,
+        executors: ExecutorReports,
+    ) -> None:
+        self._state = state
+        self._containers = containers
+        self._groups = groups
+        self._restarts = restarts
+        self._reports = executors
+        self._listed: dict[str, Container] = {}  # those whose executors were not heard of yet
+        self._until = 0.0
+        self._told_by = 0.0
+
+    def begin(self, containers: Sequence[Container], history: History, now: float) -> None:
+        self._state.phase = JobState.RECOVERING
+        self._listed = {container.id: container for container in containers}
+        self._until = now + MOST_WAIT
+        self._remember(history)
+        total = words.count(len(containers), "container")
+        self._state.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
+
+    def leave_to_end(self, now: float) -> None:
+        """The former application master has told everybody to stop: they have their grace and last copies."""
+        state = self._state
+        seconds = state.job.timeouts.grace + state.last_copies
+        for container_id in self._listed:
+            self._containers.shutdowns.wait_for(container_id, now, seconds)
+        self._listed.clear()
+
+    @property
+    def waiting_for(self) -> int:
+        """Executors that have not come back yet."""
+        return len(self._listed)
+
+    def waits_for(self, container_id: str) -> bool:
+        """Whether the executor of this container has not come back yet."""
+        return container_id in self._listed
+
+    # ---- executors that come back ------------------------------------------------------------------------------
+
+    def refusal(self, task: Task, attempt: int, container_id: str) -> Optional[str]:
+        """Why this executor of a container that the cluster listed may not go on."""
+        if container_id not in self._listed:
+            return f"{container_id} is not one of the containers that are waited for"
+        newest = task.attempt
+        if attempt < newest or (attempt == newest and task.container is not None):
+            return f"attempt {attempt} of {task.name} in {container_id} was replaced"
+        return None
+
+    def adopt(
+        self,
+        task: Task,
+        attempt: int,
+        container_id: str,
+        host: str,
+        ports: Mapping[str, int],
+        generation: int,
+        start: int,
+        resumed: Optional[ResumePoint],
+        now: float,
+    ) -> None:
+        """An executor that ``refusal`` has nothing against has registered."""
+        self._until = now + WAIT_FOR_NEXT
+        self._told_by = now + REPLAY
+        self._containers.release(task, now)  # that of an older attempt
+        self._containers.adopt(task, self._listed.pop(container_id), attempt)
+        task.state, task.host, task.ports = TaskState.REGISTERED, host, dict(ports)
+        task.start = max(task.start, start)
+        task.process = ProcessState(start, generation) if start else None
+        if generation > self._newest:
+            self._state.generation = Generation(generation, without=self._state.generation.without)
+        if generation == self._newest and self._state.generation.resume is None:
+            self._state.generation.resume = resumed
+        self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
+
+    def ended(self, container_id: str) -> None:
+        """The cluster says so."""
+        self._listed.pop(container_id, None)
+
+    # ---- going on ----------------------------------------------------------------------------------------------
+
+    def check(self, now: float) -> None:
+        """Go on once everybody is back, or was waited for long enough."""
+        if self._state.verdict:
+            self._give_up_the_rest(now)
+        elif self._state.phase is not JobState.RECOVERING or now < self._told_by:
+            return
+        elif self._all_back:
+            for container_id in self._listed:  # of former attempts, which keep their logs
+                self._containers.shutdowns.wait_for(container_id, now)
+            self._listed.clear()
+            self._go_on(now)
+        elif not self._listed or now >= self._until:
+            self._give_up_the_rest(now)
+            self._go_on(now)
+
+    @property
+    def _all_back(self) -> bool:
+        return all(task.has_container or task.given_up for task in self._state.tasks)
+
+    def _give_up_the_rest(self, now: float) -> None:
+        for container_id in self._listed:
+            self._containers.shutdowns.take(container_id, now)
+        self._listed.clear()
+
+    def _go_on(self, now: float) -> None:
+        tasks = [task for task in self._state.tasks if not task.given_up]
+        adopted = [task for task in tasks if task.has_container]
+        missing = [task for task in tasks if not task.has_container]
+        self._state.note("recovered", f"{len(adopted)} of {words.count(len(tasks), 'task')} are back")
+        self._state.emit(self._containers.nodes.choose())
+        if not adopted:
+            for task in missing:
+                task.back_to_request()
+                task.replaced, task.absent = 0, False
+            self._containers.ask_for_all(now)
+            self._restarts.prepare_start(now)
+        elif not self._newest:
+            self._state.phase = JobState.STARTING
+            self._restarts.prepare_start(now)
+            self._replace(missing, now)
+        else:
+            self._state.phase = JobState.RUNNING
+            self._go_on_running(adopted, missing, now)
+
+    def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
+        for task in adopted:
+            if task.process:
+                self._state.enter_cluster(task)
+                self._look_at_end(task, task.process, now)
+        for task in missing:
+            if not task.absent:
+                self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
+        self._replace(missing, now)
+        behind = {self._groups.of(task).name for task in adopted if self._must_start(task)}
+        for group in self._groups.every:
+            if group.decided or (not group.root_cause.pending and group.name in behind):
+                self._restarts.again(group, "the former application master was about to start it again", now)
+
+    def _look_at_end(self, task: Task, process: ProcessState, now: float) -> None:
+        if process.end and not process.end.stopped and not self._is_outdated(task, process):
+            self._reports.look_at_end(task, process, process.end, now)
+
+    def _replace(self, missing: list[Task], now: float) -> None:
+        for task in missing:
+            self._containers.replace(task, now, failures.of_absence(task).message)
+
+    def _must_start(self, task: Task) -> bool:
+        """Its former master left it without a user process, or with one of an older generation."""
+        if task.absent or task.state is TaskState.SUCCEEDED:
+            return False
+        process = task.process
+        if process is None or not process.runs:
+            return True
+        return self._is_outdated(task, process)
+
+    def _is_outdated(self, task: Task, process: ProcessState) -> bool:
+        return process.generation != self._newest and task in self._groups.gang.members
+
+    @property
+    def _newest(self) -> int:
+        return self._state.generation.number
+
+    # ---- what the event log says -------------------------------------------------------------------------------
+
+    def _remember(self, history: History) -> None:
+        state = self._state
+        state.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
+        state.checkpoint, state.restarts = history.checkpoint, history.restarts
+        for task in state.tasks:
+            known = history.tasks.get(task.name, TaskHistory())
+            task.attempt, task.start = known.attempt, max(known.start, history.start)
+        for name in history.absent:
+            if name in state.by_name:
+                state.by_name[name].absent = True
+        for group in self._groups.every:
+            times = history.restart_times.get(group.name, [])
+            group.decided = history.restarting.get(group.name, False)
+            group.budget = RestartBudget(state.job.restart, [time - state.epoch for time in times])
+            seen = history.failures.get(group.name, [])
+            group.repeats = RepeatedFailures(
+                state.job.restart, [attrs.evolve(each, time=each.time - state.epoch) for each in seen]
+            )
+        self._containers.sizes.restore(history.memory)
+        self._containers.nodes.restore(history.nodes)

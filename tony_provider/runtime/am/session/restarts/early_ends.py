@@ -1,0 +1,78 @@
+"""Parameter servers that end by themselves with exit code 0, which is a fault unless the job is at its end.
+
+A program may have them end once the chief has finished: then everything that decides succeeds within moments, or has
+ended and its results are being uploaded. Otherwise the program lets them go too early, and would do so again.
+"""
+
+from __future__ import annotations
+
+from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.state.job_completion import JobCompletion
+from tony_provider.runtime.am.session.state.process_state import ProcessState
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.status import Failure, JobState, TaskState
+from tony_provider.runtime.ranks import in_cluster
+
+
+class EarlyEnds:
+    """Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, completion: JobCompletion) -> None:
+        self._state = state
+        self._completion = completion
+        # What has just ended elsewhere may be told with the next heartbeat only.
+        self._wait = state.job.timeouts.grace + timing.heartbeat_interval(len(state.tasks))
+        self._ended: dict[str, tuple[ProcessState, float]] = {}  # by task, and when
+
+    def ended(self, task: Task, process: ProcessState, now: float) -> None:
+        """A parameter server has ended with exit code 0, and nobody had told it to."""
+        task.state = TaskState.SUCCEEDED
+        self._ended[task.name] = process, now
+        self._state.note("early_end", f"the tasks that decide have {self._wait:g} s to succeed as well", task)
+
+    def explains(self, task: Task, failure: Failure, now: float) -> bool:
+        """Whether a task's failure is the consequence of such an end: then nothing else is to be made of it."""
+        if not in_cluster(task.role) or not self._left():
+            return False
+        task.failure, task.state = failure, TaskState.FAILED
+        self._state.note("failed", failure.message, task)
+        if task.decisive:
+            self._fail(now)
+        return True
+
+    def check(self, now: float) -> None:
+        """End the job once the others have had their time."""
+        if self._state.phase is not JobState.RUNNING or not self._ended:
+            return
+        left = self._left()
+        if left and now >= min(since for _, since in left.values()) + self._wait and not self._end_in_sight():
+            self._fail(now)
+
+    def _left(self) -> dict[str, tuple[ProcessState, float]]:
+        """Those of the processes that are the newest of their tasks."""
+        known = self._state.by_name
+        self._ended = {name: left for name, left in self._ended.items() if known[name].process is left[0]}
+        return self._ended
+
+    def _end_in_sight(self) -> bool:
+        """Or something is wrong with a task that the cluster's word, or its silence, will tell of soon."""
+        if any(task.silent for task in self._state.tasks):
+            return True
+        return not any(_goes_on(task) for task in self._state.tasks)
+
+    def _fail(self, now: float) -> None:
+        """The first of them is the cause."""
+        name, (_, since) = min(self._left().items(), key=lambda item: item[1][1])
+        task = self._state.by_name[name]
+        others = [other for other in self._state.tasks if _goes_on(other)]
+        failure = failures.of_early_end(task, others, now - since)
+        task.failure, task.state = failure, TaskState.FAILED
+        self._state.note("failed", failure.message, task)
+        self._completion.fail(failure, now)
+
+
+def _goes_on(task: Task) -> bool:
+    """It decides how the job ends, and is not about to succeed."""
+    return task.decisive and not task.absent and task.state is not TaskState.SUCCEEDED and not task.is_uploading

@@ -1,0 +1,148 @@
+"""From what happened to a task to a Failure that people can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime import shell
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.hints import hint
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.status import Failure, FailureKind
+
+NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
+KILL_SIGNALS = (9, 15)
+"""SIGKILL and SIGTERM: they come from outside the program."""
+
+
+def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
+    """A user process ended badly, or could not be started."""
+    what = f"{_where(task)} {words.process_end(end)}"
+    known = hint(end.output_tail)
+    return _failure(
+        task,
+        _process_kind(end, started),
+        f"{what}; {known}" if known else what,
+        end.output_tail,
+        exit_code=None if end.signal else end.exit_code,
+        signal=end.signal or None,
+    )
+
+
+def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
+    """A parameter server ended by itself, and ``others`` had not succeeded so long after."""
+    message = (
+        f"{_where(task)} ended with exit code 0, and {words.some(other.name for other in others)} had not succeeded "
+        f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
+    )
+    end = task.process.end if task.process else None
+    return _failure(task, FailureKind.USER, message, end.output_tail if end else "", exit_code=0)
+
+
+def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
+    """A container ended under a task that had not said how it ended itself."""
+    end = task.process.end if task.process else None
+    said = (end.output_tail if end else "") or task.last_words or diagnostics
+    when = "" if task.host else " before its executor had registered"
+    message = f"the container of {_where(task)} {words.container_end(exit_status)}{when}"
+    kind = _container_kind(task, exit_status)
+    return _failure(task, kind, message, said, exit_code=exit_status if exit_status >= 0 else None)
+
+
+def of_launch(task: Task, reason: str) -> Failure:
+    """The node refused to start the container."""
+    return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not be started: {reason}")
+
+
+def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
+    """Their executors did not register in time."""
+    message = (
+        f"not registered within {seconds:g} s (timeouts.registration): "
+        f"{words.some(_where(task) for task in tasks)}. "
+        "The node may be slow to copy files, or may not reach the application master; the container's log says more"
+    )
+    return _failure(tasks[0], FailureKind.REGISTRATION_TIMEOUT, message)
+
+
+def of_silence(task: Task, seconds: float) -> Failure:
+    kind = FailureKind.PREEMPTED if task.yields else FailureKind.CONTAINER_LOST
+    return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
+
+
+def of_stop(task: Task) -> Failure:
+    """Its executor does not do what it is told."""
+    return _failure(task, FailureKind.CONTAINER_LOST, f"{_where(task)} did not stop its user process when it was told")
+
+
+def of_stall(task: Task, seconds: float) -> Failure:
+    step = task.process.step if task.process else None
+    last = "took no step" if step is None else f"took no step after step {step}"
+    message = f"{_where(task)} {last} for {seconds:g} s (timeouts.stall); its log has the stacks of its threads"
+    return _failure(task, FailureKind.STALLED, message)
+
+
+def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
+    """``resume``: None when it was something else than a checkpoint."""
+    what = f"could not restore the checkpoint of {resume.label}" if resume else "could not prepare for its user process"
+    return _failure(task, FailureKind.CHECKPOINT, f"{_where(task)} {what}: {reason}")
+
+
+def of_upload(task: Task, end: ProcessEnd) -> Failure:
+    """Its user process ended well, and what it left did not get to the store."""
+    return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has ended well, but {end.not_kept}", "", exit_code=0)
+
+
+def of_absence(task: Task) -> Failure:
+    """A former application master had it running."""
+    message = f"{task.name} was lost while no application master was there: its executor did not come back"
+    return _failure(task, FailureKind.CONTAINER_LOST, message)
+
+
+def given_up(failure: Failure, why: str) -> Failure:
+    """The same, with the reason why it is not tried again at the end of its first line."""
+    if not why:
+        return failure
+    first, newline, rest = failure.message.partition("\n")
+    return attrs.evolve(failure, message=f"{first}; {why}{newline}{rest}")
+
+
+def _container_kind(task: Task, exit_status: int) -> FailureKind:
+    if exit_status in words.OUT_OF_MEMORY:
+        return FailureKind.OUT_OF_MEMORY
+    if task.yields or exit_status in words.TAKEN_BACK:
+        return FailureKind.PREEMPTED
+    return FailureKind.CONTAINER_LOST if task.host else FailureKind.LAUNCH
+
+
+def _process_kind(end: ProcessEnd, started: bool) -> FailureKind:
+    if end.out_of_memory:
+        return FailureKind.OUT_OF_MEMORY
+    if end.exit_code in NOT_RUNNABLE or (end.error and not started):
+        return FailureKind.LAUNCH
+    if end.error and end.exit_code == 0 and not end.signal:
+        return FailureKind.INTERNAL
+    return FailureKind.CONTAINER_LOST if end.stopped else FailureKind.USER
+
+
+def _where(task: Task) -> str:
+    return f"{task.name} on {task.node}" if task.node else task.name
+
+
+def _failure(
+    task: Task,
+    kind: FailureKind,
+    message: str,
+    tail: str = "",
+    *,
+    exit_code: Optional[int] = None,
+    signal: Optional[int] = None,
+) -> Failure:
+    last = words.last_lines(tail)
+    if last:
+        message = f"{message}\n{last}"
+    return Failure(kind, message, task.name, exit_code, signal)

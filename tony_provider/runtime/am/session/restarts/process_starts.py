@@ -1,0 +1,209 @@
+"""Starting user processes, all of a generation or a single one, once everything that they need is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.actions import ChooseResumePoint, SendRendezvous, StopProcess
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.restarts.restart_groups import Restart, RestartGroup, RestartGroups, ResumeChoice
+from tony_provider.runtime.am.session.state.process_state import ProcessState
+from tony_provider.runtime.am.session.state.session_state import Generation, SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.protocol.timing import STOP_SLACK
+
+
+class ProcessStarts:
+    """Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
+        self._state = state
+        self._containers = containers
+        self._groups = groups
+
+    # ---- stopping what runs ------------------------------------------------------------------------------------
+
+    def stop(self, task: Task, now: float, reason: str, *, stacks: bool = False) -> None:
+        """Have its user process end, and the executor stay for the next one."""
+        process = task.process
+        if process is None or not task.busy or process.stop_by is not None:
+            return
+        grace = self._state.job.timeouts.grace if process.runs else 0.0
+        process.stop_by = now + grace + self._state.last_copies + STOP_SLACK
+        if process.runs and task.connected:
+            self._say_stop(task, process, reason, stacks=stacks)
+
+    def _say_stop(self, task: Task, process: ProcessState, reason: str, *, stacks: bool = False) -> None:
+        copies, grace = self._state.last_copies, self._state.job.timeouts.grace
+        self._state.emit(
+            StopProcess(task.name, process.generation, process.start, grace, copies, words.first_line(reason), stacks)
+        )
+
+    def say_again(self, task: Task, start: int) -> None:
+        """An executor is back whose newest order was ``start``: it may have missed what came later."""
+        process = task.process
+        if process is None or not process.runs:
+            return
+        if process.stop_by is None:
+            if start < process.start and process.order:
+                self._state.emit(attrs.evolve(process.order, starts={task.name: process.start}))
+        elif start < process.start:
+            process.settled = True  # it never began
+        else:
+            self._say_stop(task, process, "told so before")
+
+    # ---- getting everything together ---------------------------------------------------------------------------
+
+    def renew(self, task: Task, now: float, reason: str) -> None:
+        """Ask for another container where that is due; not for a task that has its last one."""
+        if task.told_to_stop:
+            return
+        if task.unfit and not task.busy:
+            self._containers.dismiss(task, now, "its container is given back")
+        if task.container_ended and not task.absent:
+            self._containers.replace(task, now, reason)
+
+    def advance(self, group: RestartGroup, now: float) -> None:
+        """Take the next step of the start that the group prepares."""
+        restart = group.restart
+        if restart is None:
+            return
+        if restart.choice is None and self._needs_choice(group, restart):
+            if _held_up(restart, _is_busy):
+                return
+            restart.choice = ResumeChoice(self._next_generation(group))
+            self._state.emit(ChooseResumePoint(restart.choice.generation))
+        due = restart.not_before is not None and now >= restart.not_before
+        if due and (restart.choice is None or restart.choice.made) and not _held_up(restart, _is_missing):
+            self._begin(group, restart)
+
+    def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
+        """The answer to every group that asked for this generation."""
+        for choice in self._open_choices(generation):
+            choice.made, choice.resume = True, resume
+
+    def waits_for_choice(self, generation: int) -> bool:
+        return bool(self._open_choices(generation))
+
+    def _open_choices(self, generation: int) -> list[ResumeChoice]:
+        choices = [group.restart.choice for group in self._groups.every if group.restart and group.restart.choice]
+        return [choice for choice in choices if choice.generation == generation and not choice.made]
+
+    def _needs_choice(self, group: RestartGroup, restart: Restart) -> bool:
+        """A single task that starts again in its container goes on from what lies there."""
+        if group is self._groups.gang:
+            return True
+        # One resume point for all: while the gang starts again there is none to join.
+        return self._state.phase is not JobState.RESTARTING and not _keeps_checkpoints(restart.members)
+
+    def _next_generation(self, group: RestartGroup) -> int:
+        return self._state.generation.number + (1 if group is self._groups.gang else 0)
+
+    # ---- starting ----------------------------------------------------------------------------------------------
+
+    def _begin(self, group: RestartGroup, restart: Restart) -> None:
+        if group is self._groups.gang:
+            self._begin_generation(restart, [task for task in restart.members if _takes_part(task)])
+        elif self._state.phase is not JobState.RESTARTING and self._knows_cluster():
+            self._begin_alone(group, restart)
+
+    def _knows_cluster(self) -> bool:
+        """Not after a recovery that lacks some: ranks follow from who is there."""
+        addresses = self._state.generation.addresses
+        return all(task.absent or task.name in addresses or task.ready for task in self._groups.gang.members)
+
+    def _begin_generation(self, restart: Restart, members: Sequence[Task]) -> None:
+        state = self._state
+        choice = restart.choice
+        resume = choice.resume if choice else None
+        number = state.generation.number + 1
+        state.generation = Generation(number, resume)
+        for task in members:
+            task.absent = False
+        state.generation.without = frozenset(task.name for task in state.tasks if task.absent or task.given_up)
+        for task in state.members():
+            if task.is_up:
+                state.enter_cluster(task)
+        state.phase = JobState.RUNNING
+        decided = self._begun(self._groups.gang, *map(self._groups.of, members))
+        for group in self._groups.every:
+            if group.restart:
+                group.restart.choice = None  # made for the former generation
+        absent = [task.name for task in state.tasks if task.absent]
+        data = {
+            "generation": number,
+            "resume": attrs.asdict(resume) if resume else None,
+            "absent": absent,
+            "restarting": decided,
+            **self._order(members, resume, keep=False),
+        }
+        without = f", without {words.some(absent)}" if absent else ""
+        since = f"from {resume.label}" if resume else "from the beginning"
+        tasks = words.count(len(members), "task")
+        state.note("rendezvous", f"generation {number} with {tasks}{without}, {since}", data=data)
+
+    def _begin_alone(self, group: RestartGroup, restart: Restart) -> None:
+        (task,) = restart.members
+        for each in (task, *self._groups.gang.members):
+            if each.name not in self._state.generation.addresses and _takes_part(each):
+                self._state.enter_cluster(each)
+        self._state.enter_cluster(task)
+        resume = restart.choice.resume if restart.choice else None
+        data = {
+            "restarting": self._begun(group),
+            **self._order([task], resume, keep=restart.choice is None),
+        }
+        self._state.note("started_again", f"start {task.start}", task, data)
+
+    @staticmethod
+    def _begun(*groups: RestartGroup) -> dict[str, bool]:
+        """What they waited for is there; those that the event log says to be waiting."""
+        decided = {group.name: False for group in groups if group.decided}
+        for group in groups:
+            group.rest()
+            group.decided = False
+        return decided
+
+    def _order(self, tasks: Sequence[Task], resume: Optional[ResumePoint], *, keep: bool) -> dict[str, object]:
+        """Tell them; the numbers for the event log: the count that is everybody's, as a rule, is noted once."""
+        number = self._state.generation.number
+        for task in tasks:
+            task.start += 1
+        order = SendRendezvous(self._state.cluster(), {task.name: task.start for task in tasks}, resume, keep)
+        for task in tasks:
+            task.process = ProcessState(task.start, number, order)
+            task.state, task.failure, task.trouble_at = TaskState.REGISTERED, None, None
+        self._state.emit(order)
+        start = min((task.start for task in self._state.tasks), default=0)
+        return {"start": start, "tasks": {task.name: {"start": task.start} for task in tasks if task.start != start}}
+
+
+def _takes_part(task: Task) -> bool:
+    return not task.given_up and (task.ready or not task.absent)
+
+
+def _is_busy(task: Task) -> bool:
+    return task.busy and _takes_part(task)
+
+
+def _is_missing(task: Task) -> bool:
+    return not task.ready and _takes_part(task)
+
+
+def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
+    """Whether a member holds the start up. Asked after each of the messages of thousands of executors."""
+    for _ in restart.members:
+        if holds(restart.members[restart.looking_at]):
+            return True
+        restart.looking_at = (restart.looking_at + 1) % len(restart.members)
+    return False
+
+
+def _keeps_checkpoints(tasks: Sequence[Task]) -> bool:
+    return all(task.process is not None and task.process.end is not None for task in tasks)

@@ -1,0 +1,92 @@
+"""The same failure again: how often a program has failed in the same way without having got anywhere in between."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime import shell
+from tony_provider.runtime.am.session.restarts.failures import KILL_SIGNALS
+from tony_provider.runtime.protocol.status import Failure, FailureKind
+from tony_provider.runtime.spec.model import RestartPolicy
+
+_LINES = 10  # of a program's output that are compared
+_TRACEBACK = "Traceback (most recent call last)"
+_VARYING = re.compile(
+    "|".join(
+        [
+            r"\x1b\[[0-9;]*[A-Za-z]",  # colours
+            r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
+            r"\d{4}[-/]\d\d[-/]\d\d",
+            r"\b\d{1,2}:\d\d:\d\d\b",
+            r"0x[0-9a-f]+",
+            r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+            r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b",
+            r"\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
+            r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",  # addresses
+            r"/tmp/[^\s'\":,)]+|\btmp[a-z0-9_]{8}\b",  # noqa: S108 - what others have made
+            r"\[\d+\]:|==\d+==",  # a process in a log line
+            r"\b(?:pid|tid|thread|process|rank|task|replica|chief|worker|ps|generation|attempt|start|try)[\s=:#(\[_-]*\d+",
+            r"\d+[.,]\d+",  # seconds, losses
+            r"\d{5,}",  # ports, processes, times
+        ]
+    ),
+    re.IGNORECASE,
+)
+
+
+@attrs.frozen
+class SeenFailure:
+    """A failure of a program."""
+
+    time: float
+    what: str  # the same for the same failure
+
+
+class RepeatedFailures:
+    """Those since the last step and the last newer checkpoint. Times are the session's, in seconds."""
+
+    def __init__(self, policy: RestartPolicy, seen: Iterable[SeenFailure] = ()) -> None:
+        """``seen``: oldest first."""
+        self._policy = policy
+        self.seen = list(seen)
+
+    def add(self, failure: Failure, task_type: str, now: float) -> int:
+        """How often it was seen within the window, this time included; 0 for what is not the program's own doing."""
+        self.seen = [each for each in self.seen if now - each.time < self._policy.window]
+        what = recognise(failure, task_type)
+        if what is None:
+            return 0
+        self.seen.append(SeenFailure(now, what))
+        return sum(1 for each in self.seen if each.what == what)
+
+    def forget(self) -> None:
+        """The program got somewhere."""
+        self.seen = []
+
+
+def recognise(failure: Failure, task_type: str) -> Optional[str]:
+    """What is the same whenever a task of this type fails in this way; None for what the program has not done itself.
+
+    Of a gang that runs one program, now this and now that task is the first to fail: so the type counts.
+    """
+    if failure.kind is not FailureKind.USER:
+        return None
+    signal = failure.signal or shell.killed_by(failure.exit_code or 0)
+    if signal in KILL_SIGNALS:
+        return None
+    how = f"signal {failure.signal}" if failure.signal else f"exit {failure.exit_code}"
+    _, _, output = failure.message.partition("\n")
+    digest = hashlib.sha256(essence(output).encode("utf-8", "replace")).hexdigest()
+    return f"{task_type} {how} {digest[:16]}"
+
+
+def essence(output: str) -> str:
+    """The last lines of a program's output, from its last traceback on, without what differs from run to run."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LINES:]
+    begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    return _VARYING.sub("#", "\n".join(lines[begins[-1] :] if begins else lines))

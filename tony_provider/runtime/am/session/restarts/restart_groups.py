@@ -1,0 +1,84 @@
+"""What starts again together: the gang, or one task alone."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.restarts.repeated_failures import RepeatedFailures
+from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
+from tony_provider.runtime.am.session.restarts.root_cause import RootCause
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
+
+GANG = "gang"
+
+
+@attrs.define
+class ResumeChoice:
+    """The resume point that was asked for."""
+
+    generation: int  # that goes on from it
+    made: bool = False
+    resume: Optional[ResumePoint] = None  # None: there is no checkpoint
+
+
+@attrs.define
+class Restart:
+    """A start that is being prepared: processes stop, containers are replaced, the resume point is chosen."""
+
+    reason: str
+    members: list[Task]
+    not_before: Optional[float] = None  # None: why it is needed, and so whether it is allowed, is not known yet
+    choice: Optional[ResumeChoice] = None
+    looking_at: int = 0  # the member that is not ready, by the last look
+
+
+@attrs.define(eq=False)
+class RestartGroup:
+    name: str
+    members: list[Task]
+    root_cause: RootCause
+    budget: RestartBudget
+    repeats: RepeatedFailures
+    restart: Optional[Restart] = None
+    decided: bool = False  # the event log says that it starts again, and not yet that it has
+    damaged: int = 0  # resume points in a row that turned out to be damaged
+
+    def rest(self) -> None:
+        """Nothing of it is under way."""
+        self.restart = None
+        self.root_cause.reset()
+
+
+class RestartGroups:
+    def __init__(self, job: JobSpec, tasks: list[Task]) -> None:
+        def group(name: str, members: list[Task]) -> RestartGroup:
+            return RestartGroup(
+                name, members, RootCause(members), RestartBudget(job.restart), RepeatedFailures(job.restart)
+            )
+
+        self.gang = group(GANG, [task for task in tasks if in_cluster(task.role) or _takes_gang_along(task)])
+        self._own = {task.name: group(task.name, [task]) for task in tasks if not _takes_gang_along(task)}
+        self.every = [self.gang, *self._own.values()]
+
+    def of(self, task: Task) -> RestartGroup:
+        """What starts again when this task fails."""
+        return self._own.get(task.name, self.gang)
+
+    def preparing(self, task: Task) -> Optional[RestartGroup]:
+        """The group that prepares a start which this task takes part in."""
+        for group in (self.gang, self.of(task)):
+            if group.restart and task in group.restart.members:
+                return group
+        return None
+
+
+def _takes_gang_along(task: Task) -> bool:
+    """Whether its failure is the gang's. A side-car's never is: the job can do without it."""
+    if task.role is Role.SIDECAR:
+        return False
+    return task.scope is RestartScope.GANG or (task.scope is RestartScope.NEVER and in_cluster(task.role))

@@ -1,0 +1,116 @@
+"""How the job ends: the verdict, the stop of every task, and the last word."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.actions import Finish, Verdict
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
+from tony_provider.runtime.spec.model import Role
+
+_SUCCESS = "the job has succeeded"
+
+
+class JobCompletion:
+    """Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, containers: Containers) -> None:
+        self._state = state
+        self._containers = containers
+        self._evaluators_until: Optional[float] = None
+        self._looking_at = 0  # a task that has not succeeded, by the last look
+
+    def fail(self, failure: Failure, now: float) -> None:
+        self._conclude(Verdict(FinalStatus.FAILED, failure.message, failure), now, "the job has failed")
+
+    def kill(self, reason: str, now: float, grace: Optional[float] = None) -> None:
+        verdict = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
+        self._conclude(verdict, now, reason, grace)
+
+    def hurry(self, now: float, grace: Optional[float]) -> None:
+        """The job is ending already."""
+        if not grace:
+            self._containers.shutdowns.hurry(now)
+            return
+        for task in self._state.tasks:
+            self._containers.shutdowns.ask(task, now, "the job is asked again to end", grace)
+
+    def stop(self, task: Task, now: float, reason: str, grace: Optional[float] = None) -> None:
+        """Have one task end for good."""
+        task.told_to_stop = True
+        self._state.emit(*self._containers.gang.withdraw(task))
+        grace = self._state.job.timeouts.grace if grace is None else grace
+        self._containers.shutdowns.ask(task, now, reason, grace)
+        if not task.has_container or not task.launched:
+            task.container_ended = True
+            if not task.ended:
+                task.state = TaskState.STOPPED
+
+    def look_at_success(self, now: float) -> None:
+        """End the job once every task that decides has succeeded, and the evaluators have had their time."""
+        state = self._state
+        if not self._all_succeeded():
+            return
+        if self._evaluators_until is None:
+            state.phase = JobState.FINISHING
+            self._evaluators_until = now + state.job.timeouts.evaluator
+            message = "every task that decides has succeeded; stopping the others"
+            state.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, _SUCCESS)))
+            for task in state.tasks:
+                if task.role is not Role.EVALUATOR or task.ended:
+                    self.stop(task, now, _SUCCESS)
+        running = [task for task in state.tasks if task.role is Role.EVALUATOR and not task.ended]
+        if not running or now >= self._evaluators_until:
+            self._conclude(Verdict(FinalStatus.SUCCEEDED, _SUCCESS), now, _SUCCESS)
+
+    def take_over(self, verdict: Verdict, now: float) -> None:
+        """A former application master was ending the job: its tasks were told to stop, and none starts again."""
+        if verdict.status is FinalStatus.SUCCEEDED:
+            for task in self._deciders():
+                task.state = TaskState.SUCCEEDED  # or there would be no such verdict
+        self._conclude(verdict, now, verdict.message)
+
+    def _all_succeeded(self) -> bool:
+        """Asked after each of the messages of thousands of executors, so it begins where it ended the last time."""
+        tasks = self._state.tasks
+        for _ in tasks:
+            task = tasks[self._looking_at]
+            if task.decisive and not task.absent and task.state is not TaskState.SUCCEEDED:
+                return False
+            self._looking_at = (self._looking_at + 1) % len(tasks)
+        return True
+
+    def _deciders(self) -> list[Task]:
+        return [task for task in self._state.tasks if task.decisive and not task.absent]
+
+    def check(self) -> None:
+        """Say the last word once nothing is left to wait for."""
+        state = self._state
+        if state.verdict is None or state.finished or not self._containers.shutdowns.done:
+            return
+        state.phase = JobState(state.verdict.status.value)
+        for task in state.tasks:
+            if not task.ended:
+                task.state = TaskState.STOPPED
+        state.emit(Finish(state.verdict))
+
+    def _conclude(self, verdict: Verdict, now: float, reason: str, grace: Optional[float] = None) -> None:
+        state = self._state
+        if state.verdict:
+            return
+        state.verdict = verdict
+        state.phase = JobState.FINISHING
+        state.note("verdict", f"{verdict.status.value}: {words.first_line(verdict.message)}", data=_noted(verdict))
+        state.emit(*self._containers.gang.cancel())
+        for task in state.tasks:
+            if not task.told_to_stop:
+                self.stop(task, now, reason, grace)
+
+
+def _noted(verdict: Verdict) -> dict[str, Any]:
+    return {"verdict": to_plain(verdict)}

@@ -1,0 +1,113 @@
+"""The session as a job status: what people and the Airflow side see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.state.progress_line import message as message
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskStatus
+from tony_provider.runtime.ranks import leading_type
+
+
+def job_status(
+    session: Session, *, application_id: str, am_attempt: int, started_ms: int, now: float, now_ms: int
+) -> JobStatus:
+    """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
+    leader = _leader(session)
+    progress = (leader.progress if leader else None) or TaskProgress()
+    verdict, state = session.verdict, session.state
+    return JobStatus(
+        application_id=application_id,
+        name=state.job.name,
+        state=session.phase,
+        message=message(session, now),
+        am_attempt=am_attempt,
+        generation=session.generation,
+        started_ms=started_ms,
+        updated_ms=now_ms,
+        finished_ms=now_ms if session.finished else None,
+        progress=fraction_done(session),
+        tasks=[_task_status(task, now, now_ms) for task in session.tasks],
+        metrics=dict(progress.metrics),
+        step=progress.step if leader and leader.progress else None,
+        total_steps=progress.total_steps,
+        steps_per_second=progress.steps_per_second,
+        model_dir=_model_dir(leader),
+        resumed=state.generation.resume,
+        checkpoint=state.checkpoint,
+        restarts=state.restarts,
+        failure=verdict.failure if verdict else None,
+        warnings=[*state.warnings, *_losses(session)],
+    )
+
+
+def _losses(session: Session) -> Iterator[str]:
+    """What does not get to the store at present, or has not got there at the end of a task's newest process."""
+    for task in session.tasks:
+        not_copied = task.process.not_copied if task.process else ""
+        if not_copied:
+            yield f"the newest checkpoint of {task.name} is not on the store: {not_copied}"
+        elif task.store_trouble and not task.ended:
+            yield f"{task.name}: {task.store_trouble}"
+
+
+def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
+    """The job's status at its end, whatever state its session was left in."""
+    return attrs.evolve(
+        status,
+        state=JobState(verdict.status.value),
+        message=words.first_line(verdict.message),
+        failure=verdict.failure,
+        troubles=[],
+        finished_ms=status.finished_ms or status.updated_ms,
+    )
+
+
+def fraction_done(session: Session) -> float:
+    """0 to 1, by the leader's steps."""
+    if session.phase is JobState.SUCCEEDED:
+        return 1.0
+    leader = _leader(session)
+    progress = leader.progress if leader else None
+    if progress is None or not progress.total_steps:
+        return 0.0
+    return min(1.0, progress.step / progress.total_steps)
+
+
+def _leader(session: Session) -> Optional[Task]:
+    """The task that speaks for the job: rank 0."""
+    name = leading_type(session.state.job.roles)
+    return session.task(f"{name}:0") if name else None
+
+
+def _model_dir(leader: Optional[Task]) -> Optional[str]:
+    """Of the model, once it is on the store."""
+    end = leader.process.end if leader and leader.process else None
+    return end.model_dir or None if end else None
+
+
+def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
+    end = task.process.end if task.process else None
+    return TaskStatus(
+        type=task.type,
+        index=task.index,
+        state=task.state,
+        attempt=task.attempt,
+        start=task.start,
+        container_id=task.container.id if task.container else None,
+        node=task.node,
+        heartbeat_ms=None if task.heard_at is None else now_ms - int((now - task.heard_at) * 1000),
+        rss_bytes=task.rss_bytes,
+        cpu_percent=task.cpu_percent,
+        progress=task.progress,
+        exit_code=end.exit_code if end and not end.signal else None,
+        signal=end.signal if end and end.signal else None,
+        activity=task.activity,
+    )

@@ -1,0 +1,62 @@
+"""A task's user process: one start of it, from the order to the last copy of a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import SendRendezvous
+from tony_provider.runtime.protocol.status import TaskProgress
+
+
+@attrs.frozen
+class ProcessEnd:
+    """How a user process ended, as its executor saw it."""
+
+    start: int
+    exit_code: int = 0  # when no signal ended it
+    signal: int = 0  # 0: none
+    out_of_memory: bool = False
+    stopped: bool = False  # the executor was told to stop it
+    output_tail: str = ""  # last lines of its stderr
+    error: str = ""  # what the executor itself could not do
+    not_kept: str = ""  # it ended well, and why what it left could not be kept
+    model_dir: str = ""  # URI; empty: it left none
+    progress: Optional[TaskProgress] = None
+    output_problem: str = ""  # why lines that it printed are lost
+
+    @property
+    def succeeded(self) -> bool:
+        problem = self.error or self.not_kept or self.out_of_memory or self.stopped
+        return self.exit_code == 0 and self.signal == 0 and not problem
+
+
+@attrs.define(eq=False)
+class ProcessState:
+    """Times are the session's clock, in seconds."""
+
+    start: int
+    generation: int
+    order: Optional[SendRendezvous] = None  # None: a former application master gave it
+    started_at: Optional[float] = None
+    moved_at: Optional[float] = None  # when it was last seen to take a step, or started
+    step: Optional[int] = None  # the newest that it reported
+    end: Optional[ProcessEnd] = None
+    not_copied: str = ""  # once it is settled: why its newest checkpoint is not on the store
+    settled: bool = False  # nothing more comes of it: it has ended, and so have the copies of its checkpoints
+    stop_by: Optional[float] = None  # it was told to stop, and is to be settled by then
+
+    @property
+    def runs(self) -> bool:
+        """As far as is known: it was ordered, and did not end."""
+        return self.end is None and not self.settled
+
+    @property
+    def succeeded(self) -> bool:
+        return self.end is not None and self.end.succeeded
+
+    def moved(self, step: int, now: float) -> None:
+        """It reported this step."""
+        if step != self.step:
+            self.step, self.moved_at = step, now

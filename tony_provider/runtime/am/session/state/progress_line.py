@@ -1,0 +1,81 @@
+"""One line about what the job does or waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.restarts.restart_groups import Restart
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol.status import JobState, TaskState
+
+
+def message(session: Session, now: float) -> str:
+    if session.verdict:
+        return words.first_line(session.verdict.message)
+    if session.phase is JobState.WAITING:
+        return session.containers.gang.describe(now)
+    if session.phase is JobState.STARTING:
+        return _starting(session, now)
+    if session.phase is JobState.RECOVERING:
+        waiting = words.count(session.recovery.waiting_for, "executor")
+        return f"a new application master took over; waiting for {waiting} to come back"
+    if session.phase is JobState.RESTARTING:
+        restart = session.groups.gang.restart
+        return f"starting again: {_waiting_for(restart, now)}; {restart.reason}" if restart else "starting again"
+    if session.phase is JobState.FINISHING:
+        evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
+        return f"training has succeeded, waiting for {evaluators}"
+    return "; ".join([_running(session), *_single_restarts(session, now)])
+
+
+def _starting(session: Session, now: float) -> str:
+    tasks = session.containers.gang.wanted
+    missing = [task for task in tasks if task.state is TaskState.STARTING]
+    if missing and not any(task.state is TaskState.REQUESTED for task in tasks):
+        total = words.count(len(tasks), "executor")
+        return f"{len(tasks) - len(missing)} of {total} registered, waiting for {_names(missing)}"
+    restart = session.groups.gang.restart
+    return _waiting_for(restart, now) if restart else "starting"
+
+
+def _running(session: Session) -> str:
+    running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
+    absent = [task for task in session.tasks if task.absent]
+    without = f", going on without {_names(absent)}" if absent else ""
+    return f"{running} of {words.count(len(session.tasks), 'task')} running{without}"
+
+
+def _single_restarts(session: Session, now: float) -> Iterator[str]:
+    for group in session.groups.every:
+        if group.restart and group is not session.groups.gang:
+            yield f"{group.name} starts again: {_waiting_for(group.restart, now)}"
+
+
+def _waiting_for(restart: Restart, now: float) -> str:
+    tasks = [task for task in restart.members if not task.absent and not task.given_up]
+    busy = [task for task in tasks if task.busy]
+    stopping = [task for task in busy if task.process and task.process.runs]
+    if stopping:
+        return f"stopping {_names(stopping)}"
+    if busy:
+        return f"the last checkpoint of {_names(busy)} is copied"
+    requested = [task for task in tasks if task.state is TaskState.REQUESTED]
+    if requested:
+        return f"waiting for a new container for {_names(requested)}"
+    missing = [task for task in tasks if not task.ready]
+    if missing:
+        return f"waiting for {_names(missing)} to register"
+    return _wait(restart.not_before, now) or "choosing the checkpoint to go on from"
+
+
+def _wait(not_before: Optional[float], now: float) -> str:
+    if not_before is None:
+        return "waiting for the cluster's word on the cause"
+    return f"in {not_before - now:.0f} s" if not_before > now else ""
+
+
+def _names(tasks: Sequence[Task]) -> str:
+    return words.some(task.name for task in tasks)

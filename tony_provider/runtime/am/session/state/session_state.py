@@ -1,0 +1,99 @@
+"""What the parts of the session share: the tasks, and where the job is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.actions import Action, Note, Verdict
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
+from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.spec.model import JobSpec, MirrorScope
+
+
+@attrs.define
+class Generation:
+    """One rendezvous of the gang."""
+
+    number: int = 0  # 0: there was none yet
+    resume: Optional[ResumePoint] = None  # None: from the beginning, or not known
+    addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # by task; the newest of those that take part
+    without: frozenset[str] = frozenset()  # tasks that do not take part
+    _cluster: Optional[ClusterSpec] = attrs.field(default=None, init=False, eq=False)  # until an address changes
+
+    def enter(self, name: str, address: TaskAddress) -> None:
+        if self.addresses.get(name) != address:
+            self.addresses[name] = address
+            self._cluster = None
+
+    def cluster(self, tasks: Iterable[Task]) -> ClusterSpec:
+        """One and the same as long as it is: it is large, and so is what is made of it. ``tasks`` in their order."""
+        if self._cluster is None:
+            known = tuple(self.addresses[task.name] for task in tasks if task.name in self.addresses)
+            self._cluster = ClusterSpec(self.number, known)
+        return self._cluster
+
+
+class SessionState:
+    """``out`` are the actions that were not taken yet."""
+
+    def __init__(self, job: JobSpec, framework: Framework, epoch: float) -> None:
+        """``epoch`` + the session's time = seconds since the epoch."""
+        decisive = framework.decisive(job)
+        self.job = job
+        self.epoch = epoch
+        self.tasks = [
+            Task(name, index, role, spec, name in decisive and spec.decides, spec.restart or framework.scope(role))
+            for name, spec in job.tasks.items()
+            for role in [job.role(name)]
+            for index in range(spec.instances)
+        ]
+        self.by_name = {task.name: task for task in self.tasks}
+        self.phase = JobState.WAITING
+        self.generation = Generation()
+        self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+        self.restarts = 0
+        self.verdict: Optional[Verdict] = None
+        self.warnings: list[str] = []
+        self.out: list[Action] = []
+
+    @property
+    def finished(self) -> bool:
+        return self.phase.is_final
+
+    @property
+    def last_copies(self) -> float:
+        """Seconds that an executor may take for its last copies of checkpoints."""
+        return 0.0 if self.job.checkpoint.mirror is MirrorScope.OFF else self.job.timeouts.checkpoint
+
+    def cluster(self) -> ClusterSpec:
+        """The newest generation."""
+        return self.generation.cluster(self.tasks)
+
+    def members(self) -> list[Task]:
+        """Of the newest generation, also those that a recovery has no address of yet. Ranks follow."""
+        if not self.generation.number:
+            return []
+        return [task for task in self.tasks if task.name not in self.generation.without]
+
+    def enter_cluster(self, task: Task) -> None:
+        """Others are to look for this task where its executor is now."""
+        self.generation.enter(task.name, TaskAddress(task.type, task.index, task.role, task.host, dict(task.ports)))
+
+    def emit(self, *actions: Optional[Action]) -> None:
+        self.out += [action for action in actions if action is not None]
+
+    def note(
+        self, event: str, message: str, task: Optional[Task] = None, data: Optional[Mapping[str, Any]] = None
+    ) -> None:
+        """``data``: see History."""
+        self.out.append(Note(event, message, task.name if task else None, dict(data or {})))
+
+    def taken(self) -> list[Action]:
+        """Hand the actions over."""
+        out, self.out = self.out, []
+        return out

@@ -1,0 +1,122 @@
+"""One task of the job, as the session knows it."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session.state.process_state import ProcessState
+from tony_provider.runtime.protocol.status import Failure, TaskProgress, TaskState
+from tony_provider.runtime.spec.model import RestartScope, Role, TaskSpec
+
+
+@attrs.frozen
+class Heartbeat:
+    """What a heartbeat says."""
+
+    rss_bytes: int = 0
+    cpu_percent: float = 0.0
+    progress: Optional[TaskProgress] = None
+    activity: str = ""
+    trouble: str = ""  # what does not get to the store at present, and why
+    output_problem: str = ""  # why lines that it printed are lost
+
+
+@attrs.define(eq=False)
+class Task:
+    """Times are the session's clock, in seconds."""
+
+    type: str
+    index: int
+    role: Role
+    spec: TaskSpec
+    decisive: bool
+    scope: RestartScope
+    state: TaskState = TaskState.REQUESTED
+    absent: bool = False  # the gang goes on without it, for now
+    failure: Optional[Failure] = None
+    trouble_at: Optional[float] = None  # first sign that something is wrong with it
+    told_to_stop: bool = False  # for good: the job is ending
+    given_up: bool = False  # it is not started again, and the job goes on
+
+    # its container
+    attempt: int = 1  # counts its containers
+    replaced: int = 0  # containers in a row in which no user process of it has run
+    key: Optional[int] = None  # of the outstanding request
+    container: Optional[Container] = None
+    launched: bool = False
+    container_ended: bool = False  # or taken from it
+    yields: bool = False  # the cluster has said that it takes this container back
+    unfit: bool = False  # it needs another container as soon as nothing more comes of this one
+    deadline: Optional[float] = None  # of a replacement's allocation, or of the registration
+
+    # its executor
+    connected: bool = False  # its stream is up
+    heard_at: Optional[float] = None
+    host: str = ""
+    ports: dict[str, int] = attrs.field(factory=dict)
+    rss_bytes: Optional[int] = None
+    cpu_percent: Optional[float] = None
+    activity: str = ""
+    store_trouble: str = ""  # what does not get to the store at present, and why
+    output_problem: str = ""  # why lines that it printed in this container are lost
+    last_words: str = ""  # the end of what was printed in it, when it was killed
+
+    # its user process
+    start: int = 0  # counts the starts of it, over containers and application masters
+    process: Optional[ProcessState] = None  # the newest in this container
+    progress: Optional[TaskProgress] = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.type}:{self.index}"
+
+    @property
+    def node(self) -> Optional[str]:
+        return self.container.node if self.container else None
+
+    @property
+    def ended(self) -> bool:
+        return self.state.is_final or self.state is TaskState.LOST
+
+    @property
+    def has_container(self) -> bool:
+        return self.container is not None and not self.container_ended
+
+    @property
+    def is_up(self) -> bool:
+        """Its executor has registered and can be told something."""
+        return self.connected and self.has_container and bool(self.host)
+
+    @property
+    def silent(self) -> bool:
+        """Its executor should be heard of and its stream is down."""
+        return self.heard_at is not None and not self.connected and self.has_container and not self.ended
+
+    @property
+    def busy(self) -> bool:
+        """Something may still come of its user process: its end, or a checkpoint."""
+        return self.process is not None and not self.process.settled and self.has_container
+
+    @property
+    def is_uploading(self) -> bool:
+        """Its user process has ended, and its results are on their way: executors say so by a memory of 0."""
+        process = self.process
+        return process is not None and process.started_at is not None and process.runs and self.rss_bytes == 0
+
+    @property
+    def ready(self) -> bool:
+        """Its user process can be started."""
+        return self.is_up and not self.busy and not self.unfit
+
+    def back_to_request(self) -> None:
+        """Its container is gone and another one is wanted, for the next attempt."""
+        self.attempt += 1
+        self.state = TaskState.REQUESTED
+        self.container = self.process = self.deadline = None
+        self.launched = self.connected = self.container_ended = self.yields = self.unfit = False
+        self.heard_at = self.trouble_at = None
+        self.host, self.ports = "", {}
+        self.activity = self.store_trouble = self.output_problem = self.last_words = ""

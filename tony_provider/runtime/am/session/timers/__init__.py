@@ -1,0 +1,1 @@
+"""What happens when nothing happens, and what is known before it happens."""

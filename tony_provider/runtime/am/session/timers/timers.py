@@ -1,0 +1,125 @@
+"""What happens when nothing happens: the session's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.containers.elastic import Elastic
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.state.job_completion import JobCompletion
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.timers.liveness import Liveness
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.spec.model import Role
+
+_ASLEEP = 5.0  # seconds between two ticks after which the application master itself was not running
+
+
+class Timers:
+    """Times are the session's, in seconds."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        containers: Containers,
+        completion: JobCompletion,
+        groups: RestartGroups,
+        restarts: Restarts,
+        container_failures: ContainerFailures,
+        liveness: Liveness,
+        elastic: Elastic,
+    ) -> None:
+        self._state = state
+        self._timeouts = state.job.timeouts
+        self._containers = containers
+        self._completion = completion
+        self._groups = groups
+        self._restarts = restarts
+        self._container_failures = container_failures
+        self._liveness = liveness
+        self._elastic = elastic
+        self._started = 0.0
+        self._ticked: Optional[float] = None
+
+    def start(self, started: float) -> None:
+        """The application began then."""
+        self._started = started
+
+    def tick(self, now: float) -> None:
+        """Look at every deadline."""
+        self._forgive_own_sleep(now)
+        if self._state.verdict is None:
+            self._look_at_lifetime(now)
+            self._look_at_queue(now)
+            self._look_at_starts(now)
+            self._liveness.tick(now)
+            self._elastic.tick(now)
+        self._containers.tick(now)
+
+    def _forgive_own_sleep(self, now: float) -> None:
+        asleep = 0.0 if self._ticked is None else now - self._ticked
+        self._ticked = now
+        if asleep > _ASLEEP:
+            self._liveness.forgive(asleep, now)
+
+    def _look_at_queue(self, now: float) -> None:
+        missing = self._containers.gang.timed_out(now) if self._state.phase is JobState.WAITING else None
+        if missing:
+            self._completion.fail(Failure(FailureKind.QUEUE_TIMEOUT, missing), now)
+
+    def _look_at_lifetime(self, now: float) -> None:
+        over = [reason for end, reason in self._ends() if now >= end]
+        if over:
+            self._completion.kill(over[0], now)
+
+    def _ends(self) -> Iterator[tuple[float, str]]:
+        lifetime, deadline = self._timeouts.lifetime, self._timeouts.deadline
+        if lifetime is not None:
+            yield self._started + lifetime, f"the job's lifetime of {lifetime:g} s (timeouts.lifetime) is over"
+        if deadline is not None:
+            yield deadline - self._state.epoch, "the job's deadline (timeouts.deadline) has come"
+
+    # ---- containers and executors that do not come -------------------------------------------------------------
+
+    def _look_at_starts(self, now: float) -> None:
+        late = [
+            task
+            for task in self._state.tasks
+            if task.deadline is not None and now >= task.deadline and not task.told_to_stop
+        ]
+        not_registered = [task for task in late if task.state is TaskState.STARTING]
+        not_replaced = [task for task in late if task.state is TaskState.REQUESTED]
+        if not_registered:
+            self._container_failures.not_registered(not_registered, now)
+        if not_replaced and self._state.verdict is None:
+            self._not_replaced(not_replaced, now)
+
+    def _not_replaced(self, late: list[Task], now: float) -> None:
+        """Go on without them, or wait for the whole gang again."""
+        restart = self._groups.gang.restart
+        members = restart.members if restart else []
+        for task in late:
+            if task not in members or task.absent:
+                task.deadline = None  # nobody waits for it: it comes when it comes
+            elif task.role is Role.SIDECAR:
+                self._restarts.give_up(task, self._no_container([task]), now)
+        needed = [task for task in late if task.deadline is not None and not task.given_up]
+        if not needed or any(task.busy for task in members):
+            return
+        if self._elastic.may_leave_out(needed):
+            self._elastic.leave_out(needed)
+        else:
+            self._containers.give_all_back(now, self._no_container(needed).message)
+            self._restarts.prepare_start(now)
+
+    def _no_container(self, tasks: list[Task]) -> Failure:
+        names = words.some(task.name for task in tasks)
+        limit = self._timeouts.replacement
+        message = f"no new container for {names} was granted within {limit:g} s (timeouts.replacement)"
+        return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)

@@ -1,0 +1,224 @@
+"""What the page shows of a job, in words: made of its status, and of nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from enum import Enum
+from typing import Optional
+from urllib.parse import quote
+
+import attrs
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.web.page import wording
+from tony_provider.runtime.contract import path_of_task
+from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.status import Failure, JobState, JobStatus, TaskProgress, TaskState, TaskStatus
+
+MOST_TASKS = 200  # rows, unless all are asked for
+_MOST_FORMER = 5  # logs of former containers that one row leads to
+_LONGEST_FORECAST = 365 * 86400.0  # seconds
+
+
+class Tone(str, Enum):
+    """How something is to be taken; the style sheet has a colour for each."""
+
+    GOOD = "good"
+    BUSY = "busy"
+    BAD = "bad"
+    QUIET = "quiet"
+
+
+_JOB_TONES = {
+    JobState.RUNNING: Tone.GOOD,
+    JobState.SUCCEEDED: Tone.GOOD,
+    JobState.FAILED: Tone.BAD,
+    JobState.KILLED: Tone.QUIET,
+}
+_TASK_TONES = {
+    TaskState.RUNNING: Tone.GOOD,
+    TaskState.SUCCEEDED: Tone.GOOD,
+    TaskState.FAILED: Tone.BAD,
+    TaskState.LOST: Tone.BAD,
+    TaskState.STOPPED: Tone.QUIET,
+}
+
+
+@attrs.frozen
+class PageLink:
+    """Somewhere else to go from the page: ``path`` is relative to it."""
+
+    title: str
+    path: str
+
+
+@attrs.frozen
+class Progress:
+    step: str  # such as "120 of 900"
+    fraction: Optional[float]  # 0 to 1; None: nobody knows how far it is
+    percent: str
+    speed: str
+    left: str  # how long it may take yet
+
+
+@attrs.frozen
+class TaskView:
+    name: str
+    state: str
+    tone: Tone
+    activity: str
+    node: str
+    container: int  # counts those that the task has had
+    container_id: str
+    starts: int
+    heartbeat: str  # how long ago
+    late: bool  # longer than an executor may be silent
+    step: str
+    speed: str
+    memory: str
+    cpu: str
+    exit: str
+    log: str  # path
+    former_logs: tuple[tuple[int, str], ...]  # number of the container, and path, newest first
+
+
+@attrs.frozen
+class JobView:
+    application_id: str
+    name: str
+    state: str
+    tone: Tone
+    message: str
+    final: bool  # nothing will change any more
+    course: tuple[tuple[str, str], ...]  # since when, and what it has been through
+    progress: Progress
+    metrics: tuple[tuple[str, str], ...]
+    checkpoint: tuple[tuple[str, str], ...]
+    failure: Optional[Failure]
+    warnings: tuple[str, ...]
+    troubles: tuple[str, ...]
+    tasks: tuple[TaskView, ...]
+    counts: str  # such as "3 RUNNING, 1 LOST"
+    hidden: int  # tasks that are not among ``tasks``
+    places: tuple[PageLink, ...]
+    updated: str
+
+    @classmethod
+    def of(cls, status: JobStatus, places: Sequence[PageLink] = (), *, every_task: bool = False) -> JobView:
+        tasks = status.tasks if every_task else _most_telling(status.tasks)
+        silence = timing.lost_after(timing.heartbeat_interval(len(status.tasks)))
+        return cls(
+            application_id=status.application_id,
+            name=status.name,
+            state=status.state.value,
+            tone=_JOB_TONES.get(status.state, Tone.BUSY),
+            message=status.message,
+            final=status.state.is_final,
+            course=tuple(_course(status)),
+            progress=_progress(status),
+            metrics=tuple((name, wording.number(value)) for name, value in sorted(status.metrics.items())),
+            checkpoint=tuple(_checkpoint(status)),
+            failure=status.failure,
+            warnings=tuple(status.warnings),
+            troubles=tuple(status.troubles),
+            tasks=tuple(_task(task, status.updated_ms, silence) for task in tasks),
+            counts=_counts(status.tasks),
+            hidden=len(status.tasks) - len(tasks),
+            places=tuple(places),
+            updated=wording.moment(status.updated_ms),
+        )
+
+
+def _course(status: JobStatus) -> list[tuple[str, str]]:
+    facts = []
+    if status.started_ms:
+        until = status.finished_ms or status.updated_ms
+        word = "Took" if status.finished_ms else "For"
+        facts.append(("Since", wording.moment(status.started_ms)))
+        facts.append((word, wording.span((until - status.started_ms) / 1000)))
+    facts.append(("Master", f"number {status.am_attempt}"))
+    facts.append(("Generation", str(status.generation)))
+    facts.append(("Restarts", str(status.restarts)))
+    return facts
+
+
+def _checkpoint(status: JobStatus) -> list[tuple[str, str]]:
+    found = []
+    if status.checkpoint is not None:
+        found.append(("Newest", status.checkpoint.label))
+    if status.checkpoint is not None and status.checkpoint.uri:
+        found.append(("Kept at", status.checkpoint.uri))
+    if status.generation:
+        found.append(("Trains from", status.resumed.label if status.resumed else "the beginning"))
+    if status.model_dir:
+        found.append(("Model", status.model_dir))
+    return found
+
+
+def _progress(status: JobStatus) -> Progress:
+    known = bool(status.total_steps) or status.state is JobState.SUCCEEDED
+    fraction = min(1.0, max(0.0, status.progress)) if known and math.isfinite(status.progress) else None
+    rate = status.steps_per_second
+    return Progress(
+        step="" if status.step is None else wording.steps(status.step, status.total_steps or 0),
+        fraction=fraction,
+        percent="" if fraction is None else f"{math.floor(100 * fraction)} %",
+        speed="" if rate is None else wording.speed(rate),
+        left=_left(status),
+    )
+
+
+def _left(status: JobStatus) -> str:
+    if status.state is not JobState.RUNNING or status.step is None or not status.total_steps:
+        return ""
+    rate, steps = status.steps_per_second, status.total_steps - status.step
+    if not rate or not rate > 0 or steps <= 0 or steps / rate > _LONGEST_FORECAST:
+        return ""
+    return f"about {wording.span(steps / rate)} left"
+
+
+def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
+    """All of a small gang; of a large one those first that are not as most are, in their usual order."""
+    if len(tasks) <= MOST_TASKS:
+        return tasks
+    usual = Counter(task.state for task in tasks).most_common(1)[0][0]
+    return sorted(tasks, key=lambda task: task.state is usual)[:MOST_TASKS]
+
+
+def _counts(tasks: Sequence[TaskStatus]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in Counter(task.state.value for task in tasks).most_common())
+
+
+def _task(task: TaskStatus, now_ms: int, silence: float) -> TaskView:
+    progress = task.progress or TaskProgress()
+    silent = None if task.heartbeat_ms is None else max(0.0, (now_ms - task.heartbeat_ms) / 1000)
+    log = "logs/" + quote(path_of_task(task.name), safe="")
+    former = range(task.attempt - 1, max(0, task.attempt - 1 - _MOST_FORMER), -1)
+    rate = progress.steps_per_second
+    return TaskView(
+        name=task.name,
+        state=task.state.value,
+        tone=_TASK_TONES.get(task.state, Tone.BUSY),
+        activity="" if task.activity == task.state.value.lower() else task.activity,
+        node=task.node or "",
+        container=task.attempt,
+        container_id=task.container_id or "",
+        starts=task.start,
+        heartbeat="" if silent is None or task.state.is_final else f"{wording.span(silent)} ago",
+        late=silent is not None and silent > silence and not task.state.is_final,
+        step=wording.steps(progress.step, progress.total_steps or 0) if task.progress else "",
+        speed="" if rate is None else wording.number(rate),
+        memory=wording.size(task.rss_bytes) if task.rss_bytes else "",
+        cpu=f"{task.cpu_percent:.0f} %" if task.cpu_percent is not None else "",
+        exit=_exit(task),
+        log=log,
+        former_logs=tuple((number, f"{log}?attempt={number}") for number in former),
+    )
+
+
+def _exit(task: TaskStatus) -> str:
+    if task.signal:
+        return words.signal_name(task.signal)
+    return "" if task.exit_code is None else f"code {task.exit_code}"

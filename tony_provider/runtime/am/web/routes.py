@@ -1,0 +1,57 @@
+"""What the application master serves over HTTP: who is let in, and where to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tony_provider.runtime.am.log_tails import LogTails
+from tony_provider.runtime.am.web import task_logs
+from tony_provider.runtime.am.web.authenticator import Authenticator
+from tony_provider.runtime.am.web.control import Control, Steered
+from tony_provider.runtime.am.web.http_connection import ReadBody
+from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.page.page import JobPage, Places
+from tony_provider.runtime.am.web.page.refusal import refusal, wants_page
+from tony_provider.runtime.am.web.router import AccessType, Route, Router
+from tony_provider.runtime.am.web.task_logs import Logs
+from tony_provider.runtime.spec.model import Timeouts
+
+
+class Routes:
+    def __init__(self, authenticator: Authenticator, router: Router) -> None:
+        self._authenticator = authenticator
+        self._router = router
+
+    async def answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
+        """Raises HttpError."""
+        try:
+            return await self._answer(source, head, read_body)
+        except HttpError as error:
+            if wants_page(head):
+                return refusal(error)
+            raise
+
+    async def _answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
+        """A stranger does not even learn what there is."""
+        user = await self._authenticator.visitor(source, head)
+        route = self._router.find(head)
+        await self._authenticator.check(user, route.access)
+        return await route.handle(HttpRequest(head, user, await read_body()))
+
+
+def router(
+    master: Steered, timeouts: Timeouts, tails: LogTails, *, places: Places = tuple, more: Iterable[Route] = ()
+) -> Router:
+    """``places`` are links of the job's page, and ``more`` what is there beside it."""
+    control, page, log = Control(master, timeouts), JobPage(master.status, places), Logs(master.status, tails)
+    return Router(
+        [
+            Route("GET", "/", AccessType.VIEW, page.whole),
+            Route("GET", "/sections", AccessType.VIEW, page.sections),
+            Route("GET", "/status", AccessType.VIEW, control.status),
+            Route("GET", task_logs.PATH, AccessType.VIEW, log.tail, below=True),
+            Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
+            Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),
+            *more,
+        ]
+    )

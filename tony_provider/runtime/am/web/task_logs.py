@@ -1,0 +1,68 @@
+"""``GET logs/worker-0``: the end of what a task has printed, as plain text, or for browsers on a page.
+
+``?bytes=`` says how much of it (default 64 KiB, at most 1 MiB), ``?attempt=`` of which of its containers, counted
+from 1 (default: the newest). ``?as=text`` gives browsers the text, too.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Callable, Optional
+from urllib.parse import parse_qs, quote
+
+from tony_provider.runtime.am.log_tails import LARGEST, LogTails, NoTailError
+from tony_provider.runtime.am.web.http_messages import HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.page.log_page import LogPage, LogView
+from tony_provider.runtime.am.web.page.refusal import wants_page
+from tony_provider.runtime.contract import path_of_task
+from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+
+PATH = "/logs/"
+DEFAULT_SIZE = 64 << 10  # bytes
+TEXT = "text/plain; charset=utf-8"
+
+_LONGEST_NUMBER = 9  # digits
+
+
+class Logs:
+    """A handler, within a running event loop."""
+
+    def __init__(self, status: Callable[[], JobStatus], tails: LogTails) -> None:
+        self._status = status
+        self._tails = tails
+        self._page = LogPage()
+
+    async def tail(self, request: HttpRequest) -> HttpResponse:
+        task = self._task(request.head.path[len(PATH) :])
+        query = parse_qs(request.head.query)
+        size = _number(query, "bytes", LARGEST) or DEFAULT_SIZE
+        attempt = _number(query, "attempt", task.attempt) or task.attempt
+        read = self._tails.current if attempt == task.attempt else self._tails.former
+        try:
+            data = await read(task.name, attempt, size)
+        except NoTailError as error:
+            raise HttpError(HTTPStatus.NOT_FOUND, str(error)) from error
+        data = data or f"[tony] {task.name} has printed nothing so far\n".encode()
+        if not wants_page(request.head) or query.get("as") == ["text"]:
+            return HttpResponse(HTTPStatus.OK, TEXT, data)
+        growing = attempt == task.attempt and not task.state.is_final
+        path = quote(path_of_task(task.name), safe="")
+        return self._page.response(LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing))
+
+    def _task(self, path: str) -> TaskStatus:
+        tasks = self._status().tasks
+        for task in tasks:
+            if path in (path_of_task(task.name), task.name):
+                return task
+        known = ", ".join(path_of_task(task.name) for task in tasks[:5])
+        raise HttpError(HTTPStatus.NOT_FOUND, f"there is no such task; its tasks are {known}{', …' * (len(tasks) > 5)}")
+
+
+def _number(query: dict[str, list[str]], name: str, most: int) -> Optional[int]:
+    """None: it is not given."""
+    if name not in query:
+        return None
+    text = query[name][-1]
+    if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER and 1 <= int(text) <= most:
+        return int(text)
+    raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: a number from 1 to {most}")

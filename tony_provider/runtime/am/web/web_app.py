@@ -1,0 +1,55 @@
+"""The application master's own address on the web, from before it registers until it leaves."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.backends import open_gate
+from tony_provider.runtime.am.log_tails import LogTails
+from tony_provider.runtime.am.master import Master
+from tony_provider.runtime.am.web.authenticator import Authenticator
+from tony_provider.runtime.am.web.routes import Routes, router
+from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import TensorBoardPages
+from tony_provider.runtime.am.web.tensorboard.tensorboard_routes import TensorBoard
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.storage import Storage
+
+
+@attrs.define(eq=False)
+class WebApp:
+    authenticator: Authenticator
+    _server: WebServer
+    _description: ApplicationDescription
+    _storage: Storage
+    _tails: Optional[LogTails] = None
+
+    @classmethod
+    async def open(cls, description: ApplicationDescription, storage: Storage, host: str, user: str) -> WebApp:
+        """``user``: see ``open_gate``. Raises OSError."""
+        authenticator = open_gate(description, user)
+        return cls(authenticator, await WebServer.bind(host, description.job.port_range), description, storage)
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    async def serve(self, master: Master) -> None:
+        job, executor_requests = self._description.job, master.executors.executor_requests
+        self._tails = LogTails(executor_requests, self._storage, self._description.application_dir)
+        tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status) if job.tensorboard else None
+        routes = router(
+            master,
+            job.timeouts,
+            self._tails,
+            places=tensorboard.places if tensorboard else tuple,
+            more=tensorboard.routes if tensorboard else (),
+        )
+        await self._server.start(Routes(self.authenticator, routes).answer)
+
+    async def close(self) -> None:
+        await self._server.stop()
+        if self._tails:
+            self._tails.close()

@@ -1,0 +1,132 @@
+"""Between the protocol's messages and the session's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Callable, Optional, Union
+
+from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.frameworks.base import ClusterSpec
+from tony_provider.runtime.protocol import addresses, points, tony_pb2
+from tony_provider.runtime.protocol.status import TaskProgress
+
+
+def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
+    return Heartbeat(
+        rss_bytes=message.rss_bytes,
+        cpu_percent=message.cpu_percent,
+        progress=_progress(message),
+        activity=message.activity,
+        trouble=message.trouble,
+        output_problem=message.output_problem,
+    )
+
+
+def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
+    return ProcessEnd(
+        start=message.start,
+        exit_code=message.exit_code,
+        signal=message.signal,
+        out_of_memory=message.out_of_memory,
+        stopped=message.stopped,
+        output_tail=message.output_tail,
+        error=message.error,
+        not_kept=message.not_kept,
+        model_dir=message.model_dir,
+        progress=_progress(message),
+        output_problem=message.output_problem,
+    )
+
+
+def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(welcome=tony_pb2.Welcome(am_attempt=am_attempt, heartbeat_seconds=heartbeat_seconds))
+
+
+class Rendezvous:
+    """The messages of each rendezvous. What they have in common, the addresses of all, is encoded once."""
+
+    def __init__(self) -> None:
+        self._cluster: Optional[ClusterSpec] = None  # that ``_packed`` is of: the newest
+        self._packed = b""
+
+    def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
+        """By task, each to be made when it is sent: the addresses are copied into it."""
+        common = tony_pb2.Rendezvous(
+            generation=action.cluster.generation,
+            cluster=self._pack(action.cluster),
+            resume=points.message(action.resume),
+            keep_checkpoints=action.keep_checkpoints,
+        )
+        for task, start in action.starts.items():
+            yield task, partial(_rendezvous, common, start)
+
+    def _pack(self, cluster: ClusterSpec) -> bytes:
+        if cluster is not self._cluster:
+            self._cluster, self._packed = cluster, addresses.pack(cluster)
+        return self._packed
+
+
+def _rendezvous(common: tony_pb2.Rendezvous, start: int) -> tony_pb2.ToExecutor:
+    message = tony_pb2.ToExecutor(rendezvous=common)
+    message.rendezvous.start = start
+    return message
+
+
+def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(
+        stop=tony_pb2.StopProcess(
+            generation=action.generation,
+            start=action.start,
+            grace_seconds=action.grace,
+            checkpoint_seconds=action.checkpoint_seconds,
+            reason=action.reason,
+            stacks=action.stacks,
+        )
+    )
+
+
+def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason=reason))
+
+
+def checkpoint_answer(request: int, granted: bool, reason: str) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(checkpoint=tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason))
+
+
+def copy_checkpoint(generation: int, start: int, step: int, save: int, uri: str) -> tony_pb2.ToExecutor:
+    copy = tony_pb2.CopyCheckpoint(generation=generation, start=start, wanted=True, step=step, save=save, uri=uri)
+    return tony_pb2.ToExecutor(copy_checkpoint=copy)
+
+
+def no_more_copies(generation: int, start: int) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(copy_checkpoint=tony_pb2.CopyCheckpoint(generation=generation, start=start))
+
+
+def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(checkpoint_now=tony_pb2.CheckpointNow(reason=reason))
+
+
+def tail_wanted(question: int, size: int) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size))
+
+
+def page_wanted(
+    question: int, *, method: str, target: str, headers: Mapping[str, str], body: bytes
+) -> tony_pb2.ToExecutor:
+    wanted = tony_pb2.PageWanted(question=question, method=method, target=target, headers=headers, body=body)
+    return tony_pb2.ToExecutor(page_wanted=wanted)
+
+
+def _progress(message: Union[tony_pb2.Heartbeat, tony_pb2.ProcessExited]) -> Optional[TaskProgress]:
+    if not message.HasField("progress"):
+        return None
+    progress = message.progress
+    return TaskProgress(
+        step=progress.step,
+        total_steps=progress.total_steps or None,
+        steps_per_second=progress.steps_per_second or None,
+        metrics=dict(progress.metrics),
+    )

@@ -1,0 +1,130 @@
+"""Starting containers on YARN's NodeManagers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Optional
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.resource_manager import Launch
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
+from tony_provider.runtime.hadoop import yarn_messages
+from tony_provider.runtime.hadoop.errors import (
+    HadoopError,
+    NodeManagerNotYetReady,
+    RpcConnectionError,
+    RpcTimeout,
+    serialized_error,
+)
+from tony_provider.runtime.hadoop.ids import ContainerId, node_address
+from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.tokens import Credentials, Token
+from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
+from tony_provider.runtime.launch.command_line import YARN_LOG_DIR, on_yarn
+from tony_provider.runtime.storage import StorageInvalidPath, uris
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = 30.0  # seconds for one call, connecting included
+_TRIES = 5  # of a node that is not ready yet
+_RETRY_DELAY = 1.0  # seconds
+
+
+class NMClient:
+    """One client per node, made when it is first needed; YARN hands each node's token out once."""
+
+    def __init__(self, description: ApplicationDescription) -> None:
+        self._description = description
+        self._tokens: dict[Address, Token] = {}
+        self._clients: dict[Address, ContainerManagementProtocol] = {}
+        self.acls: Sequence[yarn.ApplicationACLMapProto] = ()
+        """Who may see the containers' logs: those of the answer to the registration."""
+
+    def learn(self, tokens: Iterable[yarn.NMTokenProto]) -> None:
+        for entry in tokens:
+            address, token = node_address(entry.nodeId), Token.from_proto(entry.token)
+            self._tokens[address] = token
+            if address in self._clients:
+                self._clients[address].use_token(token)
+
+    async def start(self, container: yarn.ContainerProto, launch: Launch) -> Optional[str]:
+        """Start a container's program; None when its node has accepted it, else why not."""
+        address = node_address(container.nodeId)
+        try:
+            request = yarn_messages.start_request(launch_context(launch, self.acls, self._description), container)
+        except (ValueError, StorageInvalidPath) as error:
+            return str(error)
+        for left in reversed(range(_TRIES)):
+            try:
+                return await self._start(address, ContainerId.from_proto(container.id), request)
+            except NodeManagerNotYetReady:
+                if left:
+                    await asyncio.sleep(_RETRY_DELAY)
+            except HadoopError as error:
+                return f"{address}: {error}"
+        return f"{address} is not ready"
+
+    async def close(self) -> None:
+        await asyncio.gather(*(client.close() for client in self._clients.values()))
+
+    async def _start(
+        self, address: Address, container: ContainerId, request: service.StartContainerRequestProto
+    ) -> Optional[str]:
+        client = self._client(address)
+        try:
+            answer = await client.start([request], timeout=_TIMEOUT)
+        except (RpcConnectionError, RpcTimeout) as error:
+            return await self._became_of(client, container, error)
+        for failure in answer.failed_requests:
+            problem = serialized_error(failure.exception)
+            if isinstance(problem, NodeManagerNotYetReady):
+                raise problem
+            return str(problem)
+        return None
+
+    async def _became_of(
+        self, client: ContainerManagementProtocol, container: ContainerId, error: HadoopError
+    ) -> Optional[str]:
+        """The answer was lost: the container may have been started all the same."""
+        try:
+            answer = await client.statuses([container], timeout=_TIMEOUT)
+        except HadoopError:
+            return f"{client.address}: {error}"
+        return None if answer.status else f"{client.address}: {error}"
+
+    def _client(self, address: Address) -> ContainerManagementProtocol:
+        client = self._clients.get(address)
+        if client is None:
+            token = self._tokens.get(address)
+            if token is None:
+                raise HadoopError("YARN gave no token for this node")
+            client = self._clients[address] = ContainerManagementProtocol(address, token)
+        return client
+
+
+def launch_context(
+    launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto], description: ApplicationDescription
+) -> yarn.ContainerLaunchContextProto:
+    """Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve."""
+    return yarn_messages.launch_context(
+        commands=[on_yarn(launch.command)],
+        environment={**launch.env, contract.ENV_LOG_DIR: YARN_LOG_DIR},
+        local_resources={each.name: _local_resource(each, description.owns(each)) for each in launch.resources},
+        credentials=Credentials.from_bytes(launch.credentials),
+        acls=acls,
+    )
+
+
+def _local_resource(resource: LocalizedResource, own: bool) -> yarn.LocalResourceProto:
+    return yarn_messages.local_resource(
+        uris.encoded(resource.uri),
+        size=resource.size,
+        modified_ms=resource.modified_ms,
+        archive=resource.kind is ResourceKind.ARCHIVE,
+        # What outlives the application, such as the runtime, stays on the node for the user's next one.
+        visibility=yarn.APPLICATION if own else yarn.PRIVATE,
+    )

@@ -1,0 +1,26 @@
+"""What a checkpoint chain says of itself on the store: files that Airflow's side writes and the master heeds."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+
+@attrs.frozen
+class Owner:
+    """``owner.json``: the one application that may commit checkpoints. Written before it is submitted."""
+
+    application_id: str
+    version: int = 1
+
+
+@attrs.frozen
+class CheckpointChain:
+    """``chain.json``: what is trained here. There before anything else, by exclusive creation."""
+
+    fingerprint: dict[str, str]  # a hash by the key of each thing that makes another training of it
+    continues: Optional[str] = None  # URI of another chain, whose newest checkpoint this one begins with
+    warm_start: Optional[str] = None  # URI of the model that initial weights were taken from
+    created_ms: int = 0  # epoch
+    version: int = 1

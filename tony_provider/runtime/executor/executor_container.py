@@ -1,0 +1,107 @@
+"""What the container gives an executor: who it is, what to run, where to write."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from tony_provider.runtime import container_inputs, contract, task_identity
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.container_inputs import ContainerError, variable
+from tony_provider.runtime.ranks import leading_type
+from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
+from tony_provider.runtime.task_identity import TaskIdentity
+
+
+@attrs.frozen
+class ExecutorContainer:
+    description: ApplicationDescription
+    secrets: Mapping[str, bytes] = attrs.field(repr=False)
+    token: str = attrs.field(repr=False)  # proves the identity
+    identity: TaskIdentity
+    task_type: str
+    index: int
+    master: str  # host:port of the application master
+    host: str  # by which other nodes know this one
+    node: str  # host:port of the NodeManager
+    directory: Path  # working directory
+    log_dir: Path
+    environ: Mapping[str, str] = attrs.field(repr=False)
+
+    @classmethod
+    def of_process(cls, environ: Mapping[str, str], directory: Path) -> ExecutorContainer:
+        """Reads the description and the token file. Raises ContainerError."""
+        task = variable(environ, contract.ENV_TASK)
+        task_type, _, index = task.rpartition(":")
+        attempt = variable(environ, contract.ENV_TASK_ATTEMPT)
+        if not task_type or not index.isdecimal() or not attempt.isdecimal():
+            raise ContainerError(f"{contract.ENV_TASK}={task}, {contract.ENV_TASK_ATTEMPT}={attempt} name no task")
+        description = container_inputs.description(directory)
+        if task_type not in description.job.tasks:
+            raise ContainerError(f"{task} is no task of the job, which has {', '.join(description.job.tasks)}")
+        host = variable(environ, contract.ENV_NODE_HOST)
+        secrets = container_inputs.credentials(environ).secrets
+        return cls(
+            description=description,
+            secrets=secrets,
+            token=_token(secrets),
+            identity=TaskIdentity(
+                description.application_id, variable(environ, contract.ENV_CONTAINER_ID), task, int(attempt)
+            ),
+            task_type=task_type,
+            index=int(index),
+            master=variable(environ, contract.ENV_AM_ADDRESS),
+            host=host,
+            node=f"{host}:{variable(environ, contract.ENV_NODE_PORT)}",
+            directory=directory,
+            log_dir=Path(variable(environ, contract.ENV_LOG_DIR)),
+            environ=environ,
+        )
+
+    @property
+    def job(self) -> JobSpec:
+        return self.description.job
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self.job.tasks[self.task_type]
+
+    @property
+    def role(self) -> Role:
+        return self.job.role(self.task_type)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this task's model directory is the job's model."""
+        return self.index == 0 and self.task_type == leading_type(self.job.roles)
+
+    @property
+    def shows_tensorboard(self) -> bool:
+        """Whether this is the side-car of the job's key ``tensorboard``."""
+        return self.job.tensorboard is not None and self.task_type == TENSORBOARD
+
+    @property
+    def tensorboard_path(self) -> str:
+        """Below which it answers: nobody else on the node can guess it, though everybody can reach its port."""
+        return "/" + hmac.new(self.token.encode(), b"tensorboard", hashlib.sha256).hexdigest()
+
+    @property
+    def user_secrets(self) -> dict[str, str]:
+        """By the names of the variables that they become."""
+        prefix = contract.SECRET_USER_PREFIX
+        return {
+            name[len(prefix) :]: value.decode("utf-8", "surrogateescape")
+            for name, value in self.secrets.items()
+            if name.startswith(prefix)
+        }
+
+
+def _token(secrets: Mapping[str, bytes]) -> str:
+    try:
+        return task_identity.secret(secrets, contract.SECRET_TASK_TOKEN).decode("ascii")
+    except (task_identity.IdentityError, UnicodeDecodeError) as error:
+        raise ContainerError(str(error)) from error

@@ -1,0 +1,26 @@
+"""What the starts of one container's user process share."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+
+from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.output import Output
+from tony_provider.runtime.executor.ports import HeldPorts
+from tony_provider.runtime.executor.workspace import Workspace
+from tony_provider.runtime.storage import Storage
+
+
+@attrs.define(eq=False)
+class ExecutorContext:
+    container: ExecutorContainer
+    workspace: Workspace
+    ports: HeldPorts
+    output: Output
+    storage: Storage
+    checkpoints: CheckpointDirectory
+    # One thread: what was given up and hangs must be over before something else is put into the same directories.
+    preparing: ThreadPoolExecutor = attrs.field(factory=lambda: ThreadPoolExecutor(1, "prepare"))

@@ -1,0 +1,40 @@
+"""The end of what the user processes have printed so far: for whoever looks at the job's page, or for posterity."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Callable
+
+from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.output import TAIL_LIMIT, Output
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.text import masked
+
+log = logging.getLogger(__name__)
+
+_LAST_WORDS = 256 << 10  # bytes: YARN leaves 250 ms between SIGTERM and SIGKILL
+
+
+async def answer_tail(
+    output: Output, wanted: tony_pb2.TailWanted, send: Callable[[tony_pb2.FromExecutor], None]
+) -> None:
+    tail = tony_pb2.Tail(question=wanted.question)
+    try:
+        tail.data = await asyncio.to_thread(output.both.tail, wanted.bytes)
+    except OSError as error:
+        log.warning("the log cannot be read: %s", error)
+        tail.problem = str(error)
+    send(tony_pb2.FromExecutor(tail=tail))
+
+
+async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
+    """Nothing where nothing was printed."""
+    try:
+        output = await asyncio.to_thread(context.output.both.tail, _LAST_WORDS)
+    except OSError as error:
+        log.warning("the log cannot be read: %s", error)
+        return
+    if output:
+        tail = masked(output[-TAIL_LIMIT:].decode("utf-8", "replace"), context.container.user_secrets.values())
+        send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))

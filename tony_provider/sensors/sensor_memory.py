@@ -1,0 +1,31 @@
+"""What a sensor that is rescheduled knows at its next poke, which is another process: kept in Airflow's store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tony_provider.state_store import StateStore
+from tony_provider.watching.sensor_conditions import SensorMemory
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.types import Logger
+
+_KEY = "tony_sensor_memory"
+
+
+def remember(context: Context, memory: SensorMemory, log: Logger) -> None:
+    StateStore(context, log).set(_KEY, {"try": context["ti"].try_number, **attrs.asdict(memory)})
+
+
+def recall(context: Context, log: Logger) -> SensorMemory | None:
+    """None at the first poke of a try."""
+    if not context.get("task_reschedule_count"):
+        return None
+    kept: Any = StateStore(context, log).get(_KEY)
+    if not isinstance(kept, dict) or kept.pop("try", None) != context["ti"].try_number:
+        return None
+    names = {field.name for field in attrs.fields(SensorMemory)}
+    return SensorMemory(**{name: value for name, value in kept.items() if name in names})

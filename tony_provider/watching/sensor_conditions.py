@@ -1,0 +1,233 @@
+"""What a sensor makes of one sighting after another: the same in a worker, poke by poke, and in a triggerer."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import StrEnum
+
+import attrs
+
+from tony_provider.cluster.base import ApplicationState
+from tony_provider.runtime.clock import span
+from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.protocol.status import FinalStatus, JobState
+from tony_provider.watching.contact import Contact
+from tony_provider.watching.job_search import FoundApplication, JobSighting, JobTarget
+from tony_provider.watching.outages import OUTAGE_SECONDS, outage_start
+from tony_provider.watching.progress_log import ProgressLog
+from tony_provider.watching.silence import Silence
+from tony_provider.watching.task_states import TrainTaskStates
+from tony_provider.watching.watch import FORGOTTEN_SECONDS
+
+
+class SensorEnd(StrEnum):
+    """Why a sensor has nothing more to look at."""
+
+    REACHED = "reached"  # what it waits for is there
+    MISSED = "missed"  # it can never come any more
+    STALE = "stale"  # the job runs, and does not do what it should
+    START_TIMEOUT = "start_timeout"  # there was no application for so long
+    TIMEOUT = "timeout"  # the sensor's own, or its execution_timeout
+
+
+@attrs.frozen
+class SensorResult:
+    """What a sensor returns. Keys whose value is not known are there with ``None``."""
+
+    application_id: str  # the one looked at last
+    state: str  # of the job; of the application where the job tells nothing
+    step: int | None = None  # the last one that the chief, or rank 0, reported
+    total_steps: int | None = None  # as the chief, or rank 0, reported last
+    steps_per_second: float | None = None  # as measured last
+
+    @classmethod
+    def of(cls, seen: JobSighting, application_id: str) -> SensorResult:
+        status = seen.status
+        if status is None:
+            return cls(application_id, state_of(seen))
+        return cls(application_id, state_of(seen), status.step, status.total_steps, to_plain(status.steps_per_second))
+
+
+@attrs.frozen
+class SensorOutcome:
+    end: SensorEnd
+    message: str = ""
+    found: FoundApplication | None = None
+    result: SensorResult | None = None
+
+
+@attrs.define
+class SensorMemory:
+    """What has to be known at the next look, by another process too. Epoch seconds of the watcher's clock."""
+
+    application_id: str | None = None  # looked at last
+    absent_since: float | None = None
+    ended_since: float | None = None
+    outage_since: float | None = None
+    updated_ms: int | None = None  # of the newest status, by the clock of its application master
+    updated_seen: float = 0.0  # when it was first seen
+    slow_since: dict[str, float] = attrs.field(factory=dict)  # by task
+
+    @classmethod
+    def beginning(cls, began: float) -> SensorMemory:
+        return cls(absent_since=began)
+
+    def forget_pulse(self) -> None:
+        self.updated_ms = None
+        self.slow_since = {}
+
+
+class SensorConditions(ABC):
+    """:param start_timeout: seconds that there may be no application; None: no limit.
+    :param log: is given lines for the task's log.
+    """
+
+    def __init__(
+        self,
+        target: JobTarget,
+        memory: SensorMemory,
+        *,
+        start_timeout: float | None,
+        log: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.memory = memory
+        self._target = target
+        self._start_timeout = start_timeout
+        self._log = log
+        self._clock = clock
+        self._progress = ProgressLog()
+        self._silence = Silence(Contact(clock), log, clock)
+        self._found: FoundApplication | None = None
+        self._told = ""
+
+    def judge(self, seen: JobSighting, task_states: TrainTaskStates) -> SensorOutcome | None:
+        """None while there is something to wait for.
+
+        ``task_states``: from before the look, so that what it rules out cannot have happened in between. A cluster or
+        store that does not answer is waited for, OUTAGE_SECONDS long; then its ClusterError or StorageError is raised.
+        """
+        now = self._clock()
+        if seen.outage is not None:
+            self.memory.forget_pulse()  # the job may have had an outage of its own
+            since = self.memory.outage_since
+            self.memory.outage_since = outage_start(seen.outage, since, now)
+            self._silence.look(seen)
+            return None
+        self._answers(now)
+        self._tell_of(seen)
+        self._silence.look(seen)
+        if seen.is_live:
+            self.memory.absent_since = self.memory.ended_since = None
+            return self._of_live(seen, now)
+        self.memory.forget_pulse()
+        return self._of_ended(seen, task_states, now) if seen.has_ended else self._of_absent(seen, task_states, now)
+
+    @abstractmethod
+    def _of_live(self, seen: JobSighting, now: float) -> SensorOutcome | None: ...
+
+    @abstractmethod
+    def _is_good_end(self, seen: JobSighting) -> bool: ...
+
+    def _outcome(self, end: SensorEnd, seen: JobSighting, message: str = "") -> SensorOutcome:
+        result = SensorResult.of(seen, seen.found.application_id) if seen.found is not None else None
+        return SensorOutcome(end, message, seen.found, result)
+
+    def _of_ended(self, seen: JobSighting, task_states: TrainTaskStates, now: float) -> SensorOutcome | None:
+        self.memory.absent_since = None
+        if self._is_good_end(seen):
+            return self._outcome(SensorEnd.REACHED, seen)
+        if self.memory.ended_since is None:
+            self.memory.ended_since = now
+        told = _how_ended(seen)
+        if state_of(seen) != JobState.SUCCEEDED.value and self._may_be_followed(
+            task_states, now - self.memory.ended_since
+        ):
+            task = f" (its task is {task_states.state})" if task_states.state else ""
+            self._tell_once(f"{told}; waiting for the training's next application{task}")
+            return None
+        return self._outcome(SensorEnd.MISSED, seen, told)
+
+    def _may_be_followed(self, task_states: TrainTaskStates, seconds: float) -> bool:
+        """Whether another application may come, so long after this one's end."""
+        if self._target.identity is None:
+            return False
+        if task_states.is_over is None:  # Airflow may be slow to answer
+            return seconds < (OUTAGE_SECONDS if self._start_timeout is None else self._start_timeout)
+        return not task_states.is_over
+
+    def _of_absent(self, seen: JobSighting, task_states: TrainTaskStates, now: float) -> SensorOutcome | None:
+        self.memory.ended_since = None
+        if self.memory.absent_since is None:
+            self.memory.absent_since = now
+        seconds = now - self.memory.absent_since
+        state = f"; its task is {task_states.state}" if task_states.state else ""
+        if task_states.is_over:
+            return self._outcome(SensorEnd.MISSED, seen, f"there is no {self._target}, and none will come{state}")
+        self._tell_once(f"There is no {self._target} now; waiting for it{state}")
+        if self._start_timeout is not None:
+            if seconds <= self._start_timeout:
+                return None
+            message = f"there was no {self._target} within start_timeout ({self._start_timeout:g} s){state}"
+            return self._outcome(SensorEnd.START_TIMEOUT, seen, message)
+        was_there = self._target.application_id is not None or seen.found is not None
+        if was_there and task_states.is_over is None and seconds > FORGOTTEN_SECONDS:
+            name = seen.found.application_id if seen.found is not None else self._target
+            return self._outcome(
+                SensorEnd.MISSED,
+                seen,
+                f"the cluster does not know {name}, and its result is not in the staging directory",
+            )
+        return None
+
+    def _answers(self, now: float) -> None:
+        """Another process than this one may have told of the outage."""
+        if self.memory.outage_since is not None and not self._silence.lines:
+            self._log(f"The cluster and its store answer again, after {span(now - self.memory.outage_since)}")
+        self.memory.outage_since = None
+
+    def _tell_of(self, seen: JobSighting) -> None:
+        if seen.found is not None and seen.found != self._found:
+            self._log(f"Looking at {seen.found.application_id}")
+            if seen.found.identity is None:
+                self._log("Nothing of it is in the staging directory: only what the cluster says of it can be seen")
+            self._found, self._progress = seen.found, ProgressLog()
+            self._silence.begin_anew()
+            if seen.found.application_id != self.memory.application_id:
+                self.memory.application_id = seen.found.application_id
+                self.memory.forget_pulse()
+        if seen.unreadable is not None:
+            self._tell_once(f"Its status cannot be read: {seen.unreadable}")
+        if seen.application is not None:
+            for line in self._progress.lines(seen.application, seen.status):
+                self._log(line)
+
+    def _tell_once(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self._log(line)
+
+
+def state_of(seen: JobSighting) -> str:
+    """The job's; the application's where the job tells nothing. ABSENT when nobody tells anything."""
+    application, status = seen.application, seen.status
+    if status is not None and status.state.is_final:
+        return status.state.value
+    if application is None:
+        return "ABSENT"
+    if application.state is ApplicationState.FINISHED:
+        return (application.final_status or FinalStatus.FAILED).value
+    if application.state is ApplicationState.RUNNING and status is not None:
+        return status.state.value
+    return application.state.value
+
+
+def _how_ended(seen: JobSighting) -> str:
+    status, application = seen.status, seen.application
+    name = seen.found.application_id if seen.found is not None else "it"
+    why = application.diagnostics.strip() if application is not None else ""
+    if status is not None and status.state.is_final:
+        why = (status.failure.message if status.failure else status.message) or why
+    return f"{name} has ended: {state_of(seen)}" + (f", {why}" if why else "")

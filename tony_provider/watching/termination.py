@@ -1,0 +1,231 @@
+"""Ending an application from the Airflow side: within seconds from a signal handler, thoroughly from anywhere else.
+
+Its master is asked to stop it: the user processes get their grace, checkpoints and logs their last copies. From then on
+it ends by itself, whoever dies meanwhile. Should it not, it is killed when its time is over: by whoever waits for it
+here, else by the cluster itself, which is told the time too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.base import CONTROL_SECONDS, Application
+from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
+from tony_provider.cluster.identity import Identity
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.storage.errors import StorageError
+
+SIGNAL_PATIENCE = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
+HURRIED_SECONDS = 2.0  # that a master may take to answer meanwhile: a kill is to fit in as well
+END_SECONDS = 20.0  # that an application may take to end after its kill
+LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
+END_POLL = 0.5  # seconds
+KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
+
+_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]*))?: ")
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Kill:
+    """What an application's diagnostics say of its end, when that was our doing."""
+
+    reason: str
+    whose: str | None = None  # the name of the try of the task, on whose behalf; None: on nobody's
+    by: str = "Airflow"  # anybody else's doing is taken by a task that watches the application for what it is
+    grace: float | None = None  # seconds that user processes get; None: as the job says
+
+    def __str__(self) -> str:
+        whose = "" if self.whose is None else f" for {self.whose}"
+        return f"Killed by {self.by}{whose}: {self.reason}"
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """As the application's master takes it."""
+        return {"reason": str(self)} if self.grace is None else {"reason": str(self), "grace": self.grace}
+
+
+@attrs.frozen
+class SensorKill(Kill):
+    """By a sensor, which is no try of the training's task: to that it is as if somebody else had done it."""
+
+    def __str__(self) -> str:
+        return f"Ended by a sensor of Airflow: {self.reason}"
+
+
+def killed_by_airflow(application: Application | None) -> bool:
+    return application is not None and _OURS.search(application.diagnostics) is not None
+
+
+def killed_for(application: Application | None) -> str | None:
+    """The name of the try that the application was killed for; None when it was not, or nobody said for which."""
+    found = _OURS.search(application.diagnostics) if application is not None else None
+    return found[1] if found else None
+
+
+def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: Kill) -> bool:
+    """Stop the application, kill it when it does not end in time, and remove what it no longer needs. Idempotent.
+
+    Blocks for as long as the job's grace and its last copies take, and END_SECONDS more at most. Whether it has ended
+    by then. Raises ClusterError.
+    """
+    ends_within = stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
+    if ends_within is not None and not _has_ended(hook, application_id, ends_within):
+        log.warning("%s has not ended within %.0f s: killing it", application_id, ends_within)
+        hook.kill(application_id, str(kill))
+    if not _has_ended(hook, application_id, END_SECONDS):
+        log.warning("%s was killed, and has not ended within %.0f s", application_id, END_SECONDS)
+        return False
+    clear_up(hook, identity, application_id, log.warning)
+    return True
+
+
+def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds: float) -> float | None:
+    """Have it end by itself; asked again, it does not hurry. Its master may take ``seconds`` to answer.
+
+    How many seconds it may take from now; None: there is no master to be asked, so that it was killed at once. Raises
+    ClusterError when it could not be killed either.
+    """
+    diagnostics = str(kill)
+    try:
+        answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
+    except ClusterError as error:
+        level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
+        log.log(level, "%s is killed without grace: %s", application_id, error)
+        hook.kill(application_id, diagnostics)
+        return None
+    ends_within = float(answer.get("ends_within", 0.0))
+    log.info("%s ends within %.0f s", application_id, ends_within)
+    try:
+        hook.limit(application_id, ends_within + LIMIT_SLACK, diagnostics)
+    except ClusterError as error:
+        log.warning("%s ends by itself, without a limit set by the cluster: %s", application_id, error)
+    return ends_within
+
+
+def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
+    """Whether it has within that time."""
+    deadline = time.monotonic() + seconds
+    while (application := hook.application(application_id)) is not None and not application.is_final:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(END_POLL)
+    return True
+
+
+class KillSwitch:
+    """What ``on_kill`` pulls and the waiting task looks at.
+
+    A signal handler runs between any two instructions of the main thread, which may just then hold a lock, of the
+    connection pool or of the event below. So the handler leaves the work to a thread and waits for that only a while.
+    """
+
+    def __init__(self) -> None:
+        self.application_id: str | None = None  # the one to stop, once there is one
+        self.whose: str | None = None  # the name of the task's try
+        self.pulled = False
+        self._woken = threading.Event()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KillSwitch:
+        """A copy of the task is another task, with nothing to stop yet."""
+        return KillSwitch()
+
+    def remember(self, application_id: str) -> None:
+        self.application_id = application_id
+
+    def forget(self) -> None:
+        """It will not be submitted."""
+        self.application_id = None
+
+    def pull(self, hook: TonyHook, kill: Kill | None) -> None:
+        """Wake the task up, and have its application end unless ``kill`` is None."""
+        self.pulled = True
+        _in_thread(self._act, hook, kill).join(SIGNAL_PATIENCE)
+
+    def sleep(self, seconds: float) -> None:
+        """Until the time is over or the switch is pulled."""
+        self._woken.wait(seconds)
+
+    def _act(self, hook: TonyHook, kill: Kill | None) -> None:
+        application_id = self.application_id
+        try:
+            if application_id is None or kill is None:
+                return
+            if not _stop_once_known(hook, application_id, kill, within=0.0):
+                # The main thread may be submitting it, which stands still until this thread ends.
+                _in_thread(_stop_once_known, hook, application_id, kill, SIGNAL_PATIENCE)
+        finally:
+            self._woken.set()
+
+
+def _stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: float) -> bool:
+    """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
+    deadline = time.monotonic() + within
+    try:
+        while hook.application(application_id) is None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(KNOWN_POLL)
+        stop_application(hook, application_id, kill, seconds=HURRIED_SECONDS)
+    except ClusterError as error:
+        log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
+    return True
+
+
+def _in_thread(act: Callable[..., object], *arguments: object) -> threading.Thread:
+    """One that no process waits for at its end."""
+    thread = threading.Thread(target=act, args=arguments, name="tony-kill", daemon=True)
+    thread.start()
+    return thread
+
+
+log = logging.getLogger(__name__)
+
+_stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
+_ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
+
+
+async def end_from_triggerer(
+    tony_conn_id: str, proxy_user: str | None, identity: Identity, application_id: str, kill: Kill
+) -> None:
+    """Stop it, and then see that it ends. Being cancelled stops the waiting, and nothing else."""
+
+    def stop() -> None:
+        with TonyHook(tony_conn_id, proxy_user) as hook:
+            stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
+
+    def end() -> None:
+        with TonyHook(tony_conn_id, proxy_user) as hook:
+            end_application(hook, identity, application_id, kill)
+
+    await _in(_stopping, stop, application_id)
+    await _in(_ending, end, application_id)
+
+
+async def _in(pool: ThreadPoolExecutor, act: Callable[[], None], application_id: str) -> None:
+    await asyncio.shield(asyncio.wrap_future(pool.submit(_told, act, application_id)))
+
+
+def _told(act: Callable[[], None], application_id: str) -> None:
+    try:
+        act()
+    except (ClusterError, StorageError) as error:
+        log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
+
+
+def clear_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
+    """See ``TonyHook.cleanup``. ``warn`` is told what could not be removed, as by somebody who may only read."""
+    try:
+        hook.cleanup(identity, application_id)
+    except (ClusterError, StorageError) as error:
+        warn("Not everything of %s could be removed: %s", application_id, error)

@@ -1,0 +1,51 @@
+"""Until when a job is watched, and why there is nothing more to watch."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from enum import StrEnum
+
+import attrs
+
+from tony_provider.cluster.base import Application
+from tony_provider.runtime.protocol.status import JobStatus
+
+_DEFER_SLACK = 300.0  # seconds after a deadline, until which a triggerer that is down may come back
+
+
+class Reason(StrEnum):
+    """Why there is nothing more to watch."""
+
+    FINISHED = "finished"  # well or not
+    FORGOTTEN = "forgotten"  # the cluster does not know it, and it left no result
+    DEADLINE = "deadline"  # of this try of the task
+    QUEUE_TIMEOUT = "queue_timeout"
+
+
+@attrs.frozen
+class WatchResult:
+    reason: Reason
+    last_message: str = ""  # the job's own last word on what it was doing or waiting for
+    application: Application | None = None  # as last seen
+    status: JobStatus | None = None  # as last seen
+
+
+@attrs.frozen
+class WatchLimits:
+    """Epoch seconds; None: no limit."""
+
+    end: float | None = None  # of this try of the task
+    queue: float | None = None  # until which the job may wait for its containers, before they were ever all there
+
+    def next_after(self, now: float) -> float | None:
+        """The earliest that is still to come."""
+        return min((each for each in (self.end, self.queue) if each is not None and each > now), default=None)
+
+
+def deferral_timeout(end: float) -> timedelta:
+    """Of a task that is deferred until ``end``, in epoch seconds.
+
+    An expired deferral calls nobody, so the trigger minds the deadline; this is for when there is no trigger.
+    """
+    return timedelta(seconds=max(0.0, end - time.time()) + _DEFER_SLACK)
