@@ -75,7 +75,7 @@ docs: $(VENV)/.test  ## the documents as HTML in build/docs, with every warning 
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -b html -c docs -d build/doctrees . build/docs
 	@echo build/docs/index.html
 
-docs-tables: $(VENV)/.test  ## write the tables of docs/reference.md anew, from the code
+docs-tables: $(VENV)/.test  ## write the tables of docs/reference.md and the states of docs/how-it-works.md anew, from the code
 	$(BIN)/python -m tests.documents
 
 proto:  ## generate the protobuf code again, with a pinned generator

@@ -47,8 +47,8 @@ class ExecutorReports:
         if task.told_to_stop:
             self._completion.stop(task, now, "the job has ended")
         elif task.state is TaskState.STARTING:
-            task.state, task.deadline = TaskState.REGISTERED, None
-            task.host, task.ports = host, dict(ports)
+            task.enter(TaskState.REGISTERED)
+            task.deadline, task.host, task.ports = None, host, dict(ports)
             self._state.note("registered", f"on {host}, ports {dict(ports)}", task)
         else:
             self._starts.say_again(task, start)
@@ -77,7 +77,7 @@ class ExecutorReports:
         task.heard_at = process.started_at = process.moved_at = now
         task.replaced = 0
         if task.state is TaskState.REGISTERED and process.stop_by is None:
-            task.state = TaskState.RUNNING
+            task.enter(TaskState.RUNNING)
         self._state.note("started", f"user process {start}, of generation {process.generation}", task)
 
     def process_ended(self, task: Task, end: ProcessEnd, now: float) -> None:
@@ -102,15 +102,15 @@ class ExecutorReports:
         """What follows from the end of its user process."""
         if end.succeeded and task.role is not Role.PS:
             if not task.ended:
-                task.state = TaskState.SUCCEEDED
+                task.enter(TaskState.SUCCEEDED)
         elif task.told_to_stop:
             if not task.ended:
-                task.state = TaskState.STOPPED
+                task.enter(TaskState.STOPPED)
         elif process.stop_by is not None:
-            task.state = TaskState.REGISTERED
+            task.enter(TaskState.REGISTERED)
         elif end.stopped and process.order is None:
             # Its former master died between two generations; what for, it knew and has counted.
-            task.state = TaskState.REGISTERED
+            task.enter(TaskState.REGISTERED)
             self._restarts.again(self._groups.of(task), "a former application master had stopped it", now)
         else:
             self._failed(task, process, end, now)

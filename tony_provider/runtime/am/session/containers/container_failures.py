@@ -87,7 +87,7 @@ class ContainerFailures:
             self._blame(task.node)
         if task.told_to_stop or task.given_up:
             if not task.ended:
-                task.state = TaskState.STOPPED
+                task.enter(TaskState.STOPPED)
             return
         if self._groups.of(task).root_cause.settled(task, better) and better:
             self._restarts.know_failure(task, better)
@@ -109,7 +109,7 @@ class ContainerFailures:
         if taken_back or (not too_many and (again or self._state.generation.number)):
             self._containers.replace(task, now, failure.message, counted=not taken_back)
         elif task.absent:
-            task.state = TaskState.LOST
+            task.enter(TaskState.LOST)
             self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
         else:
             self._restarts.give_up(task, failures.given_up(failure, _IN_A_ROW if too_many else ""), now)

@@ -36,7 +36,7 @@ class Containers:
 
     def ask_for_all(self, now: float) -> None:
         """Wait for the whole gang."""
-        self._state.phase = JobState.WAITING
+        self._state.enter(JobState.WAITING)
         self.gang.begin(now)
         self._state.emit(self.gang.ask(self.gang.wanted))
         self._state.note("requested", self.gang.describe(now))
@@ -58,20 +58,20 @@ class Containers:
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
         """A former application master launched this one."""
-        task.container, task.attempt, task.launched, task.container_ended = container, attempt, True, False
-        task.yields, task.failure = False, None
+        task.attempt, task.yields, task.failure = attempt, False, None
+        task.container_adopted(container)
         self.nodes.saw(container.node)
         self._by_id[container.id] = task
 
     def _launch_all(self, now: float) -> None:
-        self._state.phase = JobState.STARTING
+        self._state.enter(JobState.STARTING)
         self._state.note("gang_complete", f"all {words.count(len(self.gang.wanted), 'container')} are there")
         for task in self._state.tasks:
             if task.container:
                 self._launch(task, task.container, now)
 
     def _launch(self, task: Task, container: Container, now: float) -> None:
-        task.state, task.launched = TaskState.STARTING, True
+        task.container_launched()
         task.deadline = now + self._state.job.timeouts.registration
         self._state.emit(LaunchTask(task.name, task.attempt, container))
 
@@ -85,7 +85,8 @@ class Containers:
             return None
         if task.connected and not task.told_to_stop:
             self._state.emit(Disconnect(task.name))  # lost is not dead: its node may only be out of the cluster's reach
-        task.container_ended, task.connected = True, False
+        task.container_gone()
+        task.connected = False
         return task
 
     def take(self, task: Task, now: float) -> None:
@@ -109,7 +110,8 @@ class Containers:
     def _let_go(self, task: Task) -> None:
         if task.container:
             self._by_id.pop(task.container.id, None)
-        task.container_ended, task.connected = True, False
+        task.container_gone()
+        task.connected = False
 
     def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
         """Ask for another one: the former has ended, or was given up."""
@@ -121,7 +123,7 @@ class Containers:
 
     def ask_again(self, task: Task) -> None:
         """A container was lost before anything was launched in it."""
-        task.container, task.state, task.container_ended = None, TaskState.REQUESTED, False
+        task.without_container()
         self._state.emit(self.gang.ask([task]))
 
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
@@ -146,7 +148,7 @@ class Containers:
         """Nobody is served by a gang that holds a part of what it needs."""
         state = self._state
         if state.phase is not JobState.WAITING:
-            state.phase = JobState.WAITING
+            state.enter(JobState.WAITING)
             self.gang.begin(now)
         wait = self.gang.pause(now)
         state.emit(*self.gang.cancel(), self.nodes.lift())
@@ -160,8 +162,8 @@ class Containers:
             return
         if task.launched:
             task.back_to_request()
-        task.container, task.state, task.container_ended, task.deadline = None, TaskState.REQUESTED, False, None
-        task.replaced, task.absent = 0, False
+        task.without_container()
+        task.deadline, task.replaced, task.absent = None, 0, False
 
     def _replacements_are_late(self, now: float) -> bool:
         """Half of the time for one is over: perhaps there are no nodes but those that are avoided."""

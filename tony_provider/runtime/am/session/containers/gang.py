@@ -16,7 +16,6 @@ from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.actions import Action, CancelRequests, RequestContainers
 from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
 from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.protocol.status import TaskState
 from tony_provider.runtime.spec.model import JobSpec
 
 _LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
@@ -70,8 +69,8 @@ class Gang:
         task = self._waiting.pop(key, None)
         if task is None:
             return None
-        task.key, task.container, task.state = None, container, TaskState.ALLOCATED
-        task.container_ended = False
+        task.key = None
+        task.container_granted(container)
         left = len(self._waiting)
         self._fewest = left if self._fewest is None else min(self._fewest, left)
         if self._give_back_at is None:

@@ -53,7 +53,7 @@ class Recovery:
         self._told_by = 0.0
 
     def begin(self, containers: Sequence[Container], history: History, now: float) -> None:
-        self._state.phase = JobState.RECOVERING
+        self._state.enter(JobState.RECOVERING)
         self._listed = {container.id: container for container in containers}
         self._until = now + MOST_WAIT
         self._remember(history)
@@ -105,7 +105,7 @@ class Recovery:
         self._told_by = now + REPLAY
         self._containers.release(task, now)  # that of an older attempt
         self._containers.adopt(task, self._listed.pop(container_id), attempt)
-        task.state, task.host, task.ports = TaskState.REGISTERED, host, dict(ports)
+        task.host, task.ports = host, dict(ports)
         task.start = max(task.start, start)
         task.process = ProcessState(start, generation) if start else None
         if generation > self._newest:
@@ -157,11 +157,11 @@ class Recovery:
             self._containers.ask_for_all(now)
             self._restarts.prepare_start(now)
         elif not self._newest:
-            self._state.phase = JobState.STARTING
+            self._state.enter(JobState.STARTING)
             self._restarts.prepare_start(now)
             self._replace(missing, now)
         else:
-            self._state.phase = JobState.RUNNING
+            self._state.enter(JobState.RUNNING)
             self._go_on_running(adopted, missing, now)
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:

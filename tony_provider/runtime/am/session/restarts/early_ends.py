@@ -28,7 +28,7 @@ class EarlyEnds:
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:
         """A parameter server has ended with exit code 0, and nobody had told it to."""
-        task.state = TaskState.SUCCEEDED
+        task.enter(TaskState.SUCCEEDED)
         self._ended[task.name] = process, now
         self._state.note("early_end", f"the tasks that decide have {self._wait:g} s to succeed as well", task)
 
@@ -36,7 +36,7 @@ class EarlyEnds:
         """Whether a task's failure is the consequence of such an end: then nothing else is to be made of it."""
         if not in_cluster(task.role) or not self._left():
             return False
-        task.failure, task.state = failure, TaskState.FAILED
+        task.fail(failure, TaskState.FAILED)
         self._state.note("failed", failure.message, task)
         if task.decisive:
             self._fail(now)
@@ -68,7 +68,7 @@ class EarlyEnds:
         task = self._state.by_name[name]
         others = [other for other in self._state.tasks if _goes_on(other)]
         failure = failures.of_early_end(task, others, now - since)
-        task.failure, task.state = failure, TaskState.FAILED
+        task.fail(failure, TaskState.FAILED)
         self._state.note("failed", failure.message, task)
         self._completion.fail(failure, now)
 

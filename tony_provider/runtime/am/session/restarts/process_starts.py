@@ -130,7 +130,7 @@ class ProcessStarts:
         for task in state.members():
             if task.is_up:
                 state.enter_cluster(task)
-        state.phase = JobState.RUNNING
+        state.enter(JobState.RUNNING)
         decided = self._begun(self._groups.gang, *map(self._groups.of, members))
         for group in self._groups.every:
             if group.restart:
@@ -178,7 +178,8 @@ class ProcessStarts:
         order = SendRendezvous(self._state.cluster(), {task.name: task.start for task in tasks}, resume, keep)
         for task in tasks:
             task.process = ProcessState(task.start, number, order)
-            task.state, task.failure, task.trouble_at = TaskState.REGISTERED, None, None
+            task.enter(TaskState.REGISTERED)
+            task.failure = task.trouble_at = None
         self._state.emit(order)
         start = min((task.start for task in self._state.tasks), default=0)
         return {"start": start, "tasks": {task.name: {"start": task.start} for task in tasks if task.start != start}}

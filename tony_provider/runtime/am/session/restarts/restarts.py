@@ -71,7 +71,8 @@ class Restarts:
         if task.role is not Role.SIDECAR:
             self._completion.fail(failure, now)
             return
-        task.failure, task.state, task.given_up = failure, TaskState.FAILED, True
+        task.fail(failure, TaskState.FAILED)
+        task.given_up = True
         self._state.warnings.append(failure.message)
         self._state.note("given_up", words.first_line(failure.message), task)
         self._state.emit(*self._containers.gang.withdraw(task))
@@ -86,7 +87,7 @@ class Restarts:
         """What follows from failures, and the next steps of the starts that are being prepared."""
         for group in list(self._active.values()):
             if group.root_cause.pending:
-                self._root_cause(group, now)
+                self._decide(group, now)
             if self._state.verdict:
                 return
         for group in list(self._active.values()):
@@ -103,7 +104,7 @@ class Restarts:
         finishing = self._state.phase is JobState.FINISHING
         return finishing and any(task.told_to_stop for task in restart.members)
 
-    def _root_cause(self, group: RestartGroup, now: float) -> None:
+    def _decide(self, group: RestartGroup, now: float) -> None:
         cause = group.root_cause.cause(now)
         if cause is None or cause.failure is None:
             self._open(group, group.root_cause.reason, now)  # whatever the cause: the others cannot go on
@@ -126,7 +127,7 @@ class Restarts:
         group.restart = Restart(words.first_line(reason), list(group.members))
         self._active[group.name] = group
         if group is self._groups.gang and self._state.phase is JobState.RUNNING:
-            self._state.phase = JobState.RESTARTING
+            self._state.enter(JobState.RESTARTING)
         stacks = FailureKind.STALLED in group.root_cause.kinds
         for task in group.members:
             if self._groups.of(task) is not group:
@@ -142,7 +143,7 @@ class Restarts:
         group.restart.not_before = now + delay
         for task in group.members:
             if task.state in (TaskState.FAILED, TaskState.LOST) and task.has_container:
-                task.state = TaskState.REGISTERED
+                task.enter(TaskState.REGISTERED)
         self._state.restarts += 1
         what = "the gang" if group.name == GANG else group.name
         wait = f" in {delay:g} s" if delay else ""

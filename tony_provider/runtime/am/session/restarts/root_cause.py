@@ -50,8 +50,7 @@ class RootCause:
         Doubtful is one by a signal: it waits for the end of the container, which may tell the real reason, as long as
         that may come.
         """
-        task.failure = failure
-        task.state = TaskState.LOST if failure.kind in _LOST else TaskState.FAILED
+        task.fail(failure, TaskState.LOST if failure.kind in _LOST else TaskState.FAILED)
         began = now if task.trouble_at is None else task.trouble_at
         self._troubles[task.name] = _Trouble(failure, began, now, doubtful)
 
