@@ -222,9 +222,10 @@ class SessionMachine(RuleBasedStateMachine):
     def master_dies(self, data: st.DataObject) -> None:
         calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
         self.former |= self.w.held
-        failures = self._failures_seen()
+        going_on = self._going_on()
+        failures = self._failures_seen(going_on)
         self.w.master_dies()
-        assert self._failures_seen() == failures
+        assert self._failures_seen(going_on) == failures
         if calm:
             self.w.come_back()
             assert self.w.session.phase is JobState.RUNNING
@@ -234,10 +235,13 @@ class SessionMachine(RuleBasedStateMachine):
                 if data.draw(st.booleans()):
                     self.w.register(executor.task, executor)
 
-    def _failures_seen(self) -> dict[str, list[str]]:
-        """By group, of what goes on."""
+    def _going_on(self) -> list[str]:
+        """Groups. What was given up, the next master does not know, and tries once more."""
         given_up = {task.name for task in self._tasks() if task.given_up}
-        groups = [group for group in self.w.session.groups.every if group.name not in given_up]
+        return [group.name for group in self.w.session.groups.every if group.name not in given_up]
+
+    def _failures_seen(self, names: list[str]) -> dict[str, list[str]]:
+        groups = [group for group in self.w.session.groups.every if group.name in names]
         return {group.name: [each.what for each in group.repeats.seen] for group in groups}
 
     def _is_calm(self) -> bool:
@@ -292,7 +296,7 @@ class SessionMachine(RuleBasedStateMachine):
     def the_same_failure_is_the_jobs(self) -> None:
         if not self.world or self.w.session.verdict:
             return
-        for seen in self._failures_seen().values():
+        for seen in self._failures_seen(self._going_on()).values():
             assert all(seen.count(what) <= self.w.spec.restart.same_failure for what in seen)
 
     @invariant()
