@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
+from tony_provider.runtime import exit_codes
 from tony_provider.runtime.am.session.actions import StopProcess
 from tony_provider.runtime.am.session.restarts.root_cause import DOUBT
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
@@ -527,8 +528,52 @@ def test_permanent_exit_codes_end_the_job() -> None:
     world.complete_all()
     assert world.verdict.failure
     assert world.verdict.failure.exit_code == 3
+    assert world.verdict.failure.permanent
     assert "permanent" in world.verdict.message
     assert world.generation == 1
+
+
+def test_other_exit_codes_are_not_permanent_when_they_are_given_up() -> None:
+    world = workers(budget=0, permanent_exit_codes=[3]).run()
+    world.end("worker:1", exit_code=4)
+    world.complete_all()
+    assert world.verdict.failure
+    assert not world.verdict.failure.permanent
+
+
+@pytest.mark.parametrize(("exit_code", "permanent"), [(3, True), (127, True), (4, False)])
+def test_a_task_that_never_starts_again_says_whether_another_application_might_do_better(
+    exit_code: int, permanent: bool
+) -> None:
+    tasks = {"worker": task_type(2, restart=RestartScope.NEVER)}
+    world = workers(tasks, permanent_exit_codes=[3]).run()
+    world.end("worker:1", exit_code=exit_code)
+    world.complete_all()
+    assert world.verdict.failure
+    assert world.verdict.failure.permanent is permanent
+
+
+def test_an_executors_own_exit_code_is_none_of_the_programs() -> None:
+    """One that its master refused, where the program's exit code of that number would be permanent."""
+    world = workers(budget=1, permanent_exit_codes=[exit_codes.REFUSED]).run()
+    world.lose("worker:1", exit_codes.REFUSED)
+    world.restarted()
+    assert world.generation == 2
+    world.lose("worker:1", exit_codes.REFUSED)
+    world.complete_all()
+    assert world.verdict.failure
+    assert world.verdict.failure.exit_code == exit_codes.REFUSED
+    assert not world.verdict.failure.permanent
+
+
+@pytest.mark.parametrize(("exit_code", "permanent"), [(exit_codes.REFUSED, False), (127, True)])
+def test_a_container_that_ends_before_anything_has_run(exit_code: int, permanent: bool) -> None:
+    world = workers(permanent_exit_codes=[exit_codes.REFUSED])
+    world.grant_all()
+    world.lose("worker:1", exit_code)
+    world.complete_all()
+    assert world.verdict.failure
+    assert (world.verdict.failure.kind, world.verdict.failure.permanent) == (FailureKind.LAUNCH, permanent)
 
 
 def test_a_command_that_does_not_exist_is_not_tried_again() -> None:
@@ -536,7 +581,7 @@ def test_a_command_that_does_not_exist_is_not_tried_again() -> None:
     world.end("worker:1", exit_code=127)
     world.complete_all()
     assert world.verdict.failure
-    assert world.verdict.failure.kind is FailureKind.LAUNCH
+    assert (world.verdict.failure.kind, world.verdict.failure.permanent) == (FailureKind.LAUNCH, True)
 
 
 @pytest.mark.parametrize("exit_status", [-102, -108])

@@ -9,6 +9,7 @@ from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import ReleaseContainers
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.restart_decision import is_permanent
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
@@ -112,7 +113,8 @@ class ContainerFailures:
             task.state = TaskState.LOST
             self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
         else:
-            self._restarts.give_up(task, failures.given_up(failure, _IN_A_ROW if too_many else ""), now)
+            why, permanent = _IN_A_ROW if too_many else "", is_permanent(failure, self._state.job.restart)
+            self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)
 
     def _blame(self, node: str) -> None:
         avoid = self._containers.nodes.lost(node)

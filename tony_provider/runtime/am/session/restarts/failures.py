@@ -103,12 +103,11 @@ def of_absence(task: Task) -> Failure:
     return _failure(task, FailureKind.CONTAINER_LOST, message)
 
 
-def given_up(failure: Failure, why: str) -> Failure:
-    """The same, with the reason why it is not tried again at the end of its first line."""
-    if not why:
-        return failure
+def given_up(failure: Failure, why: str, *, permanent: bool = False) -> Failure:
+    """The failure with the reason why it is not tried again at the end of its first line."""
     first, newline, rest = failure.message.partition("\n")
-    return attrs.evolve(failure, message=f"{first}; {why}{newline}{rest}")
+    message = f"{first}; {why}{newline}{rest}" if why else failure.message
+    return attrs.evolve(failure, message=message, permanent=permanent)
 
 
 def _container_kind(task: Task, exit_status: int) -> FailureKind:
