@@ -12,7 +12,7 @@ import attrs
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
-from tony_provider.runtime.am.local.local_process import LocalProcess
+from tony_provider.runtime.am.local.local_process import NEVER_LAUNCHED, LocalProcess
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,
@@ -106,7 +106,7 @@ class LocalResourceManager(ResourceManager):
             if process:
                 self._background.spawn(process.stop())
             elif self._held.pop(container_id, None):
-                self._events.put(Completed(container_id, words.ABORTED, "given back"))
+                self._events.put(Completed(container_id, NEVER_LAUNCHED, "given back"))
         self._grant()
 
     def avoid(self, nodes: Sequence[str]) -> None:
@@ -150,11 +150,11 @@ class LocalResourceManager(ResourceManager):
         await self._background.close()
 
     async def _watch(self, container_id: str, process: LocalProcess) -> None:
-        exit_status, diagnostics = await process.wait()
+        ended, diagnostics = await process.wait()
         await asyncio.to_thread(remove_tree, process.directory)
         del self._processes[container_id]
         self._held.pop(container_id, None)
-        self._events.put(Completed(container_id, exit_status, diagnostics))
+        self._events.put(Completed(container_id, ended, diagnostics))
         self._grant()
 
     def _grant(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.actions import ReleaseContainers
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts import failures
@@ -23,6 +24,14 @@ _IN_A_ROW = (
     f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
     "the nodes, or what is copied to them, need a look"
 )
+_NODE_TROUBLE = (
+    ExitReason.LOST,
+    ExitReason.DISKS_FAILED,
+    ExitReason.PREEMPTED,
+    ExitReason.KILLED_BY_CLUSTER,
+    ExitReason.MADE_ROOM,
+)
+"""Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
 _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
 
 
@@ -35,18 +44,18 @@ class ContainerFailures:
         self._groups = groups
         self._restarts = restarts
 
-    def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> None:
+    def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
         """The cluster says that a container has ended."""
         task = self._containers.ended(container_id)
         if task is None:
             return
-        self._state.note("container_completed", f"exit status {exit_status}", task)
+        self._state.note("container_completed", f"exit status {exit.status}", task)
         if not task.launched and not task.told_to_stop:
             self._containers.ask_again(task)
             return
-        failure = failures.of_container(task, exit_status, diagnostics)
-        better = failure if exit_status < 0 else None
-        self._lost(task, failure, now, again=exit_status in words.NODE_TROUBLE, better=better)
+        failure = failures.of_container(task, exit, diagnostics)
+        better = failure if exit.exit_code is None else None
+        self._lost(task, failure, now, again=exit.reason in _NODE_TROUBLE, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
         """Its node refused."""
