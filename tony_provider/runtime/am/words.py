@@ -1,4 +1,4 @@
-"""Plain words for sizes, exit codes, signals, and why containers ended."""
+"""Plain words for what a task asks for, exit codes, signals, and why containers ended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Optional
 from tony_provider.runtime import shell
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.quantities import amount
+from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 from tony_provider.runtime.spec.model import TaskSpec
 
 _CONTAINER = {
@@ -59,17 +61,12 @@ def container_exit(exit: ContainerExit) -> str:
 
 
 def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
-    """Such as ``8192 MiB, 1 vcore, gpus 1``."""
-    parts = [f"{task.memory} MiB", count(task.vcores, "vcore")]
-    if task.gpus:
-        parts.append(f"gpus {task.gpus}")
-    parts += [f"{name} {value}" for name, value in sorted(task.resources.items())]
+    """Such as ``8192 MiB, 1 vcore, 2 GPUs``."""
+    wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **({GPU: task.gpus} if task.gpus else {})}
+    wanted.update(sorted(task.resources.items()))
+    parts = [amount(name, number) for name, number in wanted.items()]
     label = task.node_label or node_label
     return ", ".join([*parts, f"node label {label}"] if label else parts)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def some(names: Iterable[str], most: int = 5) -> str:

@@ -16,6 +16,7 @@ from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import Role
 
 MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
@@ -129,7 +130,7 @@ class ContainerFailures:
         avoid = self._containers.nodes.lost(node)
         losses = self._containers.nodes.losses[node]
         data = {"nodes": {node: losses}}
-        self._state.note("node_loss", f"{words.count(losses, 'container')} lost on {node}", data=data)
+        self._state.note("node_loss", f"{count(losses, 'container')} lost on {node}", data=data)
         if avoid:
             avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
             self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")

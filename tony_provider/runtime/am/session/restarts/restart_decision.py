@@ -6,10 +6,10 @@ from typing import Union
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.restarts.failures import NOT_RUNNABLE
 from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
 from tony_provider.runtime.protocol.status import Failure, FailureKind
+from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import RestartPolicy, RestartScope
 
 
@@ -50,7 +50,7 @@ def decide(
     delay = budget.spend(now)
     if delay is not None:
         return RestartAt(delay)
-    restarts = words.count(policy.budget, "restart")
+    restarts = count(policy.budget, "restart")
     return NoRestart(f"given up after {restarts} without a newer checkpoint (restart.budget)" if policy.budget else "")
 
 
