@@ -24,7 +24,8 @@ class TonyJobFailed(AirflowException):
     ``failure`` says which task failed and how; it is None when the application master died before it could say so.
     ``resumed_step`` is the step that its tasks had gone on from at last, None when they had begun at the beginning, or
     nothing says a step.
-    ``permanent`` says that the same job would fail again, as its exit code was declared to mean.
+    ``permanent`` says that the same job would fail again, as its application master has decided: its program's exit
+    code was declared to mean that, or its command cannot be run.
     """
 
     def __init__(
@@ -34,13 +35,12 @@ class TonyJobFailed(AirflowException):
         application_id: str,
         failure: Failure | None = None,
         resumed_step: int | None = None,
-        permanent: bool = False,
     ) -> None:
         super().__init__(message)
         self.application_id = application_id
         self.failure = failure
         self.resumed_step = resumed_step
-        self.permanent = permanent
+        self.permanent = failure is not None and failure.permanent
 
 
 class TonyQueueTimeout(TonyJobFailed):

@@ -66,7 +66,7 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
     assert status["job"]["state"] == "SUCCEEDED"
     assert status["application"]["final_status"] == "SUCCEEDED"
     shown = tony("status", application_id).out
-    assert "step 3/9 (33%)" in shown
+    assert "step 3 of 9 (33 %)" in shown
     assert "worker:1" in shown
     plain = tony("status", application_id, "--output", "plain").out.splitlines()
     assert [line.split()[:2] for line in plain[1:]] == [["worker:0", "SUCCEEDED"], ["worker:1", "SUCCEEDED"]]

@@ -12,9 +12,10 @@ from rich.progress import track
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
-from tony_provider.cli.wording import seconds_of, since, size
+from tony_provider.cli.times import seconds_of, since
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
+from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
 

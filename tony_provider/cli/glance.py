@@ -13,9 +13,10 @@ from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.clock import moment, span
+from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import STATUS_STALE
+from tony_provider.runtime.quantities import span
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.contact import Contact
 from tony_provider.watching.observation import Observation, ask_the_master, observe_status

@@ -8,7 +8,7 @@ from argparse import Namespace
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import application_of, hook_of
-from tony_provider.cli.wording import seconds_of
+from tony_provider.cli.times import seconds_of
 from tony_provider.watching.termination import Kill, end_application
 
 BY = "`airflow tony kill`"

@@ -8,7 +8,7 @@ from airflow.cli.simple_table import AirflowConsole
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
-from tony_provider.cli.wording import moment
+from tony_provider.cli.times import moment
 from tony_provider.cluster.application_ref import tag_of
 from tony_provider.cluster.base import Application, ApplicationFilter
 

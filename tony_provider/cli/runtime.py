@@ -9,6 +9,7 @@ from pathlib import Path
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.runtime_archive import PLATFORMS
 from tony_provider.cluster.runtime_archive import build as build_archive
+from tony_provider.runtime.quantities import size
 
 _PYTHON = re.compile(r"3\.\d+")
 _OLDEST = (3, 9)
@@ -26,5 +27,4 @@ def build(args: Namespace) -> None:
         build_archive(pythons, output, platforms)
     except (ClusterError, OSError) as error:
         raise SystemExit(str(error)) from error
-    size = output.stat().st_size / (1 << 20)
-    print(f"{output.absolute()}: {size:.1f} MiB, for Python {', '.join(pythons)}")  # noqa: T201 - its answer
+    print(f"{output.absolute()}: {size(output.stat().st_size)}, for Python {', '.join(pythons)}")  # noqa: T201 - its answer

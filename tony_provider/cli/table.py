@@ -10,10 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tony_provider.cli.wording import size, span
 from tony_provider.cluster.base import Application
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+from tony_provider.runtime.quantities import number, size, span, steps
 from tony_provider.watching.progress_log import MAX_ROWS, progress_line
 
 _COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
@@ -97,8 +97,8 @@ def _row(task: TaskStatus, over: bool) -> tuple[str | Text, ...]:
         _coloured(task.state.value, ""),
         task.node or "",
         str(task.start or ""),
-        str(progress.step) if progress else "",
-        f"{progress.steps_per_second:.1f}" if progress and progress.steps_per_second is not None else "",
+        steps(progress.step) if progress else "",
+        number(progress.steps_per_second) if progress and progress.steps_per_second is not None else "",
         size(task.rss_bytes) if task.rss_bytes and not over else "",
         heard,
     )

@@ -7,7 +7,6 @@ replaced in one act. Whoever is named there last may commit checkpoints; all oth
 from __future__ import annotations
 
 import contextlib
-import time
 
 import attrs
 
@@ -18,6 +17,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint_chain import CheckpointChain, Owner
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
@@ -126,7 +126,7 @@ class CheckpointChains:
 
 
 def new_chain() -> CheckpointChain:
-    return CheckpointChain(fingerprint={}, created_ms=time.time_ns() // 1_000_000)
+    return CheckpointChain(fingerprint={}, created_ms=epoch_ms())
 
 
 def read_chain(storage: Storage, uri: str) -> CheckpointChain | None:

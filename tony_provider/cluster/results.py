@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import attrs
@@ -11,6 +10,7 @@ import attrs
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime import contract
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
@@ -27,7 +27,7 @@ class Delivered:
 
     try_number: int
     max_tries: int  # the last try that Airflow allowed then; raised when the task is cleared
-    delivered_ms: int = attrs.field(factory=lambda: time.time_ns() // 1_000_000)  # epoch
+    delivered_ms: int = attrs.field(factory=epoch_ms)  # epoch
     version: int = 1
 
     def reached_airflow(self, try_number: int, max_tries: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -17,6 +16,7 @@ from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sources import stored_resource
 from tony_provider.cluster.training_plan import TrainingPlan
+from tony_provider.cluster.waiting import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.checkpoint_chain import CheckpointChain
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 
 _OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
 _END_SECONDS = 60.0  # that an application may take to end after its kill
-_END_POLL = 0.5  # seconds
 
 
 @attrs.define
@@ -126,13 +125,9 @@ class SubmissionAttempt:
             raise StagingFailed(f"another try of this training has taken over {self._chain_uri}")
 
     def _await_end(self, application_id: str) -> None:
-        deadline = time.monotonic() + _END_SECONDS
-        while (application := self.opened.cluster.application(application_id)) is not None:
-            if application.is_final:
-                return
-            if time.monotonic() > deadline:
-                raise ClusterUnreachable(f"{application_id} was killed and is still {application.state}")
-            time.sleep(_END_POLL)
+        left = wait_for_end(lambda: self.opened.cluster.application(application_id), _END_SECONDS)
+        if left is not None:
+            raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
     # -- the application ---------------------------------------------------------------------------------------------
 

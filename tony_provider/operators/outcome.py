@@ -14,8 +14,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
@@ -25,9 +24,6 @@ from tony_provider.watching.termination import clear_up
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
-
-
-_NO_SUCH_COMMAND = (126, 127)  # what a shell exits with when a command cannot be run, or found
 
 
 def failure(application_id: str, application: Application | None, status: JobStatus | None) -> TonyJobFailed | None:
@@ -51,13 +47,6 @@ def failure(application_id: str, application: Application | None, status: JobSta
     return TonyJobFailed(
         f"{application_id} {application.state}: {said}", application_id=application_id, resumed_step=resumed_step
     )
-
-
-def is_permanent(failure: Failure | None, job: JobSpec) -> bool:
-    """Whether the job says that such an exit would come again, or its command is not there to be run."""
-    if failure is None or failure.exit_code is None:
-        return False
-    return failure.exit_code in (*job.restart.permanent_exit_codes, *_NO_SUCH_COMMAND)
 
 
 def _failure_of_job(application_id: str, application: Application | None, status: JobStatus) -> TonyJobFailed | None:

@@ -23,7 +23,7 @@ from tony_provider.exceptions import (
 )
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
-from tony_provider.operators.outcome import Outcome, failure, is_permanent
+from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import (
     ApplicationStarter,
     StartedApplication,
@@ -330,7 +330,6 @@ class Training:
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
             return self.run()
         if error is not None:
-            error.permanent = is_permanent(error.failure, self._task.parse_job(self._task.secrets or {}))
             outcome.tell_failure(error, ending.status)
             raise error
         return self._deliver(application_id, ending.application, ending.status)

@@ -45,6 +45,7 @@ ENV_PS_HOSTS = "TONY_PS_HOSTS"
 # What our own TensorBoard finds beside that; there TONY_TENSORBOARD_DIR holds the event files of all tasks.
 ENV_TENSORBOARD_PATH = "TONY_TENSORBOARD_PATH"  # a secret: it answers below this path only
 
+LOG_SIZE = 64  # MiB that a task's stdout and stderr may fill together, where neither job nor connection says it
 MAX_RESULT = 1 << 20  # bytes in TONY_RESULT_FILE: what is larger is a file of the model's directory
 MAX_ENV_STRING = 128 * 1024  # bytes of NAME=value with its closing NUL: Linux's MAX_ARG_STRLEN
 

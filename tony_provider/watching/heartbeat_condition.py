@@ -9,6 +9,7 @@ import attrs
 
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
+from tony_provider.runtime.quantities import number, span
 from tony_provider.watching.job_search import JobSighting
 from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorOutcome, state_of
 
@@ -66,9 +67,9 @@ class HeartbeatCondition(SensorConditions):
         unheard = {name: age for name, age in ages.items() if age > limit}
         # A task's last heartbeat is some seconds older than its master's last word: who is silent is told all the same.
         if silence > (limit / 2 if unheard else limit):
-            yield f"its application master has told nothing for {silence:.0f} s"
+            yield f"its application master has told nothing for {span(silence)}"
         for name, age in unheard.items():
-            yield f"{name} was last heard of {age:.0f} s ago"
+            yield f"{name} was last heard of {span(age)} ago"
 
     def _slow(self, status: JobStatus, now: float) -> Iterator[str]:
         if (limit := self._limits.min_steps_per_second) is None:
@@ -79,7 +80,7 @@ class HeartbeatCondition(SensorConditions):
         for name, task in slow.items():
             seconds = now - self.memory.slow_since[name]
             if seconds > self._limits.slow_for:
-                yield f"{_named(task)} takes {_speed(task, limit):.3g} steps per second, for {seconds:.0f} s"
+                yield f"{_named(task)} takes {number(_speed(task, limit))} steps per second, for {span(seconds)}"
 
     def _running(self, status: JobStatus) -> Iterator[TaskStatus]:
         types = self._limits.task_types

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tony_provider.cluster.base import Application
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
+from tony_provider.runtime.quantities import number, percent, size, speed, steps
 
 PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
 MAX_ROWS = 20  # of one task table; a large gang is summed up below it
@@ -92,13 +93,13 @@ class ProgressLog:
 
 
 def progress_line(status: JobStatus) -> str:
-    """Such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
-    line = f"step {status.step}"
+    """Such as ``step 120 of 900 (13 %), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
+    line = f"step {steps(status.step or 0, status.total_steps)}"
     if status.step is not None and status.total_steps:
-        line += f"/{status.total_steps} ({100 * status.step // status.total_steps}%)"
+        line += f" ({percent(status.step / status.total_steps)})"
     if status.steps_per_second is not None:
-        line += f", {status.steps_per_second:.1f} steps/s"
-    if metrics := " ".join(f"{name}={value:.4g}" for name, value in sorted(status.metrics.items())):
+        line += f", {speed(status.steps_per_second)}"
+    if metrics := " ".join(f"{name}={number(value)}" for name, value in sorted(status.metrics.items())):
         line += f", {metrics}"
     if status.checkpoint is not None:
         step = status.checkpoint.step
@@ -122,9 +123,9 @@ def _row(task: TaskStatus) -> tuple[str, ...]:
         task.name,
         _task_state(task),
         task.node or "-",
-        str(progress.step) if task.progress else "-",
-        f"{progress.steps_per_second:.1f}" if progress.steps_per_second is not None else "-",
-        f"{task.rss_bytes / (1 << 20):.0f} MiB" if task.rss_bytes else "-",
+        steps(progress.step) if task.progress else "-",
+        number(progress.steps_per_second) if progress.steps_per_second is not None else "-",
+        size(task.rss_bytes) if task.rss_bytes else "-",
     )
 
 

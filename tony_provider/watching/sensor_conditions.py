@@ -10,9 +10,9 @@ from enum import StrEnum
 import attrs
 
 from tony_provider.cluster.base import ApplicationState
-from tony_provider.runtime.clock import span
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
+from tony_provider.runtime.quantities import span
 from tony_provider.watching.contact import Contact
 from tony_provider.watching.job_search import FoundApplication, JobSighting, JobTarget
 from tony_provider.watching.outages import OUTAGE_SECONDS, outage_start

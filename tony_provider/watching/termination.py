@@ -21,6 +21,7 @@ import attrs
 from tony_provider.cluster.base import CONTROL_SECONDS, Application
 from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.waiting import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -28,7 +29,6 @@ SIGNAL_PATIENCE = 4.0  # seconds that a signal handler may take: Airflow ends th
 HURRIED_SECONDS = 2.0  # that a master may take to answer meanwhile: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
-END_POLL = 0.5  # seconds
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
 _OURS = re.compile(r"Killed by Airflow(?: for (try [^:]*))?: ")
@@ -115,12 +115,7 @@ def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds
 
 def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
     """Whether it has within that time."""
-    deadline = time.monotonic() + seconds
-    while (application := hook.application(application_id)) is not None and not application.is_final:
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(END_POLL)
-    return True
+    return wait_for_end(lambda: hook.application(application_id), seconds) is None
 
 
 class KillSwitch:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable
 
 import attrs
 
-from tony_provider.runtime.clock import moment, span
+from tony_provider.runtime.clock import moment
+from tony_provider.runtime.quantities import span
 
 FIRST_REMINDER = 60.0  # seconds after it began; the pauses double up to LONGEST_PAUSE
 LONGEST_PAUSE = 600.0

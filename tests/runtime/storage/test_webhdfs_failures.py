@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import io
 import threading
 from collections.abc import Iterator
@@ -296,22 +295,16 @@ def test_a_file_that_shrinks_while_it_is_sent(hdfs: Place) -> None:
 
 
 def test_quotas(hdfs: Place, hadoop: HadoopCluster) -> None:
-    set_quota(hadoop, hdfs.root, storagespacequota=MIB)
+    hadoop.services.set_quota(hdfs.root, storagespacequota=MIB)
     with pytest.raises(StorageNoSpace, match="quota"):
         hdfs.storage.write(hdfs.uri("big"), bytes(4 * MIB))
     with pytest.raises(StorageNoSpace, match="quota"):
         hdfs.storage.write(hdfs.uri("big"), iter([bytes(MIB)] * 300))
-    set_quota(hadoop, hdfs.root, namespacequota=2)
+    hadoop.services.set_quota(hdfs.root, namespacequota=2)
     hdfs.storage.make_directories(hdfs.uri("one"))
     with pytest.raises(StorageNoSpace, match="quota"):
         hdfs.storage.make_directories(hdfs.uri("two"))
     assert hdfs.names() == ["one"]
-
-
-def set_quota(hadoop: HadoopCluster, uri: str, **quota: int) -> None:
-    path = urlsplit(uri).path
-    query = {"op": "SETQUOTA", **{name: str(value) for name, value in quota.items()}}
-    hadoop.client(getpass.getuser()).request("PUT", f"{hadoop.webhdfs[0]}/webhdfs/v1{path}", query=query)
 
 
 def test_other_users_files(hdfs: Place, webhdfs_config: WebHdfsConfig, uri: str) -> None:

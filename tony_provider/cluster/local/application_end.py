@@ -18,6 +18,7 @@ from tony_provider.cluster.local.application_folder import (
 )
 from tony_provider.cluster.local.process_ids import ProcessId, kill_all, processes_of
 from tony_provider.runtime import contract
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.file_lock import locked
 from tony_provider.runtime.local.container_dir import TOKEN_FILE
 from tony_provider.runtime.protocol.final_report import read_report
@@ -90,7 +91,7 @@ def _is_over_its_limit(folder: ApplicationFolder) -> bool:
 
 
 def _verdict(folder: ApplicationFolder) -> EndRecord:
-    now = time.time_ns() // 1_000_000
+    now = epoch_ms()
     report, killed = read_report(folder.path), folder.killed()
     if killed is not None and (report is None or report.final_status is FinalStatus.KILLED):
         return EndRecord(ApplicationState.KILLED, FinalStatus.KILLED, killed.diagnostics, now)

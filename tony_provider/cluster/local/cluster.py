@@ -33,6 +33,7 @@ from tony_provider.cluster.local.master_start import start_master
 from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalAccess
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
@@ -69,7 +70,7 @@ class LocalCluster(Cluster):
         return None  # there are none, and a job's is only remembered
 
     def new_application(self) -> str:
-        return str(ApplicationId(time.time_ns() // 1_000_000, secrets.randbelow(10**6)))
+        return str(ApplicationId(epoch_ms(), secrets.randbelow(10**6)))
 
     def submit(self, submission: Submission) -> None:
         self._tidy()

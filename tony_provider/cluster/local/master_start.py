@@ -11,6 +11,7 @@ from pathlib import Path
 from tony_provider.cluster.base import Submission
 from tony_provider.cluster.local.application_folder import ApplicationFolder, ApplicationRecord, this_boot, this_host
 from tony_provider.runtime.application import LocalAccess
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.launch.command_line import command, environment
 from tony_provider.runtime.local.archives import ArchiveCache, shared_cache
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
@@ -56,7 +57,7 @@ def _record(folder: ApplicationFolder, submission: Submission, user: str) -> App
         user=user,
         queue=job.queue or "",
         tags=submission.tags,
-        started_ms=time.time_ns() // 1_000_000,
+        started_ms=epoch_ms(),
         grace=float(job.timeouts.grace),
         checkpoint=float(job.timeouts.checkpoint),
         host=this_host(),

@@ -35,10 +35,3 @@ def demands(job: JobSpec) -> Iterator[Demand]:
             wanted[GPU] = task.gpus
         least = task.instances if task.min_instances is None else task.min_instances
         yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label, least)
-
-
-def amount(resource: str, number: int) -> str:
-    if resource == MEMORY:
-        return f"{number} MiB"
-    names = {VCORES: "vcores", GPU: "GPUs"}
-    return f"{number} {names.get(resource, resource)}"

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from tony_provider.cluster.yarn.cluster_view import Node, Queue
-from tony_provider.cluster.yarn.demand import Demand, amount, demands
+from tony_provider.cluster.yarn.demand import Demand, demands
 from tony_provider.cluster.yarn.room import shortages
+from tony_provider.runtime.quantities import amount
 from tony_provider.runtime.spec.model import JobSpec
 
 

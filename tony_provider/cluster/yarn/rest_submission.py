@@ -11,8 +11,8 @@ from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.command_line import YARN_LOG_DIR, command, environment, on_yarn
 from tony_provider.runtime.storage import uris
+from tony_provider.runtime.text import MASK
 
-MASK = "***"
 APPLICATION_TYPE = "TONY"
 
 

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tony_provider.cluster.yarn.cluster_view import Node, Queue
-from tony_provider.cluster.yarn.demand import Demand, amount
+from tony_provider.cluster.yarn.demand import Demand
+from tony_provider.runtime.quantities import amount
 from tony_provider.runtime.resource_names import VCORES
 
 

@@ -241,7 +241,7 @@ class Master:
         if isinstance(event, LaunchFailed):
             return session.launch_failed(event.container_id, event.reason, now)
         if isinstance(event, Completed):
-            return session.completed(event.container_id, event.exit_status, event.diagnostics, now)
+            return session.completed(event.container_id, event.exit, event.diagnostics, now)
         if isinstance(event, Preempting):
             return session.preempting(event.container_ids, event.seconds, now)
         if isinstance(event, NodeLeaving):

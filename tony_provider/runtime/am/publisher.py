@@ -10,9 +10,10 @@ import logging
 import time
 from typing import Callable, Optional
 
-from tony_provider.runtime.clock import epoch_ms, moment, span
+from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.protocol.timing import SLOW_ANSWER
+from tony_provider.runtime.quantities import span
 from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
+from enum import Enum
 from typing import Optional, Union
 
 import attrs
@@ -77,12 +78,43 @@ class LaunchFailed:
     reason: str
 
 
+class ExitReason(str, Enum):
+    """Why a container ended."""
+
+    EXITED = "EXITED"  # its program did
+    NOT_PREPARED = "NOT_PREPARED"  # its files could not be brought to the node
+    LOST = "LOST"  # with its node, or nobody says why
+    DISKS_FAILED = "DISKS_FAILED"
+    PREEMPTED = "PREEMPTED"  # its share is another queue's or application's now
+    MADE_ROOM = "MADE_ROOM"  # its node needed the room for another container
+    EXCEEDED_MEMORY = "EXCEEDED_MEMORY"
+    EXCEEDED_VIRTUAL_MEMORY = "EXCEEDED_VIRTUAL_MEMORY"
+    EXCESS_LOGS = "EXCESS_LOGS"
+    GIVEN_BACK = "GIVEN_BACK"  # by the application master
+    KILLED_BY_CLUSTER = "KILLED_BY_CLUSTER"
+    APPLICATION_ENDED = "APPLICATION_ENDED"
+    OTHER = "OTHER"  # a reason of the cluster that is not known here
+
+
+@attrs.frozen
+class ContainerExit:
+    """How a container ended."""
+
+    reason: ExitReason
+    status: int = 0  # the exit code of a program that EXITED; else the cluster's own number, which means nothing here
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        """Of its program; None where it did not end by itself."""
+        return self.status if self.reason is ExitReason.EXITED else None
+
+
 @attrs.frozen
 class Completed:
-    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: a code, or its own reasons from -100 down."""
+    """A container ended."""
 
     container_id: str
-    exit_status: int
+    exit: ContainerExit
     diagnostics: str = ""
 
 

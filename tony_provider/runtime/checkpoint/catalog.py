@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Optional, Union
 
@@ -18,6 +17,7 @@ from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import (
@@ -112,7 +112,7 @@ class Catalog:
             except StorageNotFound:
                 return None
             self._forget(source)
-            note = {"reason": reason, "set_aside_ms": round(time.time() * 1000)}
+            note = {"reason": reason, "set_aside_ms": epoch_ms()}
             self._storage.write(uris.join(target, REASON_FILE), json.dumps(note).encode(), overwrite=True)
             return target
         raise StorageExists(source, "set aside", f"{self._broken_uri} is full of that name")

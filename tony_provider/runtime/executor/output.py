@@ -13,13 +13,13 @@ from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.contract import LOG_SIZE
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.text import LONGEST_LINE, end_of_log
 
 log = logging.getLogger(__name__)
 
-SIZE = Memory(64)  # MiB that both streams may fill together, where neither job nor connection says it
 _FILES = 4  # of each of the two streams the current one and the one before
 _LEAST = 256 << 10  # bytes of a file that are not given up to a crowded disk
 KEPT_LIMIT = 10_000_000  # bytes of both streams together that are kept on the store at the end
@@ -221,7 +221,7 @@ class Output:
     @classmethod
     def of(cls, log_dir: Path, work_dir: Path, size: Optional[Memory] = None) -> Output:
         """``size``: MiB that stdout and stderr may fill in the log directory together."""
-        limit = ((size or SIZE) << 20) // _FILES
+        limit = ((size or LOG_SIZE) << 20) // _FILES
         return cls(
             CappedFile(log_dir / "task.out", limit, crowded=disk.crowded),
             CappedFile(log_dir / "task.err", limit, crowded=disk.crowded),

@@ -79,6 +79,7 @@ class Failure:
     task: Optional[str] = None  # such as worker:0
     exit_code: Optional[int] = None
     signal: Optional[int] = None
+    permanent: bool = False  # the same job would fail again: neither a restart nor another application would mend it
 
 
 @attrs.frozen

@@ -12,7 +12,6 @@ STATUS_INTERVAL = 10.0  # status.json is written at least this often while the a
 STATUS_STALE = 3 * STATUS_INTERVAL  # one that has not changed for so long is out of date
 SLOW_ANSWER = 10.0  # who has not answered for so long does not answer, as people see it
 LAST_WORDS = 20.0  # an application master has this long for its result and its farewell once all containers are gone
-MASTER_LOST_AFTER = 60.0  # an executor without its application master stops its user process after this time
 
 _MOST_HEARTBEATS = 300.0  # a second, of all tasks together
 _MOST_CONNECTIONS = 400.0  # a second: what an application master's core can shake hands with

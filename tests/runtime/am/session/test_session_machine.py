@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.runtime.am.session.world import Executor, World, job, task_type
+from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
@@ -31,7 +32,7 @@ POLICIES = [
     RestartPolicy(budget=1000, memory_step=Memory(512), node_losses=1),
     RestartPolicy(budget=1000, same_failure=3),
 ]
-EXIT_STATUSES = [0, 1, 137, 143, -100, -101, -102, -103, -104, -105, -106, -1000]
+EXITS: list[int | ExitReason] = [0, 1, 137, 143, *(reason for reason in ExitReason if reason is not ExitReason.EXITED)]
 # grace, last copies, logs, the release, and some more
 LONGEST_END = 30 + 60 + 30 + 10 + 5
 
@@ -106,10 +107,10 @@ class SessionMachine(RuleBasedStateMachine):
         self.w.completed.add(container_id)
 
     @precondition(lambda self: set(self.w.allocated) - self.w.completed)
-    @rule(data=st.data(), exit_status=st.sampled_from(EXIT_STATUSES))
-    def complete(self, data: st.DataObject, exit_status: int) -> None:
+    @rule(data=st.data(), how=st.sampled_from(EXITS))
+    def complete(self, data: st.DataObject, how: int | ExitReason) -> None:
         candidates = sorted(set(self.w.allocated) - self.w.completed)
-        self.w.complete(data.draw(st.sampled_from(candidates)), exit_status, "what YARN says")
+        self.w.complete(data.draw(st.sampled_from(candidates)), how, "what YARN says")
 
     @precondition(lambda self: self._current())
     @rule(data=st.data())

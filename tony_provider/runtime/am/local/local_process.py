@@ -11,12 +11,14 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am.resource_manager import Launch
-from tony_provider.runtime.am.words import KILLED_BY_APPLICATION_MASTER
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason, Launch
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
 
+# With YARN's numbers, so that the event logs of both read alike.
+GIVEN_BACK = ContainerExit(ExitReason.GIVEN_BACK, -105)
+NEVER_LAUNCHED = ContainerExit(ExitReason.LOST, -100)
 TERM_GRACE = 5.0  # seconds between SIGTERM and SIGKILL of the group
 _TAIL = 4096  # bytes of stderr for the diagnostics, as YARN does
 
@@ -53,14 +55,14 @@ class LocalProcess:
             raise
         return started
 
-    async def wait(self) -> tuple[int, str]:
-        """Exit status as YARN gives it, and diagnostics. What the process left in its group is killed."""
+    async def wait(self) -> tuple[ContainerExit, str]:
+        """How it ended, and diagnostics. What the process left in its group is killed."""
         code = await self._process.wait()
         self._signal(signal.SIGKILL)
         diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
         if self._stopped:
-            return KILLED_BY_APPLICATION_MASTER, diagnostics
-        return (shell.exit_code(-code) if code < 0 else code), diagnostics
+            return GIVEN_BACK, diagnostics
+        return ContainerExit(ExitReason.EXITED, shell.exit_code(-code) if code < 0 else code), diagnostics
 
     async def stop(self) -> None:
         """SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""

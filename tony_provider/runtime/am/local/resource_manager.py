@@ -9,10 +9,9 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
-from tony_provider.runtime.am.local.local_process import LocalProcess
+from tony_provider.runtime.am.local.local_process import NEVER_LAUNCHED, LocalProcess
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,
@@ -34,7 +33,8 @@ from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.resource_names import GPU
+from tony_provider.runtime.quantities import amount, count
+from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 
 _NOTICE = 3600.0  # seconds: nobody kills a local application master that ends its tasks
 
@@ -58,7 +58,7 @@ class Share:
         return self.memory <= whole.memory and self.vcores <= whole.vcores and self.gpus <= whole.gpus
 
     def __str__(self) -> str:
-        return f"{self.memory} MiB, {words.count(self.vcores, 'vcore')}, gpus {self.gpus}"
+        return ", ".join([amount(MEMORY, self.memory), amount(VCORES, self.vcores), amount(GPU, self.gpus)])
 
 
 class LocalResourceManager(ResourceManager):
@@ -91,7 +91,7 @@ class LocalResourceManager(ResourceManager):
             return
         self._events.fail(
             ResourceManagerError(
-                f"the job needs {wanted} for {words.count(len(self._held) + len(self._waiting), 'task')} at once, and "
+                f"the job needs {wanted} for {count(len(self._held) + len(self._waiting), 'task')} at once, and "
                 f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
             )
         )
@@ -106,7 +106,7 @@ class LocalResourceManager(ResourceManager):
             if process:
                 self._background.spawn(process.stop())
             elif self._held.pop(container_id, None):
-                self._events.put(Completed(container_id, words.ABORTED, "given back"))
+                self._events.put(Completed(container_id, NEVER_LAUNCHED, "given back"))
         self._grant()
 
     def avoid(self, nodes: Sequence[str]) -> None:
@@ -150,11 +150,11 @@ class LocalResourceManager(ResourceManager):
         await self._background.close()
 
     async def _watch(self, container_id: str, process: LocalProcess) -> None:
-        exit_status, diagnostics = await process.wait()
+        ended, diagnostics = await process.wait()
         await asyncio.to_thread(remove_tree, process.directory)
         del self._processes[container_id]
         self._held.pop(container_id, None)
-        self._events.put(Completed(container_id, exit_status, diagnostics))
+        self._events.put(Completed(container_id, ended, diagnostics))
         self._grant()
 
     def _grant(self) -> None:

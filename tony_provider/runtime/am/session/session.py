@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
-from tony_provider.runtime.am.resource_manager import Container, Largest
+from tony_provider.runtime.am.resource_manager import Container, ContainerExit, Largest
 from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
 from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
@@ -157,9 +157,9 @@ class Session:
         self._container_failures.not_launched(container_id, reason, now)
         return self._checked(now)
 
-    def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> list[Action]:
+    def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> list[Action]:
         self.recovery.ended(container_id)
-        self._container_failures.completed(container_id, exit_status, diagnostics, now)
+        self._container_failures.completed(container_id, exit, diagnostics, now)
         return self._checked(now)
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:

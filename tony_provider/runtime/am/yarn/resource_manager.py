@@ -26,7 +26,7 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManager,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.yarn import preemption_messages
+from tony_provider.runtime.am.yarn import container_exits, preemption_messages
 from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
 from tony_provider.runtime.am.yarn.container_asks import ContainerAsks
 from tony_provider.runtime.am.yarn.nm_client import NMClient
@@ -227,7 +227,8 @@ class YarnResourceManager(ResourceManager):
         self._asks.completed(container_id)
         self._hurry()  # others may follow
         if self._containers.pop(str(container_id), None):
-            self._events.put(Completed(str(container_id), status.exit_status, words.without_frames(status.diagnostics)))
+            ended = container_exits.from_status(status.exit_status)
+            self._events.put(Completed(str(container_id), ended, words.without_frames(status.diagnostics)))
 
     def _lost(self, reason: str) -> None:
         if self._reachable:

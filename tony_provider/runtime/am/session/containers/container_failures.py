@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Optional
 
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.actions import ReleaseContainers
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.restart_decision import is_permanent
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import Role
 
 MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
@@ -22,6 +25,14 @@ _IN_A_ROW = (
     f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
     "the nodes, or what is copied to them, need a look"
 )
+_NODE_TROUBLE = (
+    ExitReason.LOST,
+    ExitReason.DISKS_FAILED,
+    ExitReason.PREEMPTED,
+    ExitReason.KILLED_BY_CLUSTER,
+    ExitReason.MADE_ROOM,
+)
+"""Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
 _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
 
 
@@ -34,18 +45,18 @@ class ContainerFailures:
         self._groups = groups
         self._restarts = restarts
 
-    def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> None:
+    def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
         """The cluster says that a container has ended."""
         task = self._containers.ended(container_id)
         if task is None:
             return
-        self._state.note("container_completed", f"exit status {exit_status}", task)
+        self._state.note("container_completed", f"exit status {exit.status}", task)
         if not task.launched and not task.told_to_stop:
             self._containers.ask_again(task)
             return
-        failure = failures.of_container(task, exit_status, diagnostics)
-        better = failure if exit_status < 0 else None
-        self._lost(task, failure, now, again=exit_status in words.NODE_TROUBLE, better=better)
+        failure = failures.of_container(task, exit, diagnostics)
+        better = failure if exit.exit_code is None else None
+        self._lost(task, failure, now, again=exit.reason in _NODE_TROUBLE, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
         """Its node refused."""
@@ -112,13 +123,14 @@ class ContainerFailures:
             task.enter(TaskState.LOST)
             self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
         else:
-            self._restarts.give_up(task, failures.given_up(failure, _IN_A_ROW if too_many else ""), now)
+            why, permanent = _IN_A_ROW if too_many else "", is_permanent(failure, self._state.job.restart)
+            self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)
 
     def _blame(self, node: str) -> None:
         avoid = self._containers.nodes.lost(node)
         losses = self._containers.nodes.losses[node]
         data = {"nodes": {node: losses}}
-        self._state.note("node_loss", f"{words.count(losses, 'container')} lost on {node}", data=data)
+        self._state.note("node_loss", f"{count(losses, 'container')} lost on {node}", data=data)
         if avoid:
             avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
             self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")

@@ -15,6 +15,7 @@ from tony_provider.runtime.am.session.containers.node_blocklist import NodeBlock
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.quantities import count, span
 
 
 class Containers:
@@ -65,7 +66,7 @@ class Containers:
 
     def _launch_all(self, now: float) -> None:
         self._state.enter(JobState.STARTING)
-        self._state.note("gang_complete", f"all {words.count(len(self.gang.wanted), 'container')} are there")
+        self._state.note("gang_complete", f"all {count(len(self.gang.wanted), 'container')} are there")
         for task in self._state.tasks:
             if task.container:
                 self._launch(task, task.container, now)
@@ -137,7 +138,7 @@ class Containers:
                 self._state.emit(self.gang.ask(wanted))
             elif self.gang.must_give_back(now):
                 held = sum(1 for task in self._state.tasks if task.container)
-                total = words.count(len(self.gang.wanted), "container")
+                total = count(len(self.gang.wanted), "container")
                 limit = self._state.job.timeouts.allocation
                 self.give_all_back(now, f"{held} of {total} were granted within {limit:g} s")
         elif self._replacements_are_late(now):
@@ -154,7 +155,7 @@ class Containers:
         state.emit(*self.gang.cancel(), self.nodes.lift())
         for task in state.tasks:
             self._give_back(task, now, why)
-        state.note("given_back", f"{why}; giving them back, asking again in {wait:.0f} s")
+        state.note("given_back", f"{why}; giving them back, asking again in {span(wait)}")
 
     def _give_back(self, task: Task, now: float, why: str) -> None:
         self.dismiss(task, now, why)

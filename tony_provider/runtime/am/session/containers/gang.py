@@ -16,6 +16,7 @@ from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.actions import Action, CancelRequests, RequestContainers
 from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.quantities import count, span
 from tony_provider.runtime.spec.model import JobSpec
 
 _LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
@@ -132,7 +133,7 @@ class Gang:
         """One line for people."""
         if self._ask_at is not None:
             held = f"only {self._most} of {self._total} were granted; gave them back"
-            return f"{held}, asking again in {max(0.0, self._ask_at - now):.0f} s"
+            return f"{held}, asking again in {span(self._ask_at - now)}"
         missing = [task for task in self.wanted if task.container is None]
         return f"waiting for {len(missing)} of {self._total}: {self.words(missing)}"
 
@@ -156,4 +157,4 @@ class Gang:
 
     @property
     def _total(self) -> str:
-        return words.count(len(self.wanted), "container")
+        return count(len(self.wanted), "container")

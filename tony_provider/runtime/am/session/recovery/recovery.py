@@ -11,7 +11,6 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
@@ -26,6 +25,7 @@ from tony_provider.runtime.am.session.state.session_state import Generation, Ses
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.quantities import count
 
 WAIT_FOR_NEXT = 30.0  # seconds for the next executor, once one has registered: thousands take their time
 MOST_WAIT = 60.0  # seconds for the first one
@@ -57,7 +57,7 @@ class Recovery:
         self._listed = {container.id: container for container in containers}
         self._until = now + MOST_WAIT
         self._remember(history)
-        total = words.count(len(containers), "container")
+        total = count(len(containers), "container")
         self._state.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
 
     def leave_to_end(self, now: float) -> None:
@@ -148,7 +148,7 @@ class Recovery:
         tasks = [task for task in self._state.tasks if not task.given_up]
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
-        self._state.note("recovered", f"{len(adopted)} of {words.count(len(tasks), 'task')} are back")
+        self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} are back")
         self._state.emit(self._containers.nodes.choose())
         if not adopted:
             for task in missing:

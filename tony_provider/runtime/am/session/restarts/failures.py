@@ -10,6 +10,7 @@ import attrs
 from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.hints import hint
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -18,6 +19,9 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind
 NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 KILL_SIGNALS = (9, 15)
 """SIGKILL and SIGTERM: they come from outside the program."""
+_OUT_OF_MEMORY = (ExitReason.EXCEEDED_MEMORY, ExitReason.EXCEEDED_VIRTUAL_MEMORY)
+_TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
+"""The cluster needed the room for others."""
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
@@ -44,14 +48,13 @@ def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
     return _failure(task, FailureKind.USER, message, end.output_tail if end else "", exit_code=0)
 
 
-def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
+def of_container(task: Task, exit: ContainerExit, diagnostics: str) -> Failure:
     """A container ended under a task that had not said how it ended itself."""
     end = task.process.end if task.process else None
     said = (end.output_tail if end else "") or task.last_words or diagnostics
     when = "" if task.host else " before its executor had registered"
-    message = f"the container of {_where(task)} {words.container_end(exit_status)}{when}"
-    kind = _container_kind(task, exit_status)
-    return _failure(task, kind, message, said, exit_code=exit_status if exit_status >= 0 else None)
+    message = f"the container of {_where(task)} {words.container_exit(exit)}{when}"
+    return _failure(task, _container_kind(task, exit.reason), message, said, exit_code=exit.exit_code)
 
 
 def of_launch(task: Task, reason: str) -> Failure:
@@ -103,18 +106,17 @@ def of_absence(task: Task) -> Failure:
     return _failure(task, FailureKind.CONTAINER_LOST, message)
 
 
-def given_up(failure: Failure, why: str) -> Failure:
-    """The same, with the reason why it is not tried again at the end of its first line."""
-    if not why:
-        return failure
+def given_up(failure: Failure, why: str, *, permanent: bool = False) -> Failure:
+    """The failure with the reason why it is not tried again at the end of its first line."""
     first, newline, rest = failure.message.partition("\n")
-    return attrs.evolve(failure, message=f"{first}; {why}{newline}{rest}")
+    message = f"{first}; {why}{newline}{rest}" if why else failure.message
+    return attrs.evolve(failure, message=message, permanent=permanent)
 
 
-def _container_kind(task: Task, exit_status: int) -> FailureKind:
-    if exit_status in words.OUT_OF_MEMORY:
+def _container_kind(task: Task, reason: ExitReason) -> FailureKind:
+    if reason in _OUT_OF_MEMORY:
         return FailureKind.OUT_OF_MEMORY
-    if task.yields or exit_status in words.TAKEN_BACK:
+    if task.yields or reason in _TAKEN_BACK:
         return FailureKind.PREEMPTED
     return FailureKind.CONTAINER_LOST if task.host else FailureKind.LAUNCH
 

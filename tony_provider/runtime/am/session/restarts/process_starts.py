@@ -17,6 +17,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.protocol.timing import STOP_SLACK
+from tony_provider.runtime.quantities import count
 
 
 class ProcessStarts:
@@ -145,7 +146,7 @@ class ProcessStarts:
         }
         without = f", without {words.some(absent)}" if absent else ""
         since = f"from {resume.label}" if resume else "from the beginning"
-        tasks = words.count(len(members), "task")
+        tasks = count(len(members), "task")
         state.note("rendezvous", f"generation {number} with {tasks}{without}, {since}", data=data)
 
     def _begin_alone(self, group: RestartGroup, restart: Restart) -> None:

@@ -114,7 +114,7 @@ class Restarts:
         times = group.repeats.add(cause.failure, cause.type, now)
         decision = decide(cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times)
         if isinstance(decision, NoRestart):
-            self.give_up(cause, failures.given_up(cause.failure, decision.why), now)
+            self.give_up(cause, failures.given_up(cause.failure, decision.why, permanent=decision.permanent), now)
             return
         self._open(group, cause.failure.message, now)
         group.damaged = 0

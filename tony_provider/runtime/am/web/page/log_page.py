@@ -6,8 +6,8 @@ from http import HTTPStatus
 
 import attrs
 
+from tony_provider.runtime import quantities
 from tony_provider.runtime.am.web.http_messages import HttpResponse
-from tony_provider.runtime.am.web.page import wording
 from tony_provider.runtime.am.web.page.document import Document
 from tony_provider.runtime.am.web.page.html import Html, element
 from tony_provider.runtime.protocol import timing
@@ -50,7 +50,7 @@ def _ways(view: LogView) -> list[Html]:
     sizes = (
         element(
             "a",
-            f"last {wording.size(size)}",
+            f"last {quantities.size(size)}",
             href=f"{view.path}?bytes={size}{attempt}",
             aria_current="page" if size == view.size else None,
         )
