@@ -181,6 +181,24 @@ def test_a_dry_run_logs_the_submission_and_changes_nothing(local: TonyHook, caps
     assert not local.storage().exists(local.layout.root)
 
 
+def test_a_dry_run_shows_what_a_training_begins_with(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:
+    model = f"{local.layout.root}/models/1"
+    local.storage().write(f"{model}/weights", b"w")
+    with dag_of(job("true"), warm_start=model, resume="never") as dag:
+        dag.task_dict["train"].dry_run()  # type: ignore[union-attr]
+    assert yaml.safe_load(capsys.readouterr().out)["description"]["warm_start"] == model
+
+
+def test_a_dry_run_leaves_out_what_only_a_run_could_tell(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:
+    template = "{{ prev_dagrun.run_id }}"
+    with dag_of(job("true"), warm_start=template, resume=template, resume_from={"run_id": template}) as dag:
+        operator = dag.task_dict["train"]
+        operator.dry_run()  # type: ignore[union-attr]
+    description = yaml.safe_load(capsys.readouterr().out)["description"]
+    assert (description["continues"], description["warm_start"]) == (None, None)
+    assert operator.warm_start == template  # type: ignore[union-attr]
+
+
 def test_a_dry_run_shows_files_of_one_content_where_they_go(
     local: TonyHook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from airflow.triggers.base import TriggerEvent
 from tests.operators.jobs import DEADLINE, Marker, ended, job
 from tests.waiting import until
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.storage.helpers import write_atomically
@@ -30,7 +31,7 @@ from tony_provider.watching.watch_result import Reason
 
 def submit(hook: TonyHook, command: str, run_id: str = "today", **more: Any) -> tuple[Identity, str]:
     identity = hook.identity(dag_id="trigger_test", run_id=run_id, task_id="train")
-    return identity, hook.submit(parse_job(job(command, **more)), identity=identity)
+    return identity, hook.submit(SubmissionRequest(parse_job(job(command, **more)), identity))
 
 
 def trigger_for(identity: Identity, application_id: str, **changes: Any) -> TonyJobTrigger:

@@ -27,13 +27,10 @@ from tony_provider.operators.outcome import Outcome, failure, is_permanent
 from tony_provider.operators.submission import (
     ApplicationStarter,
     StartedApplication,
-    identity_of,
-    labels_of,
-    origin_of,
-    resume_of,
-    search_path,
+    request_of,
 )
 from tony_provider.operators.tries import (
+    TaskRun,
     TaskTry,
     gets_another_trigger,
     instance_exists,
@@ -72,12 +69,13 @@ class Training:
         self._hook = task.hook
         self._switch = task.switch
         self._log = task.log
+        self._run = TaskRun.of(context)
         self._try = TaskTry.of(context)
         self._store = StateStore(context, task.log)
 
     @cached_property
     def _identity(self) -> Identity:
-        return identity_of(self._hook, self._context, self._task.checkpoint_key)
+        return self._run.identity(self._hook, self._task.checkpoint_key)
 
     def run(self) -> Any:
         """From the beginning. Returns what the task returns; raises TaskDeferred where that is for later."""
@@ -173,33 +171,21 @@ class Training:
         return rendered
 
     def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:
-        task, context = self._task, self._context
         known = remembered(self._store)
         if known is None:  # nothing runs that an outage would have to be outlasted for
             self._hook.expect_servers()
         starter = ApplicationStarter(
-            hook=self._hook,
-            identity=self._identity,
-            this_try=self._try,
-            resume=resume_of(task.resume),
-            origin=origin_of(
-                self._hook,
-                context,
-                resume_from=task.resume_from,
-                warm_start=task.warm_start,
-                checkpoint_key=task.checkpoint_key,
-            ),
-            secrets=secrets,
-            labels=labels_of(context),
-            search_path=search_path(task.dag),
+            self._hook,
+            self._try,
             remember=self._remember,
             before_submit=self._before_submit,
-            instance_exists=lambda index: instance_exists(context, index),
+            instance_exists=lambda index: instance_exists(self._context, index),
             log=self._log,
         )
-        if not task.durable:
-            return starter.end_and_submit(job)
-        return starter.attach_or_submit(job, known)
+        request = request_of(self._task, self._run, job, secrets)
+        if not self._task.durable:
+            return starter.end_and_submit(request)
+        return starter.attach_or_submit(request, known)
 
     def _remember(self, application_id: str) -> None:
         self._switch.remember(application_id)
