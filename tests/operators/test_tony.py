@@ -41,8 +41,11 @@ from tony_provider.operators.submission import ApplicationStarter, StartedApplic
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.operators.training import OPTIONAL
 from tony_provider.operators.tries import MOST_TRIGGER_FAILURES
+from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.triggers.deferred_job import WatchEvent
 from tony_provider.watching.termination import Kill
+from tony_provider.watching.watch_result import Reason
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
@@ -75,10 +78,9 @@ class TooLate(TonyTrainOperator):
         try:
             return super().execute(context)
         except TaskDeferred as deferral:
-            application_id = deferral.trigger.application_id
             until(lambda: ended(TonyHook()), "the end of the application", DEADLINE)
-            event = {"application_id": application_id, "reason": self.reason, "last_message": "", "error": None}
-            return self.execute_complete(context, event)
+            event = WatchEvent(deferral.trigger.job, Reason(self.reason))
+            return self.execute_complete(context, to_plain(event))
 
 
 class TrainsWithoutTriggers(TriggersFail, TonyTrainOperator):

@@ -181,7 +181,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
             return training.run()
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is as it describes."""
+        """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is its plain WatchEvent."""
         training = Training(self, context)
         with training.ending_cleanly():
             return training.go_on(event)
