@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from tony_provider.triggers.tony import VERSION, TonyJobTrigger
+from tony_provider.runtime.codec import to_plain
+from tony_provider.triggers.deferred_job import DeferredJob
+from tony_provider.triggers.tony import TonyJobTrigger
 
 
 def trigger_of(application_id: str) -> TonyJobTrigger:
-    return TonyJobTrigger(
-        tony_conn_id="tony_default",
-        proxy_user=None,
-        slug="bench",
-        digest=application_id,
-        application_id=application_id,
-        poll_interval=5.0,
-        end=None,
-        queue=None,
-        kill=False,
-        version=VERSION,
-    )
+    job = DeferredJob("tony_default", None, "bench", application_id, application_id, kill=False)
+    return TonyJobTrigger(job=to_plain(job), poll_interval=5.0, end=None, queue=None, whose="")

@@ -113,7 +113,7 @@ class StandIn:
         progress = TaskProgress(step, 100_000, 1.0, {"loss": 0.5})
         tasks = [TaskStatus("worker", index, TaskState.RUNNING, node="node:1", progress=progress) for index in range(4)]
         state = JobState.SUCCEEDED if ended else JobState.RUNNING
-        return dump_json(JobStatus(identity, "bench", state, generation=1, tasks=tasks, step=step, total_steps=100_000))
+        return dump_json(JobStatus(identity, "bench", state, generation=1, tasks=tasks, leader="worker:0"))
 
 
 def _json(found: object) -> tuple[HTTPStatus, bytes, None]:

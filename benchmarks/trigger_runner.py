@@ -23,7 +23,7 @@ class Runner(TriggerRunnerSupervisor):
         runner.seen = {}
         runner.problems = []
         for number, (classpath, arguments) in enumerate(triggers, start=1):
-            runner.names[number] = arguments["application_id"]
+            runner.names[number] = arguments.get("job", arguments)["application_id"]
             encrypted = Trigger.encrypt_kwargs(arguments)
             workload = RunTrigger(id=number, classpath=classpath, encrypted_kwargs=encrypted)
             runner.creating_triggers.append(workload)

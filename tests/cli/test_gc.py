@@ -16,6 +16,7 @@ from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -41,7 +42,7 @@ class Store:
     def train(self, task_id: str, origin: ChainOrigin = ChainOrigin()) -> tuple[Identity, str]:  # noqa: B008
         which = identity(self.hook, task_id)
         spec = job("echo weights > $TONY_MODEL_DIR/weights")
-        application_id = self.hook.submit(spec, identity=which, origin=origin)
+        application_id = self.hook.submit(SubmissionRequest(spec, which, origin=origin))
         ended(self.hook, application_id)
         self.hook.cleanup(which, application_id)
         return which, application_id
@@ -137,7 +138,7 @@ def test_the_old_is_listed_and_only_then_removed(store: Store, tony: Tony) -> No
 
 def test_a_training_that_runs_stays_whole(store: Store) -> None:
     which = identity(store.hook)
-    application_id = store.hook.submit(job("sleep 600"), identity=which)
+    application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), which))
     running(store.hook, which, application_id)
     old = store.path(store.hook.layout.chain_dir(which, 7))  # of its past
     old.mkdir()
@@ -247,7 +248,7 @@ def test_it_is_looked_at_again_right_before(store: Store) -> None:
     assert next(removing).problem == "it has changed meanwhile"
     # A new application is seen even between two looks at everything.
     needy = identity(store.hook, "needy")
-    application_id = store.hook.submit(job("sleep 600"), identity=needy)
+    application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), needy))
     try:
         store.rewrite_chain(store.chain(needy), continues=third.uri)
         assert next(removing).problem == f"{store.chain(needy)} continues it"
@@ -344,11 +345,11 @@ def test_what_cannot_be_removed_is_said(store: Store, tony: Tony, monkeypatch: p
 def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
     """Times cannot be turned back there: a moment is old."""
     which = identity(yarn)
-    application_id = yarn.submit(job(), identity=which)
+    application_id = yarn.submit(SubmissionRequest(job(), which))
     ended(yarn, application_id)
     yarn.cleanup(which, application_id)
     live = identity(yarn, "live")
-    living = yarn.submit(job("sleep 600"), identity=live)
+    living = yarn.submit(SubmissionRequest(job("sleep 600"), live))
     try:
         rows = json.loads(tony("gc", "--older-than", "0s", "--output", "json").out)
         why = {row["directory"]: row["stays because"] for row in rows}

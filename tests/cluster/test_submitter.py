@@ -7,8 +7,8 @@ import pytest
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.prepared_submission import _secret_problems
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
-from tony_provider.cluster.submitter import _secret_problems
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
 

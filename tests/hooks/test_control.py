@@ -21,6 +21,7 @@ from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
@@ -49,7 +50,7 @@ def marker(tmp_path: Path) -> Path:
 
 def start(hook: TonyHook, command: str, **fields: Any) -> tuple[Identity, str]:
     which = identity(hook, "control")
-    application_id = hook.submit(job(command, **fields), identity=which)
+    application_id = hook.submit(SubmissionRequest(job(command, **fields), which))
     running(hook, which, application_id)
     return which, application_id
 
@@ -97,7 +98,7 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
         seen.append(application_id)
 
     with contextlib.suppress(SubmissionRefused):  # the local cluster's, when it is killed before its master runs
-        hook.submit(job("sleep 600", timeouts={"grace": "1s"}), identity=which, before_submit=killed)
+        hook.submit(SubmissionRequest(job("sleep 600", timeouts={"grace": "1s"}), which), before_submit=killed)
     until(lambda: not hook.find(which), "the end of it")
     application = hook.application(seen[0])
     assert application is None or killed_by_airflow(application)
@@ -138,7 +139,7 @@ def test_a_checkpoint_is_asked_of_the_user_process(hook: TonyHook, marker: Path)
 def test_what_has_no_master_cannot_be_asked(hook: TonyHook) -> None:
     with pytest.raises(MasterOutOfReach):
         hook.control(hook.get_conn().new_application(), "stop", {"reason": "r"})
-    application_id = hook.submit(job("true"), identity=identity(hook, "control"))
+    application_id = hook.submit(SubmissionRequest(job("true"), identity(hook, "control")))
     ended(hook, application_id)
     with pytest.raises(MasterOutOfReach):
         hook.control(application_id, "stop", {"reason": "r"})

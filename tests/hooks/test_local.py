@@ -15,6 +15,7 @@ from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tony_provider.cluster.base import ApplicationFilter, ApplicationState
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.local.application_folder import ApplicationFolder
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
@@ -34,9 +35,9 @@ def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> No
     which = identity(local)
     remembered: list[str] = []
     application_id = local.submit(
-        job("sh hello.sh", {"instances": 2}, files=["hello.sh"], tags=["Nightly"]),
-        identity=which,
-        search_path=[tmp_path],
+        SubmissionRequest(
+            job("sh hello.sh", {"instances": 2}, files=["hello.sh"], tags=["Nightly"]), which, search_path=[tmp_path]
+        ),
         before_submit=remembered.append,
     )
     assert remembered == [application_id]
@@ -59,7 +60,7 @@ def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> No
 
 def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(job("sleep 600", timeouts={"grace": "2s"}), identity=which)
+    application_id = local.submit(SubmissionRequest(job("sleep 600", timeouts={"grace": "2s"}), which))
     assert [application.id for application in local.find(which)] == [application_id]
     assert local.find(identity(local, "another")) == []
     running(local, which, application_id)
@@ -76,7 +77,7 @@ def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook)
 
 def test_what_killed_writers_have_left_is_cleaned_up(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(job("sleep 600"), identity=which)
+    application_id = local.submit(SubmissionRequest(job("sleep 600"), which))
     running(local, which, application_id)
     local.kill(application_id, "killed by a test")
     ended(local, application_id)
@@ -94,8 +95,8 @@ def test_what_killed_writers_have_left_is_cleaned_up(local: TonyHook) -> None:
 def test_every_live_application_is_listed_whatever_its_training(local: TonyHook) -> None:
     cluster = local.get_conn()
     assert cluster.live() == []
-    first = local.submit(job("sleep 600"), identity=identity(local))
-    second = local.submit(job("sleep 600"), identity=identity(local, "another"))
+    first = local.submit(SubmissionRequest(job("sleep 600"), identity(local)))
+    second = local.submit(SubmissionRequest(job("sleep 600"), identity(local, "another")))
     assert [application.id for application in cluster.live()] == [second, first]
     local.kill(second, "enough")
     assert [application.id for application in cluster.live()] == [first]
@@ -109,7 +110,7 @@ def test_every_live_application_is_listed_whatever_its_training(local: TonyHook)
 def test_an_application_master_that_is_killed_leaves_nothing_running(local: TonyHook) -> None:
     which = identity(local)
     # The inner process leaves its process group, and must be found all the same.
-    application_id = local.submit(job("setsid sleep 600 & sleep 600", {"instances": 2}), identity=which)
+    application_id = local.submit(SubmissionRequest(job("setsid sleep 600 & sleep 600", {"instances": 2}), which))
     running(local, which, application_id)
     master = folder(local, application_id).master()
     assert master is not None
@@ -129,7 +130,9 @@ def test_a_master_that_does_not_react_is_killed_after_the_grace_period(
 ) -> None:
     monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 2.0)
     which = identity(local)
-    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), identity=which)
+    application_id = local.submit(
+        SubmissionRequest(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), which)
+    )
     running(local, which, application_id)
     master = folder(local, application_id).master()
     assert master is not None
@@ -145,9 +148,10 @@ def test_the_application_outlives_the_process_group_that_submitted_it(local: Ton
     code = """
 import os, signal, sys
 from tests.hooks.jobs import identity, job
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 hook = TonyHook()
-print(hook.submit(job("sleep 600"), identity=identity(hook)), flush=True)
+print(hook.submit(SubmissionRequest(job("sleep 600"), identity(hook))), flush=True)
 os.killpg(0, signal.SIGKILL)  # as Airflow does it to a task
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, start_new_session=True, check=False)
@@ -162,7 +166,7 @@ os.killpg(0, signal.SIGKILL)  # as Airflow does it to a task
 
 def test_a_number_that_was_given_to_another_process_is_never_killed(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(job("sleep 600"), identity=which)
+    application_id = local.submit(SubmissionRequest(job("sleep 600"), which))
     running(local, which, application_id)
     where = folder(local, application_id)
     master = where.master()
@@ -180,7 +184,9 @@ def test_a_number_that_was_given_to_another_process_is_never_killed(local: TonyH
 
 def test_an_application_of_another_machine_is_not_judged(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), identity=which)
+    application_id = local.submit(
+        SubmissionRequest(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), which)
+    )
     record = folder(local, application_id).path / "application.json"
     here = record.read_bytes()
     record.write_text(json.dumps({**json.loads(here), "host": "elsewhere"}))
@@ -195,10 +201,10 @@ def test_a_second_submission_uploads_nothing(local: TonyHook, tmp_path: Path) ->
     (tmp_path / "train.py").write_text("print('train')\n")
     cache = staged(local) / "cache"
     spec = job("python train.py", files=["train.py"])
-    first = local.submit(spec, identity=identity(local), search_path=[tmp_path])
+    first = local.submit(SubmissionRequest(spec, identity(local), search_path=[tmp_path]))
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
     assert len(files_below(cache)) == 2  # the runtime and the script
-    second = local.submit(spec, identity=identity(local, "second"), search_path=[tmp_path])
+    second = local.submit(SubmissionRequest(spec, identity(local, "second"), search_path=[tmp_path]))
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
     for application_id in (first, second):
         assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
@@ -210,7 +216,7 @@ def test_shards_on_the_store_are_not_uploaded_again(local: TonyHook) -> None:
         write_atomically(local.storage(), join(shards, f"{index:05}.npz"), f"shard {index}".encode())
     which = identity(local)
     spec = job("cat data/*.npz", files=[f"{shards}::data"])
-    application_id = local.submit(spec, identity=which)
+    application_id = local.submit(SubmissionRequest(spec, which))
     assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
     log = join(local.application_dir(which, application_id), "logs", "worker-0.log")
     assert b"shard 0shard 1shard 2" in read_bytes(local.storage(), log)
@@ -220,7 +226,7 @@ def test_shards_on_the_store_are_not_uploaded_again(local: TonyHook) -> None:
 def test_user_secrets_are_in_nothing_that_is_written_but_the_token_file(local: TonyHook, tmp_path: Path) -> None:
     which = identity(local)
     spec = job('test "$API_KEY" = open-sesame && sleep 600', secrets=["API_KEY"], timeouts={"grace": "1s"})
-    application_id = local.submit(spec, identity=which, secrets={"API_KEY": "open-sesame"})
+    application_id = local.submit(SubmissionRequest(spec, which, secrets={"API_KEY": "open-sesame"}))
     running(local, which, application_id)
     holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"open-sesame" in path.read_bytes()]
     assert {path.name for path in holding} <= {"container_tokens", "tony-application.json"}
@@ -248,20 +254,20 @@ def test_a_job_that_cannot_run_here(
     local: TonyHook, fields: dict[str, object], task: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(JobRejected, match=expected):
-        local.submit(job("true", task, **fields), identity=identity(local))
+        local.submit(SubmissionRequest(job("true", task, **fields), identity(local)))
     assert not staged(local).exists()
 
 
 def test_a_missing_file_leaves_nothing_behind(local: TonyHook, tmp_path: Path) -> None:
     with pytest.raises(SourceMissing, match=r"files\[0\]: 'nowhere.py' is not there; looked for"):
-        local.submit(job(files=["nowhere.py"]), identity=identity(local), search_path=[tmp_path])
+        local.submit(SubmissionRequest(job(files=["nowhere.py"]), identity(local), search_path=[tmp_path]))
     assert not staged(local).exists()
 
 
 def test_a_staging_directory_that_is_no_directory(local: TonyHook) -> None:
     staged(local).write_text("a file")
     with pytest.raises(StagingFailed, match="could not be staged"):
-        local.submit(job(), identity=identity(local))
+        local.submit(SubmissionRequest(job(), identity(local)))
     assert not processes_with("tony/launch.sh")
 
 
@@ -272,7 +278,7 @@ def test_what_remember_raises_stops_the_submission(local: TonyHook) -> None:
         raise RuntimeError("the state store is down")
 
     with pytest.raises(RuntimeError, match="the state store is down"):
-        local.submit(job(), identity=which, before_submit=fail)
+        local.submit(SubmissionRequest(job(), which), before_submit=fail)
     assert local.find(which) == []
     assert not (staged(local) / "jobs" / which.name).exists()
 
@@ -286,7 +292,7 @@ def test_an_interpreter_that_does_not_suit_says_so_in_the_diagnostics(
         (empty / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(empty))
     monkeypatch.setattr(sys, "executable", str(empty / "python"))
-    application_id = local.submit(job(), identity=identity(local))
+    application_id = local.submit(SubmissionRequest(job(), identity(local)))
     application = ended(local, application_id)
     assert application.state is ApplicationState.FAILED
     assert "no Python on" in application.diagnostics
@@ -309,6 +315,6 @@ def test_what_is_no_application_id_is_not_known(local: TonyHook) -> None:
 
 def test_nobody_is_impersonated_here(local: TonyHook) -> None:
     with TonyHook(proxy_user="somebody") as hook, pytest.raises(ConnectionProblem, match="never as somebody"):
-        hook.submit(job(), identity=identity(hook))
+        hook.submit(SubmissionRequest(job(), identity(hook)))
     with TonyHook(proxy_user=local.get_conn().user) as hook:
         hook.get_conn()

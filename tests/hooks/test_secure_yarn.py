@@ -11,6 +11,7 @@ from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import below, ended, identity, job, running
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterAuthError
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
@@ -34,7 +35,9 @@ def test_a_job_runs_as_who_the_ticket_is(
     with TonyHook() as hook:
         assert hook.layout.root == f"{secure_hadoop.fs_default}/user/alice/.tony"
         which = identity(hook)
-        application_id = hook.submit(job("sh check.sh", files=["check.sh"]), identity=which, search_path=[tmp_path])
+        application_id = hook.submit(
+            SubmissionRequest(job("sh check.sh", files=["check.sh"]), which, search_path=[tmp_path])
+        )
         application = ended(hook, application_id)
         assert application.final_status is FinalStatus.SUCCEEDED, application.diagnostics
         assert application.user == "alice"
@@ -56,7 +59,7 @@ def test_a_proxy_user_owns_the_job_and_its_kill(
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True)
     with TonyHook(proxy_user="bob") as hook:
         which = identity(hook)
-        application_id = hook.submit(job("sleep 600"), identity=which)
+        application_id = hook.submit(SubmissionRequest(job("sleep 600"), which))
         running(hook, which, application_id)
         hook.kill(application_id, "killed by a test")
         application = ended(hook, application_id)
@@ -75,7 +78,7 @@ def test_a_master_obeys_its_owner_through_the_proxy_and_nobody_else(
         assert isinstance(access, YarnAccess)
         assert access.administrators  # this cluster heeds access lists
         which = identity(hook, "control")
-        application_id = hook.submit(job("sleep 600"), identity=which)
+        application_id = hook.submit(SubmissionRequest(job("sleep 600"), which))
         running(hook, which, application_id)
         become(monkeypatch, secure_hadoop, "alice")
         with TonyHook() as alices, pytest.raises(ClusterAuthError, match=r"alice.* may not interfere with"):
@@ -93,7 +96,7 @@ def test_impersonation_that_is_not_allowed(
     become(monkeypatch, secure_hadoop, "alice")
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True, timeout=5)
     with TonyHook(proxy_user="bob") as hook, pytest.raises(ClusterAuthError, match="bob"):
-        hook.submit(job(), identity=identity(hook))
+        hook.submit(SubmissionRequest(job(), identity(hook)))
 
 
 def test_without_a_ticket(
@@ -104,10 +107,10 @@ def test_without_a_ticket(
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{tmp_path}/none.keytab")
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True, timeout=5)
     with TonyHook() as hook, pytest.raises(ClusterAuthError, match="there is no Kerberos ticket"):
-        hook.submit(job(), identity=identity(hook))
+        hook.submit(SubmissionRequest(job(), identity(hook)))
     add_yarn(add_connection, secure_hadoop, login="alice", kerberos=True, timeout=5)
     with TonyHook() as hook, pytest.raises(ClusterAuthError, match="Kerberos"):
-        hook.submit(job(), identity=identity(hook))
+        hook.submit(SubmissionRequest(job(), identity(hook)))
 
 
 def test_a_secure_cluster_that_the_connection_takes_for_a_simple_one(
@@ -115,7 +118,7 @@ def test_a_secure_cluster_that_the_connection_takes_for_a_simple_one(
 ) -> None:
     add_yarn(add_connection, secure_hadoop, login="alice", kerberos=False, timeout=5)
     with TonyHook() as hook, pytest.raises(ClusterAuthError, match="set `kerberos` to true in the tony connection"):
-        hook.submit(job(), identity=identity(hook))
+        hook.submit(SubmissionRequest(job(), identity(hook)))
 
 
 def test_the_tokens_of_a_submission_that_fails_are_cancelled(
@@ -138,7 +141,7 @@ def test_the_tokens_of_a_submission_that_fails_are_cancelled(
     with TonyHook() as hook:
         monkeypatch.setattr(hook.get_conn(), "submit", fail)
         with pytest.raises(RuntimeError, match="no submission today"):
-            hook.submit(job(), identity=identity(hook))
+            hook.submit(SubmissionRequest(job(), identity(hook)))
         [token] = given
         assert Token.from_url_string(token).kind == WEBHDFS_TOKEN
         storage = hook.storage()

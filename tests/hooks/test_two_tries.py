@@ -15,6 +15,7 @@ from tests.waiting import until
 from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.errors import StagingFailed, SubmissionRefused
 from tony_provider.cluster.local.cluster import LocalCluster
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.yarn.cluster import YarnCluster
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import FailureKind
@@ -40,7 +41,7 @@ def submit(folder: Path, resume: Resume = Resume.AUTO) -> str | None:
     """None when another try has taken over before anything was started."""
     with TonyHook() as hook:
         try:
-            return hook.submit(long_job(folder), identity=identity(hook), resume=resume)
+            return hook.submit(SubmissionRequest(long_job(folder), identity(hook), resume=resume))
         except StagingFailed as error:
             assert "taken over" in str(error)  # noqa: PT017
             return None
@@ -137,14 +138,14 @@ def test_many_tries_at_once_leave_one_application(hook: TonyHook, tmp_path: Path
 def test_a_submission_that_is_refused_changes_nothing(local: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above all, a training that has succeeded and is cleared does not take itself for one that failed."""
     which = identity(local)
-    first = local.submit(job("true"), identity=which)
+    first = local.submit(SubmissionRequest(job("true"), which))
     ended(local, first)
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(LocalCluster, "submit", refuse)
         with pytest.raises(SubmissionRefused, match="the queue is stopped"):
-            local.submit(job("true"), identity=which)
+            local.submit(SubmissionRequest(job("true"), which))
     assert owner(local) == first
-    second = local.submit(job("true"), identity=which)
+    second = local.submit(SubmissionRequest(job("true"), which))
     ended(local, second)
     chain = local.chain(which, second)
     assert chain is not None

@@ -33,6 +33,7 @@ from tony_provider.cluster.errors import (
     StagingFailed,
     UnexpectedAnswer,
 )
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
@@ -59,7 +60,9 @@ def test_a_job_from_submission_to_its_end(yarn: TonyHook, hadoop: HadoopCluster,
         secrets=["API_KEY"],
         timeouts={"lifetime": "10m"},
     )
-    application_id = yarn.submit(spec, identity=which, secrets={"API_KEY": "open-sesame"}, search_path=[tmp_path])
+    application_id = yarn.submit(
+        SubmissionRequest(spec, which, secrets={"API_KEY": "open-sesame"}, search_path=[tmp_path])
+    )
     assert [application.id for application in yarn.find(which)] == [application_id]
     application = ended(yarn, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.SUCCEEDED)
@@ -85,7 +88,7 @@ def test_a_job_from_submission_to_its_end(yarn: TonyHook, hadoop: HadoopCluster,
 
 def test_a_live_application_is_killed_with_its_reason(yarn: TonyHook) -> None:
     which = identity(yarn)
-    application_id = yarn.submit(job("sleep 600"), identity=which)
+    application_id = yarn.submit(SubmissionRequest(job("sleep 600"), which))
     running(yarn, which, application_id)
     yarn.kill(application_id, "killed by a test")
     application = ended(yarn, application_id)
@@ -99,11 +102,11 @@ def test_a_live_application_is_killed_with_its_reason(yarn: TonyHook) -> None:
 def test_our_live_applications_are_listed_by_one_request(
     yarn: TonyHook, add_connection: AddConnection, hadoop: HadoopCluster
 ) -> None:
-    first = yarn.submit(job("sleep 600"), identity=identity(yarn))
-    second = yarn.submit(job("sleep 600", queue="ml"), identity=identity(yarn, "another"))
+    first = yarn.submit(SubmissionRequest(job("sleep 600"), identity(yarn)))
+    second = yarn.submit(SubmissionRequest(job("sleep 600", queue="ml"), identity(yarn, "another")))
     add_yarn(add_connection, hadoop, login="bob", staging_dir=f"/user/bob/{first}")
     with TonyHook() as bobs:
-        third = bobs.submit(job("sleep 600"), identity=identity(bobs, "bobs"))
+        third = bobs.submit(SubmissionRequest(job("sleep 600"), identity(bobs, "bobs")))
         # The cluster is shared: there may be others.
         mine = {first, second, third}
         assert [each.id for each in bobs.get_conn().live() if each.id in mine] == [third]
@@ -149,11 +152,11 @@ def test_an_application_that_the_cluster_does_not_know(yarn: TonyHook) -> None:
 def test_a_second_submission_uploads_nothing(yarn: TonyHook, hadoop: HadoopCluster, tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text("true\n")
     spec = job("sh train.sh", files=["train.sh"])
-    first = yarn.submit(spec, identity=identity(yarn), search_path=[tmp_path])
+    first = yarn.submit(SubmissionRequest(spec, identity(yarn), search_path=[tmp_path]))
     cache = uris.join(yarn.layout.root, "cache")
     before = below(yarn, cache)
     assert len(before) == 2  # the runtime and the script
-    second = yarn.submit(spec, identity=identity(yarn, "second"), search_path=[tmp_path])
+    second = yarn.submit(SubmissionRequest(spec, identity(yarn, "second"), search_path=[tmp_path]))
     assert below(yarn, cache) == before
     listed = hadoop.client("alice").get_json(
         f"{hadoop.webhdfs[0]}/webhdfs/v1{uris.parse(cache).path}", op="GETCONTENTSUMMARY"
@@ -172,7 +175,7 @@ def test_many_jobs_submitted_at_once_share_what_they_stage(yarn: TonyHook, tmp_p
             hook.get_conn()
             start.wait(60)
             which = identity(hook, f"train-{number}")
-            return hook.submit(job("sh train.sh", files=["train.sh"]), identity=which, search_path=[tmp_path])
+            return hook.submit(SubmissionRequest(job("sh train.sh", files=["train.sh"]), which, search_path=[tmp_path]))
 
     with ThreadPoolExecutor(4) as pool:
         submitted = list(pool.map(submit, range(4)))
@@ -200,7 +203,7 @@ def test_a_job_that_can_never_run_is_refused_before_anything_is_staged(
 ) -> None:
     which = identity(yarn)
     with pytest.raises(JobRejected, match=expected) as raised:
-        yarn.submit(job("true", task, **fields), identity=which)
+        yarn.submit(SubmissionRequest(job("true", task, **fields), which))
     assert raised.value.permanent
     assert not yarn.storage().exists(yarn.layout.root)
     assert yarn.find(which) == []
@@ -211,7 +214,7 @@ def test_a_gang_that_the_cluster_could_never_hold_is_refused_with_the_figures(
 ) -> None:
     which = identity(yarn)
     with pytest.raises(JobTooLarge, match=r"is \d+ MiB; the queue gets \d+ MiB at most, 10 % of the nodes"):
-        yarn.submit(job("true", {"memory": "1GiB"}, queue="small"), identity=which)
+        yarn.submit(SubmissionRequest(job("true", {"memory": "1GiB"}, queue="small"), which))
     assert not yarn.storage().exists(yarn.layout.root)
     count, memory = hadoop.settings.nodemanagers + 1, hadoop.settings.node_memory_mb
     add_yarn(add_connection, hadoop, autoscaling=True)
@@ -224,7 +227,7 @@ def test_a_gang_that_the_cluster_could_never_hold_is_refused_with_the_figures(
 def test_missing_files_are_named_before_anything_is_staged(yarn: TonyHook, tmp_path: Path) -> None:
     spec = job(files=["gone.py"], archives=["hdfs:///user/alice/gone.zip"], python_env="hdfs:///envs/gone.tar.gz")
     with pytest.raises(SourceMissing) as raised:
-        yarn.submit(spec, identity=identity(yarn), search_path=[tmp_path])
+        yarn.submit(SubmissionRequest(spec, identity(yarn), search_path=[tmp_path]))
     text = str(raised.value)
     assert f"files[0]: 'gone.py' is not there; looked for {tmp_path}/gone.py" in text
     assert "archives[0]: there is no hdfs:///user/alice/gone.zip" in text
@@ -238,7 +241,7 @@ def test_files_of_one_content_are_all_there(yarn: TonyHook, tmp_path: Path) -> N
         (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "src" / name).touch()
     command = "test -f src/a/__init__.py && test -f src/a/b/__init__.py && test -f src/c/__init__.py"
-    application_id = yarn.submit(job(command, files=["src"]), identity=identity(yarn), search_path=[tmp_path])
+    application_id = yarn.submit(SubmissionRequest(job(command, files=["src"]), identity(yarn), search_path=[tmp_path]))
     application = ended(yarn, application_id)
     assert application.final_status is FinalStatus.SUCCEEDED, application.diagnostics
 
@@ -249,7 +252,7 @@ def test_files_on_hdfs_are_used_where_they_are(yarn: TonyHook) -> None:
     yarn.storage().write(uris.join(store, "data.txt"), b"data\n")
     yarn.storage().write(uris.join(yarn.layout.root, "other.txt"), b"other\n")
     files = [f"{store}::src", f"{yarn.layout.root}/other.txt::renamed.txt"]
-    application_id = yarn.submit(job("sh src/deep/check.sh", files=files), identity=identity(yarn))
+    application_id = yarn.submit(SubmissionRequest(job("sh src/deep/check.sh", files=files), identity(yarn)))
     application = ended(yarn, application_id)
     assert application.final_status is FinalStatus.SUCCEEDED, application.diagnostics
     assert len(below(yarn, uris.join(yarn.layout.root, "cache"))) == 1  # the runtime only
@@ -262,7 +265,7 @@ def test_a_staging_directory_that_may_not_be_written(
     with TonyHook() as hook:
         which = identity(hook)
         with pytest.raises(StagingFailed, match=r"/user/bob.*Permission denied.*check the owner and permissions"):
-            hook.submit(job(), identity=which)
+            hook.submit(SubmissionRequest(job(), which))
         assert hook.find(which) == []
 
 
@@ -271,7 +274,7 @@ def test_a_staging_directory_that_is_full(yarn: TonyHook, hadoop: HadoopCluster,
     hadoop.services.set_quota(yarn.layout.root, storagespacequota=1 << 20)  # less than one block
     which = identity(yarn)
     with pytest.raises(StagingFailed, match="quota"):
-        yarn.submit(job(), identity=which)
+        yarn.submit(SubmissionRequest(job(), which))
     assert below(yarn, yarn.layout.root) == {}
     assert not yarn.storage().exists(yarn.layout.job_dir(which))
     assert yarn.find(which) == []
@@ -287,7 +290,7 @@ def test_no_resource_manager_that_answers(add_connection: AddConnection, hadoop:
     )
     with TonyHook() as hook:
         with pytest.raises(ClusterUnreachable, match=rf"127.0.0.1:{port}: .*refused.*check the addresses"):
-            hook.submit(job(), identity=identity(hook))
+            hook.submit(SubmissionRequest(job(), identity(hook)))
         succeeded, message = hook.test_connection()
         assert not succeeded
         assert f"nothing listens on port {port}" in message
@@ -301,7 +304,7 @@ def test_an_address_that_is_no_resource_managers(add_connection: AddConnection, 
         extra={"webhdfs": hadoop.webhdfs[0], "timeout": 2},
     )
     with TonyHook() as hook, pytest.raises(UnexpectedAnswer, match="is not a ResourceManager's web address"):
-        hook.submit(job(), identity=identity(hook))
+        hook.submit(SubmissionRequest(job(), identity(hook)))
 
 
 def test_the_connections_queue_is_tested(add_connection: AddConnection, hadoop: HadoopCluster) -> None:
@@ -327,7 +330,7 @@ def test_a_proxy_user_owns_the_job(add_connection: AddConnection, hadoop: Hadoop
     add_yarn(add_connection, hadoop, login="airflow")
     with TonyHook(proxy_user="bob") as hook:
         assert hook.layout.root == f"{hadoop.fs_default}/user/bob/.tony"
-        application_id = hook.submit(job(), identity=identity(hook))
+        application_id = hook.submit(SubmissionRequest(job(), identity(hook)))
         assert ended(hook, application_id).user == "bob"
         assert hook.storage().status(hook.layout.root).owner == "bob"
 
@@ -342,7 +345,7 @@ def test_a_cluster_that_takes_no_applications_over_rest(
         add_yarn(add_connection, cluster)
         with TonyHook() as hook:
             with pytest.raises(RestSubmissionDisabled, match="enable-rest-app-submissions is false"):
-                hook.submit(job(), identity=identity(hook))
+                hook.submit(SubmissionRequest(job(), identity(hook)))
             assert not hook.storage().exists(hook.layout.root)
     finally:
         cluster.stop()
@@ -365,7 +368,7 @@ def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_conne
             assert len(set(access.scheduler)) == 2
             assert access.proxies == list(WEB_LOOPBACK)
             which = identity(hook)
-            application_id = hook.submit(job("sleep 600"), identity=which)
+            application_id = hook.submit(SubmissionRequest(job("sleep 600"), which))
             running(hook, which, application_id)
             cluster.kill("resourcemanager-1")
             threading.Thread(target=cluster.activate, args=(2,)).start()
@@ -381,7 +384,7 @@ def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_conne
 
 def test_what_the_nodes_are_told_of_the_store_and_the_cluster(yarn: TonyHook, hadoop: HadoopCluster) -> None:
     which = identity(yarn)
-    application_id = yarn.submit(job("sleep 600"), identity=which, labels={"dag": "tests"})
+    application_id = yarn.submit(SubmissionRequest(job("sleep 600"), which, labels={"dag": "tests"}))
     [path] = [uri for uri in below(yarn, yarn.layout.root) if uri.endswith("/tony-application.json")]
     description = json.loads(yarn.storage().open_read(path).read())
     yarn.kill(application_id, "seen enough")

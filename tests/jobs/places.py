@@ -6,13 +6,14 @@ import json
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.job import Job
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.spec.parse import parse_job
 
@@ -54,13 +55,20 @@ class Place(ABC):
         self._hooks.append(hook)
         return hook
 
-    def submit(self, spec: dict[str, Any], *, hook: TonyHook | None = None, **arguments: Any) -> Job:
-        """A job of its own identity; ``arguments`` are those of ``TonyHook.submit``."""
+    def submit(
+        self,
+        spec: dict[str, Any],
+        *,
+        hook: TonyHook | None = None,
+        before_submit: Callable[[str], object] | None = None,
+        **more: Any,
+    ) -> Job:
+        """A job of its own identity; ``more`` are fields of its SubmissionRequest."""
         hook = hook or self.hook()
         identity = hook.identity(dag_id="jobs", run_id=uuid.uuid4().hex, task_id="train")
         # The application master needs no more, and clusters here are small.
         job = parse_job({"framework": "standalone", "am": {"memory": "256MiB"}, **spec})
-        application_id = hook.submit(job, identity=identity, **arguments)
+        application_id = hook.submit(SubmissionRequest(job, identity, **more), before_submit=before_submit)
         submitted = Job(hook, identity, application_id, self.log_folders)
         self._jobs.append(submitted)
         return submitted

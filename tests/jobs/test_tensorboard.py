@@ -20,6 +20,7 @@ from tests.jobs.places import LocalPlace, YarnPlace
 from tests.jobs.test_page import go as go
 from tests.jobs.test_page import secret_of, url_of
 from tests.waiting import until
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.storage.helpers import read_bytes, walk
@@ -128,7 +129,7 @@ def test_a_retry_goes_on_with_the_curve(local: LocalPlace, go: Path) -> None:
     go.unlink()
 
     spec = parse_job(watched(go, 1, 5))
-    again = Job(job.hook, job.identity, job.hook.submit(spec, identity=job.identity), job.log_folders)
+    again = Job(job.hook, job.identity, job.hook.submit(SubmissionRequest(spec, job.identity)), job.log_folders)
     try:
         written(again)
         steps = asking(local, again)

@@ -14,7 +14,12 @@ def application(state: str = "RUNNING", **fields: Any) -> Application:
     return Application(ID, ApplicationState(state), **fields)
 
 
-def status(state: str = "RUNNING", **fields: Any) -> JobStatus:
+def status(state: str = "RUNNING", step: int | None = None, **fields: Any) -> JobStatus:
+    """``step``, and the other fields of TaskProgress, are those of worker:0, which is its only task then."""
+    reported = {key: fields.pop(key) for key in ("total_steps", "steps_per_second", "metrics") if key in fields}
+    if step is not None:
+        task = TaskStatus("worker", 0, TaskState.RUNNING, progress=TaskProgress(step, **reported))
+        fields |= {"leader": task.name, "tasks": [task]}
     return JobStatus(ID, "digits", JobState(state), **fields)
 
 

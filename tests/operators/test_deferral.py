@@ -14,17 +14,20 @@ from tony_provider.operators import deferral
 from tony_provider.operators.deferral import Deferral
 from tony_provider.operators.tries import TaskTry
 from tony_provider.state_store import StateStore
+from tony_provider.triggers.deferred_job import DeferredJob
 
 LOG = cast(Any, logging.getLogger(__name__))
 LEFT = Deferral(
     try_id="id-1",
     max_tries=1,
-    tony_conn_id="no_such_connection",
-    proxy_user=None,
-    slug="x",
-    digest="0",
-    application_id="application_1700000000000_0001",
-    kill=True,
+    job=DeferredJob(
+        tony_conn_id="no_such_connection",
+        proxy_user=None,
+        slug="x",
+        digest="0",
+        application_id="application_1700000000000_0001",
+        kill=True,
+    ),
 )
 
 
@@ -61,7 +64,7 @@ def test_only_clearing_cuts_a_deferral_short(number: int, max_tries: int, cut_sh
             "_0001 of an earlier try could not be ended, .* no connection 'no_such_conn",
         ),
         (LEFT, TaskTry(2, 1, "id-2"), False, ""),
-        (attrs.evolve(LEFT, kill=False), TaskTry(2, 2, "id-2"), False, ""),
+        (attrs.evolve(LEFT, job=attrs.evolve(LEFT.job, kill=False)), TaskTry(2, 2, "id-2"), False, ""),
     ],
 )
 def test_what_cannot_be_ended_is_told_and_kept(

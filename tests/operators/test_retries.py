@@ -18,8 +18,10 @@ from tests.waiting import until
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
+from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.triggers.deferred_job import WatchEvent
 from tony_provider.watching.termination import killed_for
 
 
@@ -205,9 +207,8 @@ class LosesSight(Telling):
         try:
             return super().execute(context)
         except TaskDeferred as deferral:
-            application_id = deferral.trigger.application_id
-            event = {"application_id": application_id, "reason": None, "last_message": "", "error": "out of reach"}
-            return self.execute_complete(context, event)
+            event = WatchEvent(deferral.trigger.job, error="out of reach")
+            return self.execute_complete(context, to_plain(event))
 
 
 def test_a_task_that_is_cleared_after_it_has_failed_attaches_to_what_still_runs(training: Training) -> None:

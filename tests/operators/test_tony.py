@@ -41,8 +41,11 @@ from tony_provider.operators.submission import ApplicationStarter, StartedApplic
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.operators.training import OPTIONAL
 from tony_provider.operators.tries import MOST_TRIGGER_FAILURES
+from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.triggers.deferred_job import WatchEvent
 from tony_provider.watching.termination import Kill
+from tony_provider.watching.watch_result import Reason
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
@@ -75,10 +78,9 @@ class TooLate(TonyTrainOperator):
         try:
             return super().execute(context)
         except TaskDeferred as deferral:
-            application_id = deferral.trigger.application_id
             until(lambda: ended(TonyHook()), "the end of the application", DEADLINE)
-            event = {"application_id": application_id, "reason": self.reason, "last_message": "", "error": None}
-            return self.execute_complete(context, event)
+            event = WatchEvent(deferral.trigger.job, Reason(self.reason))
+            return self.execute_complete(context, to_plain(event))
 
 
 class TrainsWithoutTriggers(TriggersFail, TonyTrainOperator):
@@ -179,6 +181,24 @@ def test_a_dry_run_logs_the_submission_and_changes_nothing(local: TonyHook, caps
     assert "tony.user.API_KEY" in told["request"]["credentials"]
     assert "pa55word" not in said
     assert not local.storage().exists(local.layout.root)
+
+
+def test_a_dry_run_shows_what_a_training_begins_with(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:
+    model = f"{local.layout.root}/models/1"
+    local.storage().write(f"{model}/weights", b"w")
+    with dag_of(job("true"), warm_start=model, resume="never") as dag:
+        dag.task_dict["train"].dry_run()  # type: ignore[union-attr]
+    assert yaml.safe_load(capsys.readouterr().out)["description"]["warm_start"] == model
+
+
+def test_a_dry_run_leaves_out_what_only_a_run_could_tell(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:
+    template = "{{ prev_dagrun.run_id }}"
+    with dag_of(job("true"), warm_start=template, resume=template, resume_from={"run_id": template}) as dag:
+        operator = dag.task_dict["train"]
+        operator.dry_run()  # type: ignore[union-attr]
+    description = yaml.safe_load(capsys.readouterr().out)["description"]
+    assert (description["continues"], description["warm_start"]) == (None, None)
+    assert operator.warm_start == template  # type: ignore[union-attr]
 
 
 def test_a_dry_run_shows_files_of_one_content_where_they_go(

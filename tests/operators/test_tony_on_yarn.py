@@ -16,6 +16,7 @@ from tests.airflow_dags import run
 from tests.operators.jobs import DEADLINE, Marker, dag_of, ended, job, train
 from tests.waiting import until
 from tony_provider.cluster.base import ApplicationState, Pages
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.tony import LINKS, FilesLink, JobPageLink, TensorBoardLink, YarnApplicationLink, push_links
@@ -93,11 +94,11 @@ def test_links_lead_to_the_application_while_it_runs(
 def test_a_dry_run_is_the_request_that_is_sent(yarn: TonyHook) -> None:
     spec = parse_job(job("true", secrets=["API_KEY"], tags=["nightly"]))
     which = yarn.identity(dag_id="preview", run_id="today", task_id="train")
-    found = yarn.preview(spec, identity=which, secrets={"API_KEY": "pa55word"})
+    found = yarn.preview(SubmissionRequest(spec, which, secrets={"API_KEY": "pa55word"}))
     assert "pa55word" not in json.dumps(attrs.asdict(found))
     request = found.request
     assert request["am-container-spec"]["credentials"]["secrets"]["tony.user.API_KEY"] == "***"
-    application = yarn.application(yarn.submit(spec, identity=which, secrets={"API_KEY": "pa55word"}))
+    application = yarn.application(yarn.submit(SubmissionRequest(spec, which, secrets={"API_KEY": "pa55word"})))
     assert application is not None
     assert request["application-name"] == application.name
     assert sorted(request["application-tags"]["tag"]) == sorted(application.tags)

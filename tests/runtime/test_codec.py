@@ -63,6 +63,7 @@ STATUS = JobStatus(
     application_id="application_1_2",
     name="job",
     state=JobState.RUNNING,
+    leader="worker:0",
     tasks=[TaskStatus("worker", 0, TaskState.LOST, progress=TaskProgress(1, metrics={"loss": 0.5}))],
     failure=Failure(FailureKind.USER, "no", exit_code=1),
 )
@@ -92,7 +93,9 @@ def test_the_plain_form_has_plain_values_only() -> None:
 
 def test_a_loss_that_is_no_number_travels() -> None:
     metrics = {"loss": math.nan, "high": math.inf, "low": -math.inf}
-    data = dump_json(attrs.evolve(STATUS, metrics=metrics))
+    data = dump_json(
+        attrs.evolve(STATUS, tasks=[attrs.evolve(STATUS.tasks[0], progress=TaskProgress(1, metrics=metrics))])
+    )
     json.loads(data, parse_constant=lambda constant: pytest.fail(f"{constant} is not JSON"))
     read = load_json(data, JobStatus).metrics
     assert math.isnan(read["loss"])
@@ -128,7 +131,7 @@ def test_every_wrong_place_is_named() -> None:
     [
         ("tasks", "worker", "tasks: expected a list"),
         ("tasks", {"a": 1}, "tasks: expected a list"),
-        ("metrics", [1], "metrics: expected an object"),
+        ("tasks", [{"progress": {"metrics": [1]}}], "metrics: expected an object"),
         ("tasks", [4], "expected an object, got 4"),
         ("failure", "x", "expected an object"),
         ("am_attempt", 1.5, "expected an integer"),

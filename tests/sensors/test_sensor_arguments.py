@@ -32,7 +32,7 @@ def aim(**given: Any) -> SensorArguments:
 def test_a_training_task_and_its_instances(
     local: TonyHook, own: int | None, given: dict[str, Any], index: int | None, key: str | None
 ) -> None:
-    ti = SimpleNamespace(dag_id="dag", run_id="today", task_id="group.watch", map_index=own)
+    ti = SimpleNamespace(dag_id="dag", run_id="today", task_id="group.watch", map_index=own, try_number=1)
     context = cast(Any, {"ti": ti})
     target, task = aim(train_task_id="group.train", **given).resolve(local, context, ["group.train", "group.watch"])
     assert task == TrainTask("dag", "today", "group.train", index)

@@ -15,6 +15,7 @@ from tests.operators.jobs import DEADLINE, job
 from tests.operators.trainings import DATES, RUN_ID
 from tests.waiting import until
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.spec.parse import parse_job
@@ -57,7 +58,7 @@ def identity(hook: TonyHook) -> Identity:
 
 def submit(hook: TonyHook, command: str, **more: Any) -> str:
     """A try of the training's task begins; the application's id."""
-    return hook.submit(parse_job(job(command, **{**ONCE, **more})), identity=identity(hook))
+    return hook.submit(SubmissionRequest(parse_job(job(command, **{**ONCE, **more})), identity(hook)))
 
 
 def until_job(hook: TonyHook, application_id: str, state: JobState) -> JobStatus:

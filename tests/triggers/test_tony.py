@@ -17,10 +17,13 @@ from airflow.triggers.base import TriggerEvent
 from tests.operators.jobs import DEADLINE, Marker, ended, job
 from tests.waiting import until
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.storage.helpers import write_atomically
-from tony_provider.triggers.tony import VERSION, TonyJobTrigger
+from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
+from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.triggers.versions import DeferredByNewerRelease
 from tony_provider.watching import termination
 from tony_provider.watching.task_states import TrainTask, TrainTaskStates
@@ -30,22 +33,20 @@ from tony_provider.watching.watch_result import Reason
 
 def submit(hook: TonyHook, command: str, run_id: str = "today", **more: Any) -> tuple[Identity, str]:
     identity = hook.identity(dag_id="trigger_test", run_id=run_id, task_id="train")
-    return identity, hook.submit(parse_job(job(command, **more)), identity=identity)
+    return identity, hook.submit(SubmissionRequest(parse_job(job(command, **more)), identity))
 
 
-def trigger_for(identity: Identity, application_id: str, **changes: Any) -> TonyJobTrigger:
-    arguments: dict[str, Any] = {
-        "tony_conn_id": "tony_default",
-        "proxy_user": None,
-        "slug": identity.slug,
-        "digest": identity.digest,
-        "application_id": application_id,
-        "poll_interval": 0.2,
-        "end": None,
-        "queue": None,
-        "kill": True,
-    }
-    return TonyJobTrigger(**arguments | changes)
+def trigger_for(
+    identity: Identity,
+    application_id: str,
+    *,
+    kill: bool = True,
+    tony_conn_id: str = "tony_default",
+    **changes: Any,
+) -> TonyJobTrigger:
+    watched = DeferredJob(tony_conn_id, None, identity.slug, identity.digest, application_id, kill)
+    arguments: dict[str, Any] = {"poll_interval": 0.2, "end": None, "queue": None, "whose": "try 1 (0198)"}
+    return TonyJobTrigger(job=to_plain(watched), **arguments | changes)
 
 
 async def first_event(trigger: TonyJobTrigger) -> dict[str, Any]:
@@ -63,8 +64,7 @@ def is_alive(hook: TonyHook, application_id: str) -> bool:
 async def test_yields_one_event_when_the_job_has_ended(local: TonyHook) -> None:
     trigger = trigger_for(*submit(local, "exit 3", restart={"budget": 0}))
     event = await first_event(trigger)
-    assert event["application_id"] == trigger.application_id
-    assert (event["version"], event["reason"], event["error"]) == (VERSION, Reason.FINISHED, None)
+    assert from_plain(event, WatchEvent) == WatchEvent(trigger.job, Reason.FINISHED, event["last_message"])
     assert json.loads(json.dumps(event)) == event
 
 
@@ -78,26 +78,10 @@ async def test_another_triggerer_can_go_on_with_it(local: TonyHook, tmp_path: Pa
     assert (await first_event(second))["reason"] == Reason.FINISHED
 
 
-async def test_a_task_that_an_earlier_release_deferred_goes_on(local: TonyHook) -> None:
-    identity, application_id = submit(local, "true")
-    of_version_1: dict[str, Any] = {
-        "tony_conn_id": "tony_default",
-        "proxy_user": None,
-        "slug": identity.slug,
-        "digest": identity.digest,
-        "application_id": application_id,
-        "attached": False,
-        "poll_interval": 5.0,
-        "end": None,
-        "queue": None,
-        "kill": True,
-    }
-    assert (await first_event(TonyJobTrigger(**of_version_1)))["reason"] == Reason.FINISHED
-
-
 async def test_a_task_that_a_later_release_deferred_is_not_misread() -> None:
     """And not in the constructor, whose errors end the whole triggerer."""
     trigger = trigger_for(Identity("x", "0"), "application_1_0001", version=VERSION + 1)
+    TonyJobTrigger(**{**trigger.serialize()[1], "job": {"known_by": "another name"}})
     with pytest.raises(DeferredByNewerRelease, match="newer release of tony-provider"):
         await anext(trigger.run())
 

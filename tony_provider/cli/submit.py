@@ -12,6 +12,7 @@ from tony_provider.cli.command import command
 from tony_provider.cli.following import wait_for
 from tony_provider.cli.job_file import read_job, search_path
 from tony_provider.cli.named import hook_of
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.runtime.protocol.status import JobStatus
 
@@ -28,13 +29,8 @@ def submit(args: Namespace) -> None:
         hook.expect_servers()
         # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
-        application_id = hook.submit(
-            job,
-            identity=identity,
-            secrets=secrets,
-            labels={"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id},
-            search_path=search_path(args),
-        )
+        labels = {"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id}
+        application_id = hook.submit(SubmissionRequest(job, identity, secrets, labels, search_path(args)))
         _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")
         _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
         try:

@@ -69,12 +69,16 @@ class CheckpointChains:
     def read(self, uri: str) -> ChainState:
         return ChainState(uri, read_chain(self.storage, uri), read_owner(self.storage, uri))
 
-    def open_after(self, newest: ChainState | None, about: CheckpointChain) -> str:
-        """The URI of the next one. Raises StorageExists when another try has just opened it."""
+    def uri_after(self, newest: ChainState | None) -> str:
+        """Of the chain that is to be opened next."""
         number = 0 if newest is None else chain_number(newest.name) or 0
         if newest is None or not newest.is_empty:
             number += 1
-        uri = self.layout.chain_dir(self.identity, number)
+        return self.layout.chain_dir(self.identity, number)
+
+    def open_after(self, newest: ChainState | None, about: CheckpointChain) -> str:
+        """The URI of the next one. Raises StorageExists when another try has just opened it."""
+        uri = self.uri_after(newest)
         self.storage.write(uris.join(uri, contract.CHAIN_FILE), dump_json(about))
         return uri
 

@@ -1,31 +1,28 @@
-"""What a submission would ask for, to the letter, with nothing asked for: for people who want to see it first."""
+"""What a submission would ask for, with nothing asked for: for people who want to see it first."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from tony_provider.cluster.checkpoint_chains import new_chain
-from tony_provider.cluster.credentials import application_secrets
-from tony_provider.cluster.description import ApplicationSite, describe, submission_of
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.prepared_submission import PreparedSubmission, prepare
 from tony_provider.cluster.sources import LocalSource
 from tony_provider.cluster.staging import places
-from tony_provider.cluster.submitter import Submitter, resources_of, with_runtime
+from tony_provider.cluster.submission_builder import TakenChain, build_submission
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import LocalizedResource
-from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.codec import dump_json, to_plain
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 
 # The id that is given at the submission; the cluster is not asked for one.
 APPLICATION_ID = "application_0_0000"
+_NOT_WRITTEN = 0  # the time of a file that is not on the store yet
 
 
 @attrs.frozen
@@ -33,34 +30,44 @@ class Preview:
     """All of it plain JSON."""
 
     staged: dict[str, str]  # file of this machine -> URI that it is copied to, unless that is there already
-    description: dict[str, Any]  # what every container is told; the first chain of a training stands for any
+    description: dict[str, Any]  # what every container is told
     request: dict[str, Any]  # to the cluster; secrets are masked
 
 
-def preview(
-    opened: OpenCluster,
-    job: JobSpec,
-    *,
-    identity: Identity,
-    secrets: Mapping[str, str],
-    labels: Mapping[str, str],
-    search_path: Sequence[Path],
-) -> Preview:
-    """Changes nothing. Raises JobRejected, SourceMissing, ClusterError, StorageError."""
-    submitter, layout = Submitter(opened), Layout(opened.staging_dir)
-    job = submitter.checked(job, secrets)
-    sources, runtime = submitter.sources(job, search_path), submitter.runtime()
-    local = list(places(layout, with_runtime(runtime, sources)))
-    staged = {str(source.path): uri for source, uri in local}
-    resources = resources_of(runtime, sources, [_placed(*each) for each in local])
-    where = ApplicationSite(opened, layout, identity, APPLICATION_ID, layout.chain_dir(identity, 1))
-    description = describe(job, where, resources, labels, new_chain())
-    file = uris.join(layout.staging_dir(identity, APPLICATION_ID), contract.APPLICATION_FILE)
-    credentials = Credentials(secrets=application_secrets(APPLICATION_ID, secrets))
-    about = LocalizedResource(contract.APPLICATION_FILE, file, 0, 0)
-    request = opened.cluster.request(submission_of(where, description, about, credentials))
-    return Preview(staged, to_plain(description), request)
+def preview(opened: OpenCluster, request: SubmissionRequest) -> Preview:
+    """What ``submit`` would make of the request, by its own code. Changes nothing; raises as it does."""
+    prepared = prepare(opened, request)
+    paper = _ChangesOnPaper(prepared)
+    submission = build_submission(prepared, paper)
+    staged = {str(source.path): uri for source, uri in places(prepared.layout, prepared.local_sources)}
+    return Preview(staged, to_plain(submission.description), opened.cluster.request(submission))
 
 
-def _placed(source: LocalSource, uri: str) -> LocalizedResource:
-    return LocalizedResource(source.name, uri, source.size, 0, source.kind)
+@attrs.frozen
+class _ChangesOnPaper:
+    """``StoreChanges`` that changes nothing, and tells what would be there."""
+
+    prepared: PreparedSubmission
+    application_id: str = APPLICATION_ID
+
+    def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
+        return [
+            LocalizedResource(source.name, uri, source.size, _NOT_WRITTEN, source.kind)
+            for source, uri in places(self.prepared.layout, sources)
+        ]
+
+    def take_chain(self, prepared: PreparedSubmission) -> TakenChain:
+        plan = prepared.plan()
+        if plan.goes_on and plan.newest is not None:
+            return TakenChain(plan.newest.uri, plan.about)
+        chains = CheckpointChains(prepared.opened.storage, prepared.layout, prepared.request.identity)
+        return TakenChain(chains.uri_after(plan.newest), plan.about)
+
+    def add_store_token(self, credentials: Credentials) -> None:
+        if (tokens := self.prepared.opened.tokens) is not None:
+            tokens.pretend(credentials)
+
+    def write(self, description: ApplicationDescription) -> LocalizedResource:
+        directory = self.prepared.layout.staging_dir(self.prepared.request.identity, self.application_id)
+        uri = uris.join(directory, contract.APPLICATION_FILE)
+        return LocalizedResource(contract.APPLICATION_FILE, uri, len(dump_json(description)), _NOT_WRITTEN)

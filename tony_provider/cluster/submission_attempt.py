@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import attrs
 
+from tony_provider.cluster.base import Submission
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, FormerOwners
-from tony_provider.cluster.credentials import application_secrets
-from tony_provider.cluster.description import ApplicationSite, Resources, describe, submission_of
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
-from tony_provider.cluster.sources import stored_resource
-from tony_provider.cluster.training_plan import TrainingPlan
+from tony_provider.cluster.prepared_submission import PreparedSubmission
+from tony_provider.cluster.sources import LocalSource, stored_resource
+from tony_provider.cluster.staging import Stager
+from tony_provider.cluster.submission_builder import TakenChain
 from tony_provider.cluster.waiting import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
 from tony_provider.runtime.storage.helpers import write_atomically
@@ -45,27 +44,8 @@ class SubmissionAttempt:
     _token: str | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
     _handed_over: bool = False  # the cluster may have started it
 
-    def start(
-        self,
-        job: JobSpec,
-        resources: Resources,
-        secrets: Mapping[str, str],
-        labels: Mapping[str, str],
-        plan: Callable[[], TrainingPlan],
-        before_submit: Callable[[str], None] | None = None,
-    ) -> None:
-        """Raises StagingFailed, SubmissionRefused; as ``plan`` and ``before_submit``."""
-        credentials = Credentials(secrets=application_secrets(self.application_id, secrets))
-        try:
-            about = self._take_chain(plan)
-            where = ApplicationSite(self.opened, self.layout, self.identity, self.application_id, self._chain_uri)
-            description = describe(job, where, resources, labels, about)
-            if self.opened.tokens is not None:
-                self._token = self.opened.tokens.fetch(credentials)
-            description_file = self._write(description)
-        except StorageError as error:
-            raise StagingFailed(f"the job could not be staged: {error}") from error
-        submission = submission_of(where, description, description_file, credentials)
+    def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
+        """Raises SubmissionRefused, StagingFailed; as ``before_submit``."""
         self._end_others()
         if before_submit is not None:
             # At last, since all of the above takes its time: whoever wants it no more may say so until here.
@@ -77,16 +57,18 @@ class SubmissionAttempt:
             self._handed_over = False
             raise
 
-    # -- the chain -------------------------------------------------------------------------------------------------
+    # -- the store, as StoreChanges has it ---------------------------------------------------------------------------
 
-    @property
-    def _chains(self) -> CheckpointChains:
-        return CheckpointChains(self.opened.storage, self.layout, self.identity)
+    def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
+        stager = Stager(self.opened.storage, self.layout)
+        staged = stager.stage(sources)
+        log.info("Staged the job's files: %s", stager.counts)
+        return staged
 
-    def _take_chain(self, plan: Callable[[], TrainingPlan]) -> CheckpointChain:
+    def take_chain(self, prepared: PreparedSubmission) -> TakenChain:
         """Own the chain that the plan says. From then on every other application of the training is fenced."""
         for _ in range(_OPENING_TRIES):
-            found = plan()
+            found = prepared.plan()
             if found.goes_on and found.newest is not None:
                 self._chain_uri = found.newest.uri
                 if found.about != found.newest.about:
@@ -99,8 +81,24 @@ class SubmissionAttempt:
                 self._chain_opened = True
             self._former_owners = self._chains.own(self._chain_uri, self.application_id)
             log.info("%s %s", self.application_id, found)
-            return found.about
+            return TakenChain(self._chain_uri, found.about)
         raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
+
+    def add_store_token(self, credentials: Credentials) -> None:
+        if self.opened.tokens is not None:
+            self._token = self.opened.tokens.fetch(credentials)
+
+    def write(self, description: ApplicationDescription) -> LocalizedResource:
+        directory = self.layout.staging_dir(self.identity, self.application_id)
+        uri = uris.join(directory, contract.APPLICATION_FILE)
+        status = write_atomically(self.opened.storage, uri, dump_json(description))
+        return stored_resource(status, contract.APPLICATION_FILE)
+
+    # -- one application of the training ------------------------------------------------------------------------------
+
+    @property
+    def _chains(self) -> CheckpointChains:
+        return CheckpointChains(self.opened.storage, self.layout, self.identity)
 
     def _end_others(self) -> None:
         """After the owner is written, so that one application of the training does the work, whoever else is at it.
@@ -128,14 +126,6 @@ class SubmissionAttempt:
         left = wait_for_end(lambda: self.opened.cluster.application(application_id), _END_SECONDS)
         if left is not None:
             raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
-
-    # -- the application ---------------------------------------------------------------------------------------------
-
-    def _write(self, description: ApplicationDescription) -> LocalizedResource:
-        directory = self.layout.staging_dir(self.identity, self.application_id)
-        uri = uris.join(directory, contract.APPLICATION_FILE)
-        status = write_atomically(self.opened.storage, uri, dump_json(description))
-        return stored_resource(status, contract.APPLICATION_FILE)
 
     # -- back again --------------------------------------------------------------------------------------------------
 

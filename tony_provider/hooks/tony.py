@@ -12,8 +12,6 @@ from airflow.providers.common.compat.sdk import BaseHook
 from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
-from tony_provider.cluster.chain_choice import Resume
-from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.diagnosis.diagnose import diagnose
 from tony_provider.cluster.diagnosis.diagnose import host as diagnosis_host
@@ -24,12 +22,14 @@ from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
+from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.servers import expect_servers
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
-from tony_provider.cluster.submitter import Submitter, with_defaults
+from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submitter import submit
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
@@ -113,61 +113,21 @@ class TonyHook(BaseHook):
         """Raises SourceMissing with every file, archive or environment of the job that is not there."""
         SourceFinder(self.storage(), self.layout.root, search_path).find(job)
 
-    def submit(
-        self,
-        job: JobSpec,
-        *,
-        identity: Identity,
-        secrets: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        search_path: Sequence[Path] = (),
-        resume: Resume = Resume.AUTO,
-        origin: ChainOrigin = ChainOrigin(),  # noqa: B008 - it cannot change
-        before_submit: Callable[[str], None] | None = None,
-    ) -> str:
+    def submit(self, request: SubmissionRequest, *, before_submit: Callable[[str], object] | None = None) -> str:
         """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.
 
         Every other application of this training that still runs is ended first, so that one does the work.
 
-        :param secrets: values of the secrets that the job names; only its user processes see them.
-        :param labels: where the job came from, for its event log (dag, run, task, try, …).
-        :param search_path: directories that relative paths of the job are looked for in, in this order.
-        :param resume: whether it goes on in the training's newest checkpoint chain.
-        :param origin: what it begins with where it has saved nothing of its own.
         :param before_submit: called with the application id at the last moment before the application can exist, to
             keep it somewhere; what it raises keeps the application from being submitted.
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """
-        return Submitter(self._open).submit(
-            job,
-            identity=identity,
-            secrets=secrets or {},
-            labels=labels or {},
-            search_path=search_path,
-            resume=resume,
-            origin=origin,
-            before_submit=before_submit,
-        )
+        return submit(self._open, request, before_submit)
 
-    def preview(
-        self,
-        job: JobSpec,
-        *,
-        identity: Identity,
-        secrets: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        search_path: Sequence[Path] = (),
-    ) -> Preview:
-        """What ``submit`` would do and ask for, to the letter; arguments and errors are its own. Changes nothing."""
-        return preview(
-            self._open,
-            job,
-            identity=identity,
-            secrets=secrets or {},
-            labels=labels or {},
-            search_path=search_path,
-        )
+    def preview(self, request: SubmissionRequest) -> Preview:
+        """What ``submit`` would do and ask for, found by the same code; errors are its own. Changes nothing."""
+        return preview(self._open, request)
 
     def predecessor(self, identity: Identity, *, remembered: str | None = None) -> Predecessor | None:
         """The application that the training has started last, and what became of it; None when there is none.

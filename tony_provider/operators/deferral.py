@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime.codec import CodecError, from_plain, to_plain
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.state_store import StateStore
+from tony_provider.triggers.deferred_job import DeferredJob
 from tony_provider.watching.termination import Kill, end_application
 
 if TYPE_CHECKING:
@@ -32,12 +32,7 @@ class Deferral:
 
     try_id: str
     max_tries: int  # the last try that Airflow allowed then
-    tony_conn_id: str
-    proxy_user: str | None
-    slug: str  # of the training's identity
-    digest: str
-    application_id: str
-    kill: bool  # whether a user's action on the task ends the application
+    job: DeferredJob
 
     def was_cut_short(self, this_try: TaskTry) -> bool:
         """Seen from another try: whether a user has cleared the task.
@@ -66,10 +61,10 @@ def end_what_was_left(store: StateStore, this_try: TaskTry, log: Logger) -> None
     if left is None:
         return
     try:
-        if left.kill and left.was_cut_short(this_try):
-            _end(left, this_try, log)
+        if left.job.kill and left.was_cut_short(this_try):
+            _end(left.job, this_try, log)
     except (ClusterError, StorageError) as error:
-        log.warning("%s of an earlier try could not be ended, and may still run: %s", left.application_id, error)
+        log.warning("%s of an earlier try could not be ended, and may still run: %s", left.job.application_id, error)
     else:
         forget(store)
 
@@ -85,10 +80,10 @@ def _noted(store: StateStore, log: Logger) -> Deferral | None:
         return None
 
 
-def _end(left: Deferral, this_try: TaskTry, log: Logger) -> None:
+def _end(left: DeferredJob, this_try: TaskTry, log: Logger) -> None:
     with TonyHook(left.tony_conn_id, left.proxy_user) as hook:
         application = hook.application(left.application_id)
         if application is None or application.is_final:
             return
         log.info("Ending %s of an earlier try: %s", left.application_id, KILL_REASON)
-        end_application(hook, Identity(left.slug, left.digest), left.application_id, Kill(KILL_REASON, this_try.name))
+        end_application(hook, left.identity, left.application_id, Kill(KILL_REASON, this_try.name))

@@ -13,9 +13,10 @@ from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.predecessor import Predecessor
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import TaskTry
+from tony_provider.operators.tries import TaskRun, TaskTry
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.parse import parse_job
@@ -25,9 +26,10 @@ from tony_provider.runtime.spec.source import load_source
 from tony_provider.watching.termination import Kill, clear_up, end_application
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
     from airflow.sdk import DAG
     from airflow.sdk.types import Logger
+
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
 def job_of(
@@ -56,35 +58,32 @@ def job_of(
         raise TonySpecError(str(error)) from error
 
 
-def identity_of(hook: TonyHook, context: Context, checkpoint_key: str | None) -> Identity:
-    """Of the training that this task is, in all its tries."""
-    ti = context["ti"]
-    return hook.identity(
-        dag_id=ti.dag_id,
-        run_id=ti.run_id,
-        task_id=ti.task_id,
-        map_index=map_index(context),
-        checkpoint_key=checkpoint_key or None,
+def request_of(task: TonyTrainOperator, run: TaskRun, job: JobSpec, secrets: Mapping[str, str]) -> SubmissionRequest:
+    """What is submitted for ``task`` in ``run``, of its rendered arguments; ``job`` as it is sent.
+
+    Raises TonySpecError.
+    """
+    return SubmissionRequest(
+        job,
+        run.identity(task.hook, task.checkpoint_key),
+        secrets,
+        run.labels,
+        search_path(task.dag),
+        resume_of(task.resume),
+        origin_of(
+            task.hook,
+            run,
+            resume_from=task.resume_from,
+            warm_start=task.warm_start,
+            checkpoint_key=task.checkpoint_key,
+        ),
     )
-
-
-def labels_of(context: Context) -> dict[str, str]:
-    """Where the job comes from, for its event log."""
-    ti = context["ti"]
-    labels = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": str(ti.try_number)}
-    return labels if map_index(context) < 0 else {**labels, "map_index": str(map_index(context))}
 
 
 def search_path(dag: DAG) -> list[Path]:
     """Where files that the job names are looked for: beside the DAG, then where its templates are."""
     further = dag.template_searchpath or []
     return [Path(dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
-
-
-def map_index(context: Context) -> int:
-    """-1: the task is not mapped."""
-    index = context["ti"].map_index
-    return -1 if index is None else index
 
 
 def _seconds(time_span: timedelta | float) -> float:
@@ -104,7 +103,7 @@ def resume_of(given: str) -> Resume:
 
 def origin_of(
     hook: TonyHook,
-    context: Context,
+    run: TaskRun,
     *,
     resume_from: Mapping[str, Any] | str | None,
     warm_start: str | None,
@@ -113,10 +112,10 @@ def origin_of(
     """``checkpoint_key`` is this task's own. Raises TonySpecError."""
     if warm_start is not None and not isinstance(warm_start, str):
         raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {warm_start!r}")
-    return ChainOrigin(_training(hook, context, resume_from, checkpoint_key), (warm_start or "").strip() or None)
+    return ChainOrigin(_training(hook, run, resume_from, checkpoint_key), (warm_start or "").strip() or None)
 
 
-def _training(hook: TonyHook, context: Context, given: Any, checkpoint_key: str | None) -> Identity | str | None:
+def _training(hook: TonyHook, run: TaskRun, given: Any, checkpoint_key: str | None) -> Identity | str | None:
     if not given:
         return None
     if isinstance(given, str):
@@ -130,13 +129,12 @@ def _training(hook: TonyHook, context: Context, given: Any, checkpoint_key: str 
         raise TonySpecError(f"resume_from: {unknown[0]!r} is not known{hint}; it may hold {', '.join(_KEYS)}")
     if not (run_id := _text(given, "run_id")):
         return None  # a template that found no run
-    ti = context["ti"]
-    dag_id, task_id = _text(given, "dag_id") or ti.dag_id, _text(given, "task_id") or ti.task_id
+    dag_id, task_id = _text(given, "dag_id") or run.dag_id, _text(given, "task_id") or run.task_id
     key, index = _text(given, "checkpoint_key"), _index(given)
     if key is not None and index is not None:
         raise TonySpecError("resume_from: map_index and checkpoint_key are both given; keep one of them")
-    if key is None and index is None and (dag_id, task_id) == (ti.dag_id, ti.task_id):
-        key, index = checkpoint_key or None, map_index(context)
+    if key is None and index is None and (dag_id, task_id) == (run.dag_id, run.task_id):
+        key, index = checkpoint_key or None, run.map_index
     return hook.identity(
         dag_id=dag_id,
         run_id=run_id,
@@ -172,29 +170,23 @@ class StartedApplication:
 
 @attrs.frozen
 class ApplicationStarter:
-    """Everything that a submission needs beside the job."""
+    """What starts the application of one try, or finds the one that an earlier try has started."""
 
     hook: TonyHook
-    identity: Identity
     this_try: TaskTry
-    resume: Resume
-    origin: ChainOrigin
-    secrets: Mapping[str, str] = attrs.field(repr=False)
-    labels: Mapping[str, str]
-    search_path: Sequence[Path]
     remember: Callable[[str], None]  # is given the application's id when the try attaches to it
     before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
     instance_exists: Callable[[int], bool]  # another mapped instance of the task, by its index
     log: Logger
 
-    def attach_or_submit(self, job: JobSpec, remembered: str | None) -> StartedApplication:
+    def attach_or_submit(self, request: SubmissionRequest, remembered: str | None) -> StartedApplication:
         """See ``Predecessor`` for what an earlier try can have left; ``remembered``: its id, from Airflow's store.
 
         Raises as ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
         """
-        before = self.hook.predecessor(self.identity, remembered=remembered)
+        before = self.hook.predecessor(request.identity, remembered=remembered)
         if before is not None and (before.is_live or self._is_undelivered(before)):
-            self._check_instance(before)
+            self._check_instance(request, before)
             self.remember(before.application_id)
             if before.is_live:
                 self.log.info("Attaching to %s, which an earlier try of this task started", before.application_id)
@@ -206,41 +198,34 @@ class ApplicationStarter:
                 )
             return StartedApplication(before.application_id, attached=True, has_ended=not before.is_live)
         if before is not None:
-            self._tidy(before)
-        return self.submit(job)
+            self.log.info("The application before: %s", before)
+            # What it no longer needs, should neither its master nor its try have lived to remove it.
+            clear_up(self.hook, request.identity, before.application_id, self.log.warning)
+        return self.submit(request)
 
-    def end_and_submit(self, job: JobSpec) -> StartedApplication:
+    def end_and_submit(self, request: SubmissionRequest) -> StartedApplication:
         """Without a look at what earlier tries have reached. Raises as ``TonyHook.submit``, StorageError."""
-        for application in self.hook.find(self.identity):
+        for application in self.hook.find(request.identity):
             self.log.info("Ending %s, which an earlier try of this task started", application.id)
             kill = Kill("a next try of its task begins anew", self.this_try.name)
-            end_application(self.hook, self.identity, application.id, kill)
-        return self.submit(job)
+            end_application(self.hook, request.identity, application.id, kill)
+        return self.submit(request)
 
-    def submit(self, job: JobSpec) -> StartedApplication:
-        application_id = self.hook.submit(
-            job,
-            identity=self.identity,
-            secrets=self.secrets,
-            labels=self.labels,
-            search_path=self.search_path,
-            resume=self.resume,
-            origin=self.origin,
-            before_submit=self.before_submit,
-        )
-        directory = self.hook.application_dir(self.identity, application_id)
-        self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, job.name, directory)
+    def submit(self, request: SubmissionRequest) -> StartedApplication:
+        application_id = self.hook.submit(request, before_submit=self.before_submit)
+        directory = self.hook.application_dir(request.identity, application_id)
+        self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)
         return StartedApplication(application_id)
 
-    def _check_instance(self, before: Predecessor) -> None:
+    def _check_instance(self, request: SubmissionRequest, before: Predecessor) -> None:
         """With one key for two, the one's model would be the other's result.
 
         Where the list has changed, the same training has another index now: only while both are there are they two.
         """
-        mine = self.labels.get("map_index")
+        mine = request.labels.get("map_index")
         if mine is None:
             return
-        theirs = self.hook.labels(self.identity, before.application_id).get("map_index", mine)
+        theirs = self.hook.labels(request.identity, before.application_id).get("map_index", mine)
         if theirs != mine and self.instance_exists(int(theirs)):
             first, second = sorted((theirs, mine), key=int)
             raise TonySpecError(
@@ -252,8 +237,3 @@ class ApplicationStarter:
         if not before.has_succeeded:
             return False
         return before.delivered is None or not self.this_try.follows_success(before.delivered)
-
-    def _tidy(self, before: Predecessor) -> None:
-        """What it no longer needs, should neither its master nor its try have lived to remove it."""
-        self.log.info("The application before: %s", before)
-        clear_up(self.hook, self.identity, before.application_id, self.log.warning)

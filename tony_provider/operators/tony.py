@@ -8,8 +8,6 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import attrs
-import yaml
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 from jinja2 import TemplateNotFound, UndefinedError
@@ -17,14 +15,13 @@ from jinja2 import TemplateNotFound, UndefinedError
 from tony_provider import configuration
 from tony_provider.arguments import positive_seconds, yes_or_no
 from tony_provider.cluster.chain_choice import Resume
-from tony_provider.hooks.metastore import connections_of_database
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.tony import LINKS
+from tony_provider.operators.dry_run import print_submission
 from tony_provider.operators.openlineage import TellsLineage
-from tony_provider.operators.submission import job_of, search_path
+from tony_provider.operators.submission import job_of
 from tony_provider.operators.training import KILL_REASON, Training
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.text import MASK
 from tony_provider.watching.termination import Kill, KillSwitch
 
 if TYPE_CHECKING:
@@ -184,7 +181,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
             return training.run()
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is as it describes."""
+        """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is its plain WatchEvent."""
         training = Training(self, context)
         with training.ending_cleanly():
             return training.go_on(event)
@@ -207,14 +204,10 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
     def dry_run(self) -> None:
         """Prints the exact submission as YAML, secrets masked: which files go where, and what the cluster is asked for.
 
-        Outside a run: templates are what they were rendered to, if they were. Raises as a try would, before it starts.
+        Outside a run: templates are what they were rendered to, if they were; what a training begins with is left out
+        where it is a template that was not. Raises as a try would, before it starts.
         """
-        secrets = dict.fromkeys(self.secrets or {}, MASK)
-        with connections_of_database(), self.hook as hook:
-            identity = hook.identity(dag_id=self.dag_id, run_id="dry_run", task_id=self.task_id)
-            with self.sent(self.parse_job(secrets)) as job:
-                found = hook.preview(job, identity=identity, secrets=secrets, search_path=search_path(self.dag))
-        print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - its answer
+        print_submission(self)
 
     def parse_job(self, secrets: Collection[str]) -> JobSpec:
         """The job with all arguments laid over it; ``secrets`` are names. Raises TonySpecError."""

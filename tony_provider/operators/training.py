@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout, mask_secret
 from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout
 
@@ -27,13 +28,10 @@ from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import (
     ApplicationStarter,
     StartedApplication,
-    identity_of,
-    labels_of,
-    origin_of,
-    resume_of,
-    search_path,
+    request_of,
 )
 from tony_provider.operators.tries import (
+    TaskRun,
     TaskTry,
     gets_another_trigger,
     instance_exists,
@@ -42,11 +40,13 @@ from tony_provider.operators.tries import (
     remembered,
 )
 from tony_provider.operators.waiting import bound, deadlines_of, wait
+from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.state_store import StateStore
-from tony_provider.triggers.tony import VERSION, TonyJobTrigger
+from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
+from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching.observation import observe
 from tony_provider.watching.termination import Kill, end_application, killed_by_airflow, killed_for
 from tony_provider.watching.watch import JobWatch
@@ -72,12 +72,13 @@ class Training:
         self._hook = task.hook
         self._switch = task.switch
         self._log = task.log
+        self._run = TaskRun.of(context)
         self._try = TaskTry.of(context)
         self._store = StateStore(context, task.log)
 
     @cached_property
     def _identity(self) -> Identity:
-        return identity_of(self._hook, self._context, self._task.checkpoint_key)
+        return self._run.identity(self._hook, self._task.checkpoint_key)
 
     def run(self) -> Any:
         """From the beginning. Returns what the task returns; raises TaskDeferred where that is for later."""
@@ -101,14 +102,15 @@ class Training:
         return self._conclude(application_id, self._wait(application_id, deadlines))
 
     def go_on(self, event: Mapping[str, Any]) -> Any:
-        """Where the trigger has seen that there is nothing more to wait for; ``event`` is as it describes."""
-        application_id = event["application_id"]
+        """Where the trigger has seen that there is nothing more to wait for; ``event`` is its WatchEvent."""
+        told = from_plain(event, WatchEvent, ignore_unknown=True)
+        application_id = told.job.application_id
         self._switch.remember(application_id)
         deferral.forget(self._store)
         self._render_secrets()
-        if event["error"]:
-            raise ClusterUnreachable(f"{application_id} could not be watched any more: {event['error']}")
-        ending = WatchResult(Reason(event["reason"]), event["last_message"])
+        if told.reason is None:
+            raise ClusterUnreachable(f"{application_id} could not be watched any more: {told.error}")
+        ending = WatchResult(told.reason, told.last_message)
         if ending.reason in (Reason.FINISHED, Reason.FORGOTTEN) or self._has_ended(application_id):
             ending = self._wait(application_id, WatchLimits())  # looks at how it ended, through outages too
         return self._conclude(application_id, ending)
@@ -173,33 +175,21 @@ class Training:
         return rendered
 
     def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:
-        task, context = self._task, self._context
         known = remembered(self._store)
         if known is None:  # nothing runs that an outage would have to be outlasted for
             self._hook.expect_servers()
         starter = ApplicationStarter(
-            hook=self._hook,
-            identity=self._identity,
-            this_try=self._try,
-            resume=resume_of(task.resume),
-            origin=origin_of(
-                self._hook,
-                context,
-                resume_from=task.resume_from,
-                warm_start=task.warm_start,
-                checkpoint_key=task.checkpoint_key,
-            ),
-            secrets=secrets,
-            labels=labels_of(context),
-            search_path=search_path(task.dag),
+            self._hook,
+            self._try,
             remember=self._remember,
             before_submit=self._before_submit,
-            instance_exists=lambda index: instance_exists(context, index),
+            instance_exists=lambda index: instance_exists(self._context, index),
             log=self._log,
         )
-        if not task.durable:
-            return starter.end_and_submit(job)
-        return starter.attach_or_submit(job, known)
+        request = request_of(self._task, self._run, job, secrets)
+        if not self._task.durable:
+            return starter.end_and_submit(request)
+        return starter.attach_or_submit(request, known)
 
     def _remember(self, application_id: str) -> None:
         self._switch.remember(application_id)
@@ -234,9 +224,7 @@ class Training:
 
     def _defer(self, application_id: str, deadlines: WatchLimits) -> NoReturn:
         task = self._task
-        left = deferral.Deferral(
-            try_id=self._try.id,
-            max_tries=self._try.max_tries,
+        job = DeferredJob(
             tony_conn_id=task.tony_conn_id,
             proxy_user=task.proxy_user or None,
             slug=self._identity.slug,
@@ -244,20 +232,16 @@ class Training:
             application_id=application_id,
             kill=task.on_kill_action == "kill",
         )
-        deferral.note(self._store, left)
+        deferral.note(self._store, deferral.Deferral(self._try.id, self._try.max_tries, job))
+        # A triggerer beside ``dag.test()`` would take what comes next for a user's action.
+        watched = attrs.evolve(job, kill=job.kill and not is_of_dag_test(self._context))
         task.defer(
             trigger=TonyJobTrigger(
-                tony_conn_id=left.tony_conn_id,
-                proxy_user=left.proxy_user,
-                slug=left.slug,
-                digest=left.digest,
-                application_id=application_id,
+                job=to_plain(watched),
                 poll_interval=task.poll_interval,
                 end=deadlines.end,
                 queue=deadlines.queue,
-                kill=left.kill and not is_of_dag_test(self._context),
                 whose=self._try.name,
-                version=VERSION,
             ),
             method_name="execute_complete",
             timeout=None if deadlines.end is None else deferral_timeout(deadlines.end),

@@ -1,4 +1,4 @@
-"""Which try of a task this is, and what Airflow keeps of it between tries."""
+"""Which run and try of a task this is, and what Airflow keeps of it between tries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,49 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.types import Logger
 
+    from tony_provider.cluster.identity import Identity
+    from tony_provider.hooks.tony import TonyHook
+
 STATE_KEY = "tony_application_id"
 FAILURES_KEY = "tony_trigger_failures"
 _GONE = ("failed", "skipped", "upstream_failed", "removed")  # states of task instances that want nothing any more
 LATELY = 3600.0  # seconds
 MOST_TRIGGER_FAILURES = 3  # of one try, so lately; after that it waits in the worker
+
+
+@attrs.frozen
+class TaskRun:
+    """A task in one run of its DAG: what its training is called after, in all its tries."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1  # -1: the task is not mapped
+    try_number: int = 1
+
+    @classmethod
+    def of(cls, context: Context) -> TaskRun:
+        ti = context["ti"]
+        index = -1 if ti.map_index is None else ti.map_index
+        return cls(ti.dag_id, ti.run_id, ti.task_id, index, ti.try_number)
+
+    def identity(self, hook: TonyHook, checkpoint_key: str | None) -> Identity:
+        """Of the training that the task is in this run."""
+        return hook.identity(
+            dag_id=self.dag_id,
+            run_id=self.run_id,
+            task_id=self.task_id,
+            map_index=self.map_index,
+            checkpoint_key=checkpoint_key or None,
+        )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Where the job comes from, for its event log."""
+        told = {name: str(value) for name, value in attrs.asdict(self).items()}
+        if self.map_index < 0:
+            del told["map_index"]
+        return told
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ import attrs
 
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.submission import map_index as own_map_index
+from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.watching.job_search import JobTarget
@@ -69,7 +69,7 @@ class SensorArguments:
 
     def _index(self, context: Context) -> int:
         if self.map_index is None:
-            return own_map_index(context)  # in a mapped task group, both have the same
+            return TaskRun.of(context).map_index  # in a mapped task group, both have the same
         try:
             return int(self.map_index)  # templates give text
         except (TypeError, ValueError) as error:

@@ -53,7 +53,7 @@ def test_a_start_in_the_same_container_goes_back_to_the_store_where_nothing_as_n
     cut_short(file)
     resumed = rank.directory.keep(0, threading.Event())
     assert resumed is not None
-    assert (resumed.step, file.read_bytes()) == (60, whole)
+    assert (resumed.point.step, file.read_bytes()) == (60, whole)
     assert rank.directory.newest(None, True) is None
 
 
@@ -63,7 +63,7 @@ def test_a_start_in_the_same_container_keeps_what_is_newer(rank: Rank, tmp_path:
     torch_like(file, {"epoch": 61}, at=1001)
     resumed = rank.directory.keep(0, threading.Event())
     assert resumed is not None
-    assert resumed.step == 61
+    assert resumed.point.step == 61
 
 
 def test_a_start_in_the_same_container_takes_what_is_there_when_the_store_has_lost_it(
@@ -76,7 +76,7 @@ def test_a_start_in_the_same_container_takes_what_is_there_when_the_store_has_lo
     cut_short(newer)
     resumed = rank.directory.keep(0, threading.Event())
     assert resumed is not None
-    assert resumed.step == 3
+    assert resumed.point.step == 3
 
 
 def test_half_of_a_checkpoint_of_two_files_is_none(rank: Rank, tmp_path: Path) -> None:

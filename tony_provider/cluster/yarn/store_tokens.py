@@ -8,7 +8,7 @@ import socket
 from tony_provider.cluster.credentials import add_store_token
 from tony_provider.cluster.errors import ConfigurationHidden, StagingFailed
 from tony_provider.cluster.yarn.rest import YarnRest
-from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
@@ -42,6 +42,11 @@ class StoreTokens:
             )
         add_store_token(credentials, token, self._service())
         return token
+
+    def pretend(self, credentials: Credentials) -> None:
+        """Put an empty token where ``fetch`` would put one, for people to see; HDFS is asked for nothing."""
+        empty = Token(b"", b"", HDFS_TOKEN, "")
+        add_store_token(credentials, empty.to_url_string(), self._service())
 
     def cancel(self, token: str) -> None:
         """For a token that no application will use; failing to is only logged, since it expires."""

@@ -23,9 +23,9 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step, label
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.spec.model import MirrorScope
@@ -196,7 +196,7 @@ class CheckpointCommits:
         if asked.generation < self._chosen_for:
             return f"generation {self._chosen_for} has begun"
         newest = self._newest
-        if newest and not asked.uri.startswith(f"{newest.uri}/") and _is_older(asked, newest):
+        if newest and not asked.uri.startswith(f"{newest.uri}/") and _is_older(points.of_uploaded(asked), newest.point):
             return f"{newest.point.label} is on the store already"
         return self._session.commit_refusal(request.task, request.attempt, asked.generation, asked.start)
 
@@ -208,10 +208,8 @@ class CheckpointCommits:
             self._common.ended(uri, committed=False)
 
     def _refuse(self, request: CommitRequest, reason: str) -> None:
-        uploaded = request.uploaded
-        step = uploaded.step if uploaded.HasField("step") else None
-        what = label(step, uploaded.save, uploaded.saved_ms)
-        self._note("checkpoint_refused", f"{what}: {reason}", request.task)
+        what = points.of_uploaded(request.uploaded)
+        self._note("checkpoint_refused", f"{what.label}: {reason}", request.task)
         request.answer(False, reason)
 
     def _note(self, event: str, message: str, task: Optional[str] = None) -> None:
@@ -226,9 +224,8 @@ def _commit(catalog: Catalog, uri: str, made: Manifest) -> StoredCheckpoint:
         return catalog.load(uri)  # a former application master has committed it, and its answer did not get through
 
 
-def _is_older(asked: tony_pb2.CheckpointUploaded, newest: StoredCheckpoint) -> bool:
-    step = asked.step if asked.HasField("step") else None
-    later = is_later_step(step, asked.reported, newest.step, newest.manifest.reported)
+def _is_older(asked: ResumePoint, newest: ResumePoint) -> bool:
+    later = asked.is_later_step(newest)
     return asked.save <= newest.save if later is None else not later
 
 

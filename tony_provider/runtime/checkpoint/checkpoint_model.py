@@ -104,6 +104,10 @@ class LocalCheckpoint:
         """Epoch, when the last of its files was written."""
         return max((stamp.mtime_ns for stamp in self.stamps.values()), default=0)
 
+    def point(self, save: int, uri: str = "") -> ResumePoint:
+        """Of it as this save of the training; ``uri``: where it is on the store."""
+        return ResumePoint(self.step, uri, save, self.saved_ms, reported=self.reported)
+
     @property
     def saved_ms(self) -> int:
         return self.saved_ns // 1_000_000

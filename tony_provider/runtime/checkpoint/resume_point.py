@@ -1,4 +1,4 @@
-"""A committed checkpoint, as those know it who do not look into it."""
+"""A checkpoint, as those know it who do not look into it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from tony_provider.runtime import clock
 
 @attrs.frozen
 class ResumePoint:
-    """A committed checkpoint that processes can go on from. The one with the highest ``save`` is the newest."""
+    """One save of a training, as it is named everywhere: on the wire, in the event log, in ``status.json``.
+
+    The one with the highest ``save`` is the newest.
+    """
 
     step: Optional[int]  # None: neither the program nor its files say one
-    uri: str  # on the store
+    uri: str  # on the store; empty: it is not there, or not yet
     save: int = 0  # counts the saves of a training; 0: not known
     saved_ms: int = 0  # epoch, when the program saved it, by its node's clock; 0: not known
     checksum: str = ""  # of its manifest; empty: not known
@@ -23,20 +26,14 @@ class ResumePoint:
     @property
     def label(self) -> str:
         """For people: ``step 120``, or ``save 7, 14:03:12 UTC``."""
-        return label(self.step, self.save, self.saved_ms)
+        if self.step is not None:
+            return f"step {self.step}"
+        return f"save {self.save}, {clock.time_of_day(self.saved_ms)}"
 
-
-def is_later_step(step: Optional[int], reported: bool, than: Optional[int], than_reported: bool) -> Optional[bool]:
-    """None where steps do not tell: one is not known, both are the same, or they may count different things, as what a
-    program reports and what it calls its files.
-    """
-    if step is None or than is None or step == than or reported != than_reported:
-        return None
-    return step > than
-
-
-def label(step: Optional[int], save: int, saved_ms: int) -> str:
-    """See ``ResumePoint``."""
-    if step is not None:
-        return f"step {step}"
-    return f"save {save}, {clock.time_of_day(saved_ms)}"
+    def is_later_step(self, than: ResumePoint) -> Optional[bool]:
+        """None where steps do not tell: one is not known, both are the same, or they may count different things, as
+        what a program reports and what it calls its files.
+        """
+        if self.step is None or than.step is None or self.step == than.step or self.reported != than.reported:
+            return None
+        return self.step > than.step

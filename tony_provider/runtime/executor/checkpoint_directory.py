@@ -18,7 +18,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint, S
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.formats import CheckpointFinder, FoundCheckpoints, set_aside
 from tony_provider.runtime.checkpoint.restore import empty, restore
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step, label
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
@@ -35,11 +35,10 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Resumed:
-    """What a user process goes on from."""
+    """What a user process goes on from: a resume point that lies on this disk."""
 
-    step: Optional[int]  # None: nothing says one
-    path: str  # that it loads
-    label: str  # for people
+    point: ResumePoint
+    path: str  # that the process loads
 
 
 @attrs.frozen
@@ -94,7 +93,7 @@ class CheckpointDirectory:
         point, copied, reused = restored.stored.point, restored.copied, restored.reused
         log.info("checkpoint of %s: %d bytes copied from the store, %d were here", point.label, copied, reused)
         self._begin(point)
-        return Resumed(point.step, str(restored.entry), point.label)
+        return Resumed(point, str(restored.entry))
 
     def keep(self, rank: int, cancelled: threading.Event) -> Optional[Resumed]:
         """Leave it as the last process did, but for what is broken; or restore what is on the store, where nothing that
@@ -114,8 +113,7 @@ class CheckpointDirectory:
         self._reported_step = newest.step if newest else None
         if newest is None:
             return None
-        said = label(newest.step, self._on_store.point.save, newest.saved_ms)
-        return Resumed(newest.step, str(self.path / newest.entry), said)
+        return Resumed(newest.point(self._on_store.point.save), str(self.path / newest.entry))
 
     def _left(self) -> FoundCheckpoints:
         """By the last process. Raises OSError."""
@@ -173,7 +171,7 @@ class CheckpointDirectory:
         known = self._on_store
         if checkpoint.stamps == known.stamps:
             return False
-        later = is_later_step(checkpoint.step, checkpoint.reported, known.point.step, known.point.reported)
+        later = checkpoint.point(self.next_save).is_later_step(known.point)
         if later is not None:
             return later
         if checkpoint.stamps.keys() == known.stamps.keys():
@@ -208,8 +206,7 @@ class CheckpointDirectory:
     def committed(self, snapshot: Snapshot, save: int, uri: str) -> None:
         """It is on the store now, as this save, and so what the next start will likely go on from."""
         one = snapshot.checkpoint
-        point = ResumePoint(one.step, uri, save, one.saved_ms, reported=one.reported)
-        self._on_store = _OnStore(point, one.saved_ns, one.stamps)
+        self._on_store = _OnStore(one.point(save, uri), one.saved_ns, one.stamps)
         self._keep(snapshot)
 
     def refused(self) -> None:

@@ -104,6 +104,6 @@ def _contract(container: ExecutorContainer, workspace: Workspace, resumed: Optio
         env[contract.ENV_WARM_START] = str(workspace.warm_start)
     if resumed is not None:
         env[contract.ENV_RESUME_FROM] = resumed.path
-        if resumed.step is not None:
-            env[contract.ENV_RESUME_STEP] = str(resumed.step)
+        if resumed.point.step is not None:
+            env[contract.ENV_RESUME_STEP] = str(resumed.point.step)
     return env

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Sequence
 from typing import Callable, Optional
 
 from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
-from tony_provider.runtime.checkpoint.resume_point import label
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader, UploadTarget, UploadTrouble
 from tony_provider.runtime.executor.commit_requests import Send
@@ -59,7 +58,7 @@ class Copies(ABC):
         self, checkpoint: LocalCheckpoint, target: Optional[UploadTarget] = None
     ) -> Optional[UploadTrouble]:
         save = target.save if target else self._directory.next_save
-        self.activity = f"uploading the checkpoint of {label(checkpoint.step, save, checkpoint.saved_ms)}"
+        self.activity = f"uploading the checkpoint of {checkpoint.point(save).label}"
         return await self._uploader.carry(checkpoint, target)
 
 

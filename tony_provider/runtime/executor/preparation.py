@@ -111,6 +111,6 @@ def _environment(context: ExecutorContext, order: Order, resumed: Optional[Resum
         Path(container.directory, name).write_text(text)
     workspace.renew()
     python_bin = workspace.python_bin(container.job.python_env)
-    after = f", from {resumed.label}" if resumed else ""
+    after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
     return user_environment(container, workspace, found.env, resumed, python_bin)

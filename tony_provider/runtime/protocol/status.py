@@ -125,10 +125,7 @@ class JobStatus:
     finished_ms: Optional[int] = None
     progress: float = 0.0  # 0 to 1
     tasks: list[TaskStatus] = attrs.field(factory=list)
-    metrics: dict[str, float] = attrs.field(factory=dict)  # newest of the chief, or of rank 0
-    step: Optional[int] = None
-    total_steps: Optional[int] = None
-    steps_per_second: Optional[float] = None
+    leader: Optional[str] = None  # the task whose progress is the job's: the chief, or rank 0; one of ``tasks``
     model_dir: Optional[str] = None
     resumed: Optional[ResumePoint] = None  # that the current generation went on from; None: it began at the beginning
     checkpoint: Optional[ResumePoint] = None  # the newest that is committed
@@ -137,6 +134,27 @@ class JobStatus:
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept
     troubles: list[str] = attrs.field(factory=list)  # whom the application master cannot reach just now, since when
     version: int = 1  # of this message's form
+
+    @property
+    def leading(self) -> Optional[TaskProgress]:
+        """What the leader has reported last; None: nothing yet."""
+        return next((task.progress for task in self.tasks if task.name == self.leader), None)
+
+    @property
+    def step(self) -> Optional[int]:
+        return self.leading.step if self.leading else None
+
+    @property
+    def total_steps(self) -> Optional[int]:
+        return self.leading.total_steps if self.leading else None
+
+    @property
+    def steps_per_second(self) -> Optional[float]:
+        return self.leading.steps_per_second if self.leading else None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self.leading.metrics if self.leading else {}
 
     @property
     def resumed_step(self) -> Optional[int]:

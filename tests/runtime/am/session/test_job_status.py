@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import attrs
+
 from tests.runtime.am.session.world import EPOCH, World, job, task_type
 from tony_provider.runtime.am.session.state import job_status
-from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState
+from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.codec import dump_json, load_json, to_plain
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState
 from tony_provider.runtime.spec.model import RestartPolicy
 
 
@@ -35,6 +39,19 @@ def test_numbers_of_restarts_and_checkpoints() -> None:
     assert (later.resumed_step, later.checkpoint_step, later.restarts, later.generation) == (10, 20, 1, 2)
     assert later.checkpoint_dir == "store/step-20-2"
     assert [(task.start, task.attempt) for task in later.tasks] == [(2, 1)] * 3
+
+
+def test_the_numbers_of_the_job_are_those_of_its_leader() -> None:
+    world = workers().run()
+    silent = status(world)
+    assert (silent.leader, silent.leading, silent.step, silent.metrics) == ("worker:0", None, None, {})
+    for name, progress in (("worker:0", TaskProgress(5, 10, 2.0, {"loss": 0.5})), ("worker:1", TaskProgress(7, 10))):
+        world.session.heartbeat(name, world.attempt(name), Heartbeat(0, progress=progress), world.now)
+    told = status(world)
+    assert (told.step, told.total_steps, told.steps_per_second, told.metrics) == (5, 10, 2.0, {"loss": 0.5})
+    on_the_wire = to_plain(told)
+    assert not on_the_wire.keys() & attrs.fields_dict(TaskProgress).keys()
+    assert load_json(dump_json(told), JobStatus).leading == told.leading
 
 
 def test_what_a_restart_waits_for() -> None:

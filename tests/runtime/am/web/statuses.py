@@ -30,10 +30,7 @@ FULL = JobStatus(
     started_ms=NOW - 7_500_000,
     updated_ms=NOW,
     progress=0.25,
-    metrics={"loss": 0.123456, "accuracy": math.nan},
-    step=250,
-    total_steps=1000,
-    steps_per_second=2.5,
+    leader="worker:0",
     checkpoint=ResumePoint(200, "hdfs://n/checkpoints/200", 20),
     resumed=ResumePoint(100, "hdfs://n/checkpoints/100", 10),
     restarts=4,
@@ -51,7 +48,7 @@ FULL = JobStatus(
             heartbeat_ms=NOW - 2_000,
             rss_bytes=3 << 30,
             cpu_percent=151.0,
-            progress=TaskProgress(251, 1000, 2.25),
+            progress=TaskProgress(250, 1000, 2.5, {"loss": 0.123456, "accuracy": math.nan}),
             activity="uploading",
         ),
         TaskStatus("worker", 1, TaskState.FAILED, start=1, exit_code=3, heartbeat_ms=NOW - 90_000),
@@ -74,7 +71,7 @@ _progress = st.builds(
     step=_count,
     total_steps=_maybe(_count),
     steps_per_second=_maybe(_float),
-    metrics=st.dictionaries(_text, _float, max_size=2),
+    metrics=st.dictionaries(_text, _float, max_size=3),
 )
 _task = st.builds(
     TaskStatus,
@@ -107,17 +104,13 @@ any_status = st.builds(
     finished_ms=_maybe(_count),
     progress=_float,
     tasks=st.lists(_task, max_size=3),
-    metrics=st.dictionaries(_text, _float, max_size=3),
-    step=_maybe(_count),
-    total_steps=_maybe(_count),
-    steps_per_second=_maybe(_float),
     model_dir=_maybe(_text),
     resumed=_maybe(_point),
     checkpoint=_maybe(_point),
     restarts=_count,
     failure=_maybe(st.builds(Failure, kind=st.sampled_from(FailureKind), message=_text)),
     warnings=st.lists(_text, max_size=2),
-)
+).map(lambda status: attrs.evolve(status, leader=status.tasks[0].name if status.tasks else None))
 
 
 def gang(size: int, **odd: TaskState) -> JobStatus:

@@ -21,7 +21,7 @@ from tony_provider.runtime.am.web.page.job_view import MOST_TASKS, JobView, Page
 from tony_provider.runtime.am.web.page.page import JobPage
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus, TaskState
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus, TaskProgress, TaskState
 from tony_provider.runtime.spec.model import Timeouts
 
 _VOID = {"meta", "link", "br", "hr"}
@@ -103,8 +103,8 @@ async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
         "Task": "worker:0",
         "Output": "log #2 #1",
         "State": "RUNNINGuploading",
-        "Step": "251 of 1,000",
-        "Steps/s": "2.25",
+        "Step": "250 of 1,000",
+        "Steps/s": "2.5",
         "Memory": "3 GiB",
         "CPU": "151 %",
         "Heartbeat": "2 s ago",
@@ -139,13 +139,14 @@ def test_who_is_silent_too_long_is_marked() -> None:
 
 async def test_what_a_job_says_is_text_and_never_html() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'>"
-    task = attrs.evolve(FULL.tasks[0], type=evil, node=evil, activity=evil, container_id=evil)
+    progress = TaskProgress(250, metrics={evil: 1.0})
+    task = attrs.evolve(FULL.tasks[0], type=evil, node=evil, activity=evil, container_id=evil, progress=progress)
     status = attrs.evolve(
         FULL,
         application_id=evil,
         name=evil,
         message=evil,
-        metrics={evil: 1.0},
+        leader=task.name,
         warnings=[evil],
         checkpoint=ResumePoint(None, evil),
         model_dir=evil,

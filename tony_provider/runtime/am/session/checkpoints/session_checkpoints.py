@@ -16,7 +16,7 @@ from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint, is_later_step
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 MOST_DAMAGED = 10  # resume points in a row
@@ -144,7 +144,7 @@ def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
         return True
     if point.step is not None and (point.step, point.reported) == (resumed.step, resumed.reported):
         return False
-    return is_later_step(point.step, point.reported, resumed.step, resumed.reported) is not False
+    return point.is_later_step(resumed) is not False
 
 
 def _runs(task: Task) -> bool:

@@ -12,7 +12,7 @@ from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.progress_line import message as message
 from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskStatus
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
 from tony_provider.runtime.ranks import leading_type
 
 
@@ -21,7 +21,6 @@ def job_status(
 ) -> JobStatus:
     """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
     leader = _leader(session)
-    progress = (leader.progress if leader else None) or TaskProgress()
     verdict, state = session.verdict, session.state
     return JobStatus(
         application_id=application_id,
@@ -35,10 +34,7 @@ def job_status(
         finished_ms=now_ms if session.finished else None,
         progress=fraction_done(session),
         tasks=[_task_status(task, now, now_ms) for task in session.tasks],
-        metrics=dict(progress.metrics),
-        step=progress.step if leader and leader.progress else None,
-        total_steps=progress.total_steps,
-        steps_per_second=progress.steps_per_second,
+        leader=leader.name if leader else None,
         model_dir=_model_dir(leader),
         resumed=state.generation.resume,
         checkpoint=state.checkpoint,

@@ -1,0 +1,101 @@
+"""A request that was looked into: all that can be known of its submission before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from tony_provider.cluster.errors import JobRejected, SourceMissing, StagingFailed
+from tony_provider.cluster.fingerprint import fingerprint
+from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.runtime_archive import worker_archive
+from tony_provider.cluster.settings import Settings
+from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
+from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.training_plan import TrainingPlan, TrainingPlanner
+from tony_provider.runtime import contract
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.frameworks.base import fits
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
+from tony_provider.runtime.text import is_writable
+
+
+@attrs.frozen
+class PreparedSubmission:
+    opened: OpenCluster
+    request: SubmissionRequest  # its job with the connection's defaults
+    sources: Sources  # the job's own
+    runtime: LocalSource | LocalizedResource
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.opened.staging_dir)
+
+    @property
+    def local_sources(self) -> list[LocalSource]:
+        """All that is to be staged, the runtime first."""
+        return [self.runtime, *self.sources.local] if isinstance(self.runtime, LocalSource) else self.sources.local
+
+    def plan(self) -> TrainingPlan:
+        """What it is to train on, as the store is just now. Raises SourceMissing, ClusterError, StagingFailed."""
+        planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self.layout, self.request.identity)
+        try:
+            trained = fingerprint(self.request.job, self.sources)
+            return planner.plan(trained, self.request.resume, self.request.origin)
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+
+
+def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
+    """Raises JobRejected, SourceMissing, ClusterError, StorageError."""
+    job = with_defaults(request.job, opened.settings)
+    if found := _secret_problems(job, request.secrets):
+        raise JobRejected(found)
+    opened.cluster.check(job)
+    sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
+    prepared = PreparedSubmission(opened, attrs.evolve(request, job=job), sources, _runtime(opened))
+    prepared.plan()  # an origin that is not there is told before anything is done
+    return prepared
+
+
+def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
+    """What the connection says where the job says nothing."""
+    if job.queue is None:
+        job = attrs.evolve(job, queue=settings.queue)
+    if job.logs.max_size is None:
+        job = attrs.evolve(job, logs=attrs.evolve(job.logs, max_size=settings.log_size))
+    return job
+
+
+def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:
+    archive = opened.settings.runtime_archive
+    if archive is not None and in_store(archive, opened.staging_dir):
+        try:
+            status = opened.storage.status(archive)
+        except StorageNotFound as error:
+            raise SourceMissing(f"the tony connection's runtime_archive is not there: {error}") from error
+        return stored_resource(status, contract.RUNTIME_DIR, ResourceKind.ARCHIVE)
+    path = worker_archive() if archive is None else Path(archive.removeprefix("file://"))
+    try:
+        return local_source(path, contract.RUNTIME_DIR, ResourceKind.ARCHIVE)
+    except OSError as error:
+        raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
+
+
+def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
+    """The values are not shown."""
+    missing = [name for name in job.secrets if name not in secrets]
+    advice = "give it to the operator, in its argument secrets"
+    found = [f"secrets: no value was given for {name!r}; {advice}" for name in missing]
+    for name, value in secrets.items():
+        if "\0" in value:
+            found.append(f"secrets.{name}: its value holds a NUL character, which no environment variable can")
+        elif not is_writable(value):
+            found.append(f"secrets.{name}: its value is no text that UTF-8 can write")
+        elif not fits(name, value):
+            found.append(f"secrets.{name}: its value is too long: Linux takes at most 128 KiB; use a file")
+    return found

@@ -1,0 +1,27 @@
+"""What is submitted: one object, from whoever asks for a training down to the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from tony_provider.cluster.chain_choice import Resume
+from tony_provider.cluster.chain_origin import ChainOrigin
+from tony_provider.cluster.identity import Identity
+from tony_provider.runtime.spec.model import JobSpec
+
+
+@attrs.frozen
+class SubmissionRequest:
+    """A job, and what its submission depends on beside it."""
+
+    job: JobSpec
+    identity: Identity  # of the training that it belongs to
+    # Values of the secrets that the job names; only its user processes see them.
+    secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    labels: Mapping[str, str] = attrs.field(factory=dict)  # where it comes from, for its event log (dag, run, try, …)
+    search_path: Sequence[Path] = ()  # directories that relative paths of the job are looked for in, in this order
+    resume: Resume = Resume.AUTO  # whether it goes on in the training's newest checkpoint chain
+    origin: ChainOrigin = attrs.field(factory=ChainOrigin)  # what it begins with where it has saved nothing of its own

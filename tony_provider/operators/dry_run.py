@@ -1,0 +1,39 @@
+"""``dry_run()`` of a training task: its submission as text, with nothing submitted."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import attrs
+import yaml
+
+from tony_provider.cluster.chain_choice import Resume
+from tony_provider.hooks.metastore import connections_of_database
+from tony_provider.operators.submission import request_of
+from tony_provider.operators.tries import TaskRun
+from tony_provider.runtime.text import MASK
+
+if TYPE_CHECKING:
+    from tony_provider.operators.tony import TonyTrainOperator
+
+_UNRENDERED = ("{{", "{%")
+
+
+def print_submission(task: TonyTrainOperator) -> None:
+    """See ``TonyTrainOperator.dry_run``."""
+    task = _without_templates(task)
+    secrets = dict.fromkeys(task.secrets or {}, MASK)
+    run = TaskRun(task.dag_id, "dry_run", task.task_id)
+    with connections_of_database(), task.hook as hook, task.sent(task.parse_job(secrets)) as job:
+        found = hook.preview(request_of(task, run, job, secrets))
+    print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - its answer
+
+
+def _without_templates(task: TonyTrainOperator) -> TonyTrainOperator:
+    """A copy that begins at the beginning where only a run could tell what it begins with."""
+    task = copy.copy(task)
+    for name, instead in (("resume", Resume.AUTO.value), ("resume_from", None), ("warm_start", None)):
+        if any(mark in str(getattr(task, name)) for mark in _UNRENDERED):
+            setattr(task, name, instead)
+    return task
