@@ -18,7 +18,7 @@ from tests.operators.jobs import DEADLINE, Marker, ended, job
 from tests.waiting import until
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.triggers.tony import VERSION, TonyJobTrigger
 from tony_provider.triggers.versions import DeferredByNewerRelease

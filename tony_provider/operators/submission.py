@@ -16,9 +16,9 @@ from tony_provider.cluster.predecessor import Predecessor
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.source import load_source

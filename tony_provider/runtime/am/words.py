@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Optional
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.spec.model import TaskSpec
 
 # org.apache.hadoop.yarn.api.records.ContainerExitStatus
@@ -53,26 +52,17 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _exit_code(code: int) -> str:
+def exit_code(code: int) -> str:
+    """What became of a process, to follow its name."""
     killer = shell.killed_by(code)
     if killer:
         return f"ended with exit code {code} (killed by {signal_name(killer)})"
     return f"ended with exit code {code}{_SHELL.get(code, '')}"
 
 
-def process_end(end: ProcessEnd) -> str:
-    """What became of a user process, to follow the task's name."""
-    killed = f"was killed by {signal_name(end.signal)}" if end.signal else _exit_code(end.exit_code)
-    if end.out_of_memory:
-        return f"ran out of memory and {killed}; raise the task type's memory"
-    if end.error and end.exit_code == 0 and not end.signal:
-        return end.error
-    return f"{killed}; {end.error}" if end.error else killed
-
-
 def container_end(exit_status: int) -> str:
     """What became of a container, to follow the words "its container"."""
-    return _CONTAINER.get(exit_status) or _exit_code(exit_status)
+    return _CONTAINER.get(exit_status) or exit_code(exit_status)
 
 
 def size(task: TaskSpec, node_label: Optional[str] = None) -> str:

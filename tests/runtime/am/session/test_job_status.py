@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.runtime.am.session.world import EPOCH, World, job, task_type
-from tony_provider.runtime.am.session.state import job_status
+from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState
 from tony_provider.runtime.spec.model import RestartPolicy
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.session.actions import ShutdownTask
-from tony_provider.runtime.am.session.containers.container_failures import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
 from tony_provider.runtime.am.words import PREEMPTED
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
