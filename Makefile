@@ -60,9 +60,10 @@ bench-scale: $(VENV)/.test  ## an application master of up to 10,000 tasks, besi
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
-lint: $(VENV)/.test  ## ruff
+lint: $(VENV)/.test  ## ruff, and who imports whom (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.test  ## mypy, strict
 	$(BIN)/mypy

@@ -17,9 +17,9 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun, TaskTry
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.source import load_source
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
     from airflow.sdk.types import Logger
 
-    from tony_provider.operators.tony import TonyTrainOperator
+    from tony_provider.operators.training_task import TrainingTask
 
 
 def job_of(
@@ -58,7 +58,7 @@ def job_of(
         raise TonySpecError(str(error)) from error
 
 
-def request_of(task: TonyTrainOperator, run: TaskRun, job: JobSpec, secrets: Mapping[str, str]) -> SubmissionRequest:
+def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[str, str]) -> SubmissionRequest:
     """What is submitted for ``task`` in ``run``, of its rendered arguments; ``job`` as it is sent.
 
     Raises TonySpecError.

@@ -30,6 +30,7 @@ from tony_provider.operators.submission import (
     StartedApplication,
     request_of,
 )
+from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
     TaskRun,
     TaskTry,
@@ -55,8 +56,6 @@ from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from tony_provider.operators.tony import TonyTrainOperator
-
 # Templated, and not needed.
 OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key")
 KILL_REASON = "the task was ended by a user, or with its worker"
@@ -65,7 +64,7 @@ KILL_REASON = "the task was ended by a user, or with its worker"
 class Training:
     """Of ``task``, in one of its processes: a task that was deferred goes on in another one."""
 
-    def __init__(self, task: TonyTrainOperator, context: Context) -> None:
+    def __init__(self, task: TrainingTask, context: Context) -> None:
         empty_to_none(task, OPTIONAL)
         self._task = task
         self._context = context

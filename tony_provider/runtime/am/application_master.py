@@ -12,7 +12,7 @@ import attrs
 
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
-from tony_provider.runtime.am.backends import open_resource_manager
+from tony_provider.runtime.am.backends import open_gate, open_resource_manager
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches, application_file
 from tony_provider.runtime.am.master import DismissedError, Master
 from tony_provider.runtime.am.master_recovery import PreviousMasters, RecoveredState, from_store, look
@@ -21,8 +21,8 @@ from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.service import ExecutorService, Server
+from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.state import job_status
 from tony_provider.runtime.am.signals import Signals, write_killed
 from tony_provider.runtime.am.web.web_app import WebApp
 from tony_provider.runtime.application import ApplicationDescription
@@ -86,7 +86,8 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
     server = Server.bind(secrets, context.host, description.job.port_range)
     web_app: Optional[WebApp] = None
     try:
-        web_app = await WebApp.open(description, storage, context.host, context.user)
+        authenticator = open_gate(description, context.user)
+        web_app = await WebApp.open(description, storage, context.host, authenticator)
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )

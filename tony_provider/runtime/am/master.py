@@ -36,12 +36,11 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManagerError,
     StopRequested,
 )
-from tony_provider.runtime.am.session import actions
+from tony_provider.runtime.am.session import actions, job_status
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
 from tony_provider.runtime.am.session.containers.impossible_requests import too_large
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.state import job_status
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework

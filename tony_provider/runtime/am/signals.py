@@ -10,8 +10,8 @@ from typing import Optional
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.am.records import ApplicationRecords
+from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.state import job_status
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from typing import Optional
 
 from tony_provider.runtime import shell
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.quantities import amount
 from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 from tony_provider.runtime.spec.model import TaskSpec
@@ -38,26 +37,17 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _exit_code(code: int) -> str:
+def exit_code(code: int) -> str:
+    """What became of a process, to follow its name."""
     killer = shell.killed_by(code)
     if killer:
         return f"ended with exit code {code} (killed by {signal_name(killer)})"
     return f"ended with exit code {code}{_SHELL.get(code, '')}"
 
 
-def process_end(end: ProcessEnd) -> str:
-    """What became of a user process, to follow the task's name."""
-    killed = f"was killed by {signal_name(end.signal)}" if end.signal else _exit_code(end.exit_code)
-    if end.out_of_memory:
-        return f"ran out of memory and {killed}; raise the task type's memory"
-    if end.error and end.exit_code == 0 and not end.signal:
-        return end.error
-    return f"{killed}; {end.error}" if end.error else killed
-
-
 def container_exit(exit: ContainerExit) -> str:
     """What became of a container, to follow the words "its container"."""
-    return _CONTAINER.get(exit.reason) or _exit_code(exit.status)
+    return _CONTAINER.get(exit.reason) or exit_code(exit.status)
 
 
 def size(task: TaskSpec, node_label: Optional[str] = None) -> str:

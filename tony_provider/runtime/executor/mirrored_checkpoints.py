@@ -51,9 +51,6 @@ class Copies(ABC):
     @abstractmethod
     async def _copy(self, last: bool) -> Optional[UploadTrouble]: ...
 
-    async def _newer(self, last: bool) -> list[LocalCheckpoint]:
-        return await self._uploader.in_thread(self._directory.newer, await self._reported(), last)
-
     async def _carry(
         self, checkpoint: LocalCheckpoint, target: Optional[UploadTarget] = None
     ) -> Optional[UploadTrouble]:
@@ -69,8 +66,8 @@ class OwnCopies(Copies):
         """Nobody names one."""
 
     async def _copy(self, last: bool) -> Optional[UploadTrouble]:
-        newer = await self._newer(last)
-        return await self._carry(newer[-1]) if newer else None
+        newest = await self._uploader.in_thread(self._directory.newest, await self._reported(), last)
+        return await self._carry(newest) if newest else None
 
 
 class GangCopies(Copies):
@@ -100,7 +97,7 @@ class GangCopies(Copies):
 
     async def _copy(self, last: bool) -> Optional[UploadTrouble]:
         while True:
-            newer = await self._newer(last)
+            newer = await self._uploader.in_thread(self._directory.newer, await self._reported(), last)
             held = {one.step: one for one in newer if one.step is not None}
             self._tell(held, last)
             if len(held) < len(newer) and not held:

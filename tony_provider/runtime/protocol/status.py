@@ -7,7 +7,7 @@ writes the same as ``result.json``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Optional
+from typing import ClassVar, Optional
 
 import attrs
 
@@ -114,6 +114,8 @@ class TaskStatus:
 
 @attrs.frozen
 class JobStatus:
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
     application_id: str
     name: str
     state: JobState

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.am.session.test_liveness import workers as two_workers
 from tests.runtime.am.session.test_restarts import all_roles
-from tony_provider.runtime.am.session.containers.container_failures import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
 from tony_provider.runtime.am.session.state import lifecycle
 from tony_provider.runtime.am.session.state.lifecycle import (
     ContainerState,

@@ -9,7 +9,7 @@ import pytest
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import ShutdownTask
-from tony_provider.runtime.am.session.containers.container_failures import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Role, TaskSpec

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessState
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
@@ -89,7 +88,7 @@ class ExecutorReports:
         task.heard_at, process.end = now, end
         task.progress = end.progress or task.progress
         self._look_at_output(task, end.output_problem)
-        self._state.note("ended", words.process_end(end), task)
+        self._state.note("ended", end.in_words, task)
         if self._state.phase is not JobState.RECOVERING:  # then it is looked at once everybody is back
             self.look_at_end(task, process, end, now)
 

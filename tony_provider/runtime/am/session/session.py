@@ -12,17 +12,17 @@ from typing import Optional
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, Largest
 from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
-from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.containers.elastic import Elastic
+from tony_provider.runtime.am.session.elastic import Elastic
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import Recovery
+from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task

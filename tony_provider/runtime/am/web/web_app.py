@@ -6,7 +6,6 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am.backends import open_gate
 from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.web.authenticator import Authenticator
@@ -27,9 +26,10 @@ class WebApp:
     _tails: Optional[LogTails] = None
 
     @classmethod
-    async def open(cls, description: ApplicationDescription, storage: Storage, host: str, user: str) -> WebApp:
-        """``user``: see ``open_gate``. Raises OSError."""
-        authenticator = open_gate(description, user)
+    async def open(
+        cls, description: ApplicationDescription, storage: Storage, host: str, authenticator: Authenticator
+    ) -> WebApp:
+        """Raises OSError."""
         return cls(authenticator, await WebServer.bind(host, description.job.port_range), description, storage)
 
     @property

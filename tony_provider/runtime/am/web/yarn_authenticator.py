@@ -7,12 +7,12 @@ from http import HTTPStatus
 from typing import Optional
 from urllib.parse import unquote_plus
 
-from tony_provider.runtime.am.web.access_list import AccessList
 from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.am.web.http_messages import Head, HttpError
 from tony_provider.runtime.am.web.proxies import Proxies
 from tony_provider.runtime.am.web.router import AccessType
 from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.hadoop.access_list import AccessList
 
 _USER_COOKIE = "proxy-user"  # nobody signs it: from anywhere but the proxy it is worth nothing
 

@@ -6,8 +6,8 @@ ended and its results are being uploaded. Otherwise the program lets them go too
 
 from __future__ import annotations
 
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.process_state import ProcessState
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task

@@ -8,11 +8,11 @@ import attrs
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_decision import NoRestart, decide
 from tony_provider.runtime.am.session.restarts.restart_groups import GANG, Restart, RestartGroup, RestartGroups
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState

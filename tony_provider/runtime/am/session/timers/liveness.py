@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
 from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Optional
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.containers.elastic import Elastic
+from tony_provider.runtime.am.session.elastic import Elastic
+from tony_provider.runtime.am.session.job_completion import JobCompletion
+from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.timers.liveness import Liveness
