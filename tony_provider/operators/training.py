@@ -42,6 +42,7 @@ from tony_provider.operators.tries import (
     remembered,
 )
 from tony_provider.operators.waiting import bound, deadlines_of, wait
+from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
@@ -165,7 +166,8 @@ class Training:
         given = self._task.secrets or {}
         if not isinstance(given, Mapping):
             raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
-        rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
+        with naming_field("secrets"):
+            rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
         for name, value in rendered.items():
             if not isinstance(value, str):
                 raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
