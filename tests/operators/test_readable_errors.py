@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, TemplateNotFound, UndefinedErr
 from structlog.tracebacks import Stack, extract
 
 from tests.operators.jobs import job, train
+from tests.operators.trainings import Training
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
 from tony_provider.hooks.tony import TonyHook
@@ -107,3 +108,9 @@ def test_sensors_name_the_field_too(local: TonyHook) -> None:
     with pytest.raises(TonySpecError) as raised:
         sensor.render_template_fields({})
     assert str(raised.value) == f"application_id: unexpected '}}', in '{OPENED}'"
+
+
+def test_a_secret_that_is_too_short_is_told_by_its_name(training: Training) -> None:
+    training.again(job("true", framwork="typo"), secrets={"PIN": "123", "NONE": "", "KEY": "long-enough"})
+    assert training.log.count("masked") == 1
+    assert training.said("secrets.PIN is not masked in logs: it has fewer than 5 characters")

@@ -21,6 +21,7 @@ from tony_provider.exceptions import (
     TonySpecError,
     TonyTaskKilled,
 )
+from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
 from tony_provider.operators.outcome import Outcome, failure, is_permanent
@@ -46,6 +47,7 @@ from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.text import SHORTEST_SECRET
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.tony import VERSION, TonyJobTrigger
 from tony_provider.watching.observation import observe
@@ -171,7 +173,12 @@ class Training:
         for name, value in rendered.items():
             if not isinstance(value, str):
                 raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
-            mask_secret(value)
+            with without_masking_warnings():
+                mask_secret(value)
+            if 0 < len(value) < SHORTEST_SECRET:
+                self._log.warning(
+                    "secrets.%s is not masked in logs: it has fewer than %d characters", name, SHORTEST_SECRET
+                )
         return rendered
 
     def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:
