@@ -29,6 +29,18 @@ def test_says_each_state_once() -> None:
     assert log.lines(application(queue="ml"), waiting) == []
 
 
+def test_a_success_is_told_once() -> None:
+    log = ProgressLog()
+    done = status("SUCCEEDED", message="the job has succeeded")
+    log.lines(application(queue="ml"), status())
+    assert log.lines(application("FINISHED", queue="ml"), done) == ["Job is SUCCEEDED"]
+    failed = status("FAILED", message="worker:0 exited with 1")
+    assert ProgressLog().lines(application("FINISHED"), failed) == [
+        f"{ID} is FINISHED",
+        "Job is FAILED: worker:0 exited with 1",
+    ]
+
+
 def test_a_table_of_the_tasks_when_one_changes() -> None:
     log = ProgressLog()
     both = [worker(0, node="node1:45454", step=20, rss_bytes=300 << 20), worker(1, "STARTING")]

@@ -40,7 +40,7 @@ class TrainingFunction:
         except (OSError, SyntaxError, ValueError) as error:
             raise TonySpecError(
                 f"@task.tony: {where}: its source is not to be had, and is what would run: {error}"
-            ) from error
+            ) from None
         problems = [*_parameter_problems(function), *_name_problems(function, source)]
         if problems:
             listed = "".join(f"\n  - {problem}" for problem in problems)

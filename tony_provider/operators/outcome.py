@@ -13,6 +13,7 @@ from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQu
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
+from tony_provider.runtime.clock import span
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage.base import Storage
@@ -75,7 +76,7 @@ def _killed(application_id: str, diagnostics: str) -> str:
     return f"{application_id} was killed: {diagnostics.strip() or 'the cluster does not say by whom'}"
 
 
-_SHOWN = 1000  # characters of one value of the result, in the task's log
+_SHOWN = 1000  # characters of what the job has returned, in the task's log
 
 
 @attrs.frozen
@@ -97,16 +98,35 @@ class Outcome:
         runs = application is not None and not application.is_final
         returned = None if runs else call_through_outage(self._read_returned, self.log)
         result = JobResult.of(self.application_id, self._directory, application, status, self._chain(), returned)
-        for warning in result.warnings:
-            self.log.warning("%s", warning)
-        for key, value in result.to_dict().items():
-            if value not in (None, [], {}):
-                self.log.info("%s: %s", key, _short(str(value)))
         try:
             self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
         except StorageError as error:
             self.log.warning("A task that is cleared would get this very result again: %s", error)
+        self._tell(result)
         return result.to_dict()
+
+    def _tell(self, result: JobResult) -> None:
+        """The last lines of the task's log: what those before it have not told, and where everything is."""
+        if result.final_status is None:
+            self.log.info("Not waiting for %s", self.application_id)
+            return
+        took = f" after {span(result.duration_s)}" if result.duration_s is not None else ""
+        if result.warnings:  # each was told when it came
+            took += f", with {len(result.warnings)} warning{'s' if len(result.warnings) > 1 else ''} (see above)"
+        ended = "has succeeded" if result.final_status == FinalStatus.SUCCEEDED else f"is {result.final_status}"
+        tell = self.log.warning if result.warnings else self.log.info
+        tell("%s %s%s", self.application_id, ended, took)
+        if result.returned is not None:
+            self.log.info("Returned: %s", _short(str(result.returned)))
+        places = {
+            "Model": result.model_dir,
+            "Checkpoints": result.checkpoint_chain,
+            "Logs": result.logs_dir,
+            "Page": result.tracking_url,
+        }
+        for name, place in places.items():
+            if place:
+                self.log.info("%s: %s", name, place)
 
     def _read_returned(self) -> Any:
         return self.hook.returned(self.identity, self.application_id)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
-from jinja2 import TemplateNotFound, UndefinedError
 
 from tony_provider import configuration
 from tony_provider.arguments import positive_seconds, yes_or_no
@@ -21,6 +20,7 @@ from tony_provider.operators.dry_run import print_submission
 from tony_provider.operators.openlineage import TellsLineage
 from tony_provider.operators.submission import job_of
 from tony_provider.operators.training import KILL_REASON, Training
+from tony_provider.readable_errors import naming_templates, with_readable_errors
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.watching.termination import Kill, KillSwitch
 
@@ -163,29 +163,25 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         jinja_env: Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Raises TemplateNotFound, which a retry may mend, for the name of a file that is not there; UndefinedError."""
+        """Raises as ``naming_templates`` says."""
         env = jinja_env or self.get_template_env()
-        try:
+        with naming_templates(self, content, env):
             return super().render_template(content, context, env, seen_oids)
-        except TemplateNotFound as error:
-            folders = ", ".join(getattr(env.loader, "searchpath", [])) or str(env.loader)
-            raise TemplateNotFound(error.name, f"there is no file {error.name} in {folders}") from error
-        except UndefinedError as error:
-            if isinstance(content, str):  # else it was said of a text within
-                raise UndefinedError(f"{error.message}, in {content!r}") from error
-            raise
 
+    @with_readable_errors
     def execute(self, context: Context) -> Any:
         training = Training(self, context)
         with training.ending_cleanly():
             return training.run()
 
+    @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is its plain WatchEvent."""
         training = Training(self, context)
         with training.ending_cleanly():
             return training.go_on(event)
 
+    @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Called by Airflow when the trigger has ended, also when it has failed or was not heard of in time."""
         self.has_links = True
@@ -201,6 +197,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         kill = Kill(KILL_REASON, self.switch.whose)
         self.switch.pull(self.hook, kill if self.on_kill_action == "kill" else None)
 
+    @with_readable_errors
     def dry_run(self) -> None:
         """Prints the exact submission as YAML, secrets masked: which files go where, and what the cluster is asked for.
 

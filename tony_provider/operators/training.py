@@ -22,6 +22,7 @@ from tony_provider.exceptions import (
     TonySpecError,
     TonyTaskKilled,
 )
+from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
 from tony_provider.operators.outcome import Outcome, failure
@@ -41,10 +42,12 @@ from tony_provider.operators.tries import (
     remembered,
 )
 from tony_provider.operators.waiting import bound, deadlines_of, wait
+from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.text import SHORTEST_SECRET
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
@@ -166,11 +169,17 @@ class Training:
         given = self._task.secrets or {}
         if not isinstance(given, Mapping):
             raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
-        rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
+        with naming_field("secrets"):
+            rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
         for name, value in rendered.items():
             if not isinstance(value, str):
                 raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
-            mask_secret(value)
+            with without_masking_warnings():
+                mask_secret(value)
+            if 0 < len(value) < SHORTEST_SECRET:
+                self._log.warning(
+                    "secrets.%s is not masked in logs: it has fewer than %d characters", name, SHORTEST_SECRET
+                )
         return rendered
 
     def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:

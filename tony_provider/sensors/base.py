@@ -24,6 +24,7 @@ from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry, gets_another_trigger
+from tony_provider.readable_errors import naming_templates, with_readable_errors
 from tony_provider.sensors.sensor_arguments import NAMES, SensorArguments
 from tony_provider.sensors.sensor_memory import recall, remember
 from tony_provider.state_store import StateStore
@@ -35,6 +36,7 @@ from tony_provider.watching.watch_result import deferral_timeout
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from jinja2 import Environment
 
 # Templated, and not all of them needed.
 _OPTIONAL = (*NAMES, "map_index", "checkpoint_key", "proxy_user")
@@ -102,6 +104,19 @@ class TonySensor(BaseSensorOperator):
     def hook(self) -> TonyHook:
         return TonyHook(self.tony_conn_id, self.proxy_user)
 
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Environment | None = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Raises as ``naming_templates`` says."""
+        env = jinja_env or self.get_template_env()
+        with naming_templates(self, content, env):
+            return super().render_template(content, context, env, seen_oids)
+
+    @with_readable_errors
     def execute(self, context: Context) -> Any:
         self._watch = None
         empty_to_none(self, _OPTIONAL)
@@ -124,6 +139,7 @@ class TonySensor(BaseSensorOperator):
         self._conclude(outcome)
         return PokeReturnValue(True, attrs.asdict(outcome.result) if outcome.result is not None else None)
 
+    @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Goes on where the trigger saw that there is nothing more to look at; ``event`` is as ``event_of`` says."""
         try:
@@ -135,6 +151,7 @@ class TonySensor(BaseSensorOperator):
         result: dict[str, Any] | None = event["result"]
         return result
 
+    @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Called by Airflow when the trigger has ended, also when it has failed: the job is none the worse for that."""
         empty_to_none(self, _OPTIONAL)

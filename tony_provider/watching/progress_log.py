@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from tony_provider.cluster.base import Application
+from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
 from tony_provider.runtime.quantities import number, percent, size, speed, steps
 
@@ -31,7 +31,7 @@ class ProgressLog:
         self._warnings: list[str] = []
 
     def lines(self, application: Application, status: JobStatus | None) -> list[str]:
-        lines = self._application_lines(application)
+        lines = [] if _says_all(application, status) else self._application_lines(application)
         if status is not None:
             lines += self._job_lines(status)
             lines += self._generation_lines(status)
@@ -50,7 +50,8 @@ class ProgressLog:
         return [line]
 
     def _job_lines(self, status: JobStatus) -> list[str]:
-        line = f"Job is {_state(status)}" + (f": {status.message}" if status.message else "")
+        succeeded = status.state is JobState.SUCCEEDED  # which its message says once more
+        line = f"Job is {_state(status)}" + (f": {status.message}" if status.message and not succeeded else "")
         if line == self._job_line:
             return []
         self._job_line = line
@@ -90,6 +91,11 @@ class ProgressLog:
             return []
         self._step, self._progress_at = status.step, now
         return [progress_line(status)]
+
+
+def _says_all(application: Application, status: JobStatus | None) -> bool:
+    """Whether the job's own word makes the cluster's superfluous: that an application has finished is no news then."""
+    return application.state is ApplicationState.FINISHED and status is not None and status.state is JobState.SUCCEEDED
 
 
 def progress_line(status: JobStatus) -> str:

@@ -55,7 +55,7 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
     verdict = _verdict(folder)
     folder.write_ended(verdict)
     folder.remove_work()
-    log.info("%s ended: %s", folder.id, verdict.state)
+    log.debug("%s ended: %s", folder.id, verdict.state)
     return verdict
 
 
