@@ -13,9 +13,9 @@ from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQu
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
-from tony_provider.runtime.clock import span
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.quantities import span
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
