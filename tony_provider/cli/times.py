@@ -20,7 +20,10 @@ def moment(epoch_ms: int | None) -> str:
 
 
 def seconds_of(option: str, text: str) -> float:
-    """Of ``30d``, ``12h``, ``90s``. Exits with a message for what is none."""
+    """The seconds that a duration such as ``30d``, ``12h`` or ``90s`` stands for.
+
+    ``option`` is the command's, for the message with which this exits when ``text`` is no duration.
+    """
     try:
         return float(parse_duration(text))
     except UnitError as error:

@@ -63,7 +63,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
 
 
 def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
-    """What the connection says where the job says nothing."""
+    """The job with what the connection says where the job says nothing."""
     if job.queue is None:
         job = attrs.evolve(job, queue=settings.queue)
     if job.logs.max_size is None:

@@ -1,4 +1,4 @@
-"""What is made for one application id, up to the started application, so that it can be undone."""
+"""The steps of a submission from an application id to the started application, so that they can be undone."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ _END_SECONDS = 60.0  # that an application may take to end after its kill
 
 @attrs.define
 class SubmissionAttempt:
+    """The start of one application under a fresh id: takes its checkpoint chain, writes its files, submits it.
+
+    Remembers what it has done, so that ``undo`` can remove it on any error.
+    """
+
     opened: OpenCluster
     layout: Layout
     identity: Identity
@@ -130,7 +135,7 @@ class SubmissionAttempt:
     # -- back again --------------------------------------------------------------------------------------------------
 
     def undo(self) -> None:
-        """Remove what was made; what cannot be removed is logged, since another error is on its way."""
+        """Remove what was made. What cannot be removed is logged, since another error is on its way."""
         try:
             if self._handed_over:
                 self.opened.cluster.kill(self.application_id, "its submission failed half-way")

@@ -1,4 +1,4 @@
-"""How an application that has ended ended: well, or with which exception."""
+"""How an ended application ended: its result, or the exception that fails the task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def failure(application_id: str, application: Application | None, status: JobStatus | None) -> TonyJobFailed | None:
-    """None when the job succeeded. The job's own result is the truth; the cluster's word counts where there is none."""
+    """The exception that fails the task; None when the job succeeded.
+
+    The job's own result is the truth; the cluster's word counts where there is none.
+    """
     if status is not None and status.state.is_final:
         return _failure_of_job(application_id, application, status)
     resumed_step = status.resumed_step if status is not None else None
@@ -81,6 +84,8 @@ _SHOWN = 1000  # characters of what the job has returned, in the task's log
 
 @attrs.frozen
 class Outcome:
+    """What a try does once its application has ended, or is not waited for: the result, logs, clearing up."""
+
     hook: TonyHook
     identity: Identity
     application_id: str
@@ -91,9 +96,10 @@ class Outcome:
         clear_up(self.hook, self.identity, self.application_id, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
-        """The result, of what is known; the task's last act, after which a task that is cleared trains anew.
+        """Log and return the task's result, made of what is known, and mark it delivered.
 
-        Raises ClusterError and StorageError when what the job has returned cannot be read.
+        This is the task's last act, after which a task that is cleared trains anew. Raises ClusterError and
+        StorageError when what the job has returned cannot be read.
         """
         runs = application is not None and not application.is_final
         returned = None if runs else call_through_outage(self._read_returned, self.log)
@@ -140,8 +146,9 @@ class Outcome:
         return found.uri if found is not None else None
 
     def tell_failure(self, error: TonyJobFailed, status: JobStatus | None) -> None:
-        """What it had saved, and the end of the failed task's log, or of the application master's when it could not say
-        what failed.
+        """Log what a failed job had saved, and the end of its failed task's log.
+
+        Where nothing says which task failed, it is the end of the application master's log.
         """
         if status is not None and status.checkpoint is not None:
             self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
@@ -174,7 +181,7 @@ TAIL_BYTES = 8 << 10
 
 
 def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
-    """The last TAIL_BYTES that ``task`` (such as worker:0) printed, in its last attempt; empty when nothing was kept.
+    """The last TAIL_BYTES that ``task`` (such as worker:0) printed in its newest container; empty when none are kept.
 
     Raises StorageError.
     """
@@ -194,7 +201,7 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class JobResult:
-    """Of ``TonyTrainOperator``. Keys whose value is not known are there with ``None``."""
+    """What ``TonyTrainOperator`` returns. Keys whose value is not known are there with ``None``."""
 
     application_id: str  # as YARN writes it: application_1700000000000_0001
     application_dir: str  # URI of the application's directory on the store: logs, status, events, model
@@ -229,7 +236,7 @@ class JobResult:
         chain: str | None = None,
         returned: Any = None,
     ) -> JobResult:
-        """Of whatever is known: nothing yet just after submission, no ``application`` when the cluster forgot it."""
+        """The result as far as it is known: little just after submission, no ``application`` when it was forgotten."""
         known: dict[str, Any] = {}
         if status is not None:
             resumed, newest = status.resumed, status.checkpoint
@@ -267,5 +274,5 @@ class JobResult:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+        """The result as a dictionary of JSON types."""
         return attrs.asdict(self)

@@ -183,7 +183,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Called by Airflow when the trigger has ended, also when it has failed or was not heard of in time."""
+        """Go on with a deferred task: called by Airflow when its trigger has ended, failed, or gone silent."""
         self.has_links = True
         try:
             return super().resume_execution(next_method, next_kwargs, context)
@@ -193,7 +193,10 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
                 return training.go_on_without_trigger(failure)
 
     def on_kill(self) -> None:
-        """Called by Airflow from a signal handler, in the midst of whatever the task is doing."""
+        """Stop waiting, and end the application as ``on_kill_action`` says.
+
+        Called by Airflow from a signal handler, in the midst of whatever the task is doing.
+        """
         kill = Kill(KILL_REASON, self.switch.whose)
         self.switch.pull(self.hook, kill if self.on_kill_action == "kill" else None)
 
@@ -227,9 +230,12 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:
-        """The job as it is submitted, with files that are there for so long."""
+        """Context manager that gives the job as it is submitted.
+
+        Files that it names exist for as long as the context.
+        """
         yield job
 
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
-        """What the task returns, of a training's ``result``."""
+        """What the task returns, made of a training's ``result``."""
         return result

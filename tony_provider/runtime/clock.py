@@ -9,15 +9,16 @@ _LAST_YEAR = 253_402_300_799_000  # ms; the end of the year 9999, after which Py
 
 
 def epoch_ms() -> int:
+    """The time now, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def moment(epoch_ms: int) -> str:
-    """In UTC, which nobody mistakes for a time of their own."""
+    """A time in words, in UTC, which nobody mistakes for a time of their own."""
     at = datetime.fromtimestamp(min(max(0, epoch_ms), _LAST_YEAR) / 1000, timezone.utc)
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def time_of_day(epoch_ms: int) -> str:
-    """In UTC, where the day is plain."""
+    """The time of day in words, in UTC, where the day is plain."""
     return time.strftime("%H:%M:%S UTC", time.gmtime(epoch_ms / 1000))

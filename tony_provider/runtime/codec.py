@@ -30,7 +30,7 @@ _MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
 
 
 class CodecError(ValueError):
-    """Data that is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
+    """Data is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
 
     def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
         super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
@@ -64,7 +64,7 @@ def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = Non
 
 
 def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
-    """Like ``load_json``, from what ``json.loads`` gives."""
+    """The object in what ``json.loads`` gives; otherwise like ``load_json``."""
     if ignore_unknown is None:
         ignore_unknown = bool(getattr(cls, _MAY_BE_NEWER, False))
     converter = _LENIENT if ignore_unknown else _STRICT

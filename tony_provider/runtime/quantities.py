@@ -49,7 +49,7 @@ def count(number: int, noun: str) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits that count: ``0.3142``, ``1.25e+08``, ``nan``."""
+    """A number with four digits that count: ``0.3142``, ``1.25e+08``, ``nan``."""
     return f"{value:.4g}"
 
 

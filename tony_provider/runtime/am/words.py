@@ -31,6 +31,7 @@ _FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\
 
 
 def signal_name(number: int) -> str:
+    """The name of a signal, such as ``SIGTERM``."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -67,6 +68,7 @@ def some(names: Iterable[str], most: int = 5) -> str:
 
 
 def first_line(text: str) -> str:
+    """The text up to its first line's end."""
     return text.partition("\n")[0]
 
 

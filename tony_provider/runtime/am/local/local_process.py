@@ -25,6 +25,8 @@ _TAIL = 4096  # bytes of stderr for the diagnostics, as YARN does
 
 @attrs.define(eq=False)
 class LocalProcess:
+    """The process group of one local container, in its directory."""
+
     directory: Path
     log_dir: Path
     _process: asyncio.subprocess.Process
@@ -34,7 +36,7 @@ class LocalProcess:
     async def start(
         cls, container_id: str, directory: Path, log_dir: Path, launch: Launch, cache: ArchiveCache
     ) -> LocalProcess:
-        """Raises OSError, ArchiveError."""
+        """Prepare the directory and start the container's program. Raises OSError, ArchiveError."""
         await asyncio.to_thread(_prepare, directory, log_dir, launch, cache)
         environment = {**container_environment(container_id, directory, log_dir), **launch.env}
         with (log_dir / "stdout").open("ab") as stdout, (log_dir / "stderr").open("ab") as stderr:
@@ -65,7 +67,7 @@ class LocalProcess:
         return ContainerExit(ExitReason.EXITED, shell.exit_code(-code) if code < 0 else code), diagnostics
 
     async def stop(self) -> None:
-        """SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
+        """Send SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
         self._stopped = True
         self._signal(signal.SIGTERM)
         try:
@@ -74,7 +76,7 @@ class LocalProcess:
             self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """At once."""
+        """Kill the group at once."""
         self._stopped = True
         self._signal(signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The application master's own address on the web, from before it registers until it leaves."""
+"""The application master's web server as a whole, from before it registers until it leaves."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tony_provider.runtime.storage import Storage
 
 @attrs.define(eq=False)
 class WebApp:
+    """The web server of one application master: open first, serving once there is a master, closed at the end."""
+
     authenticator: Authenticator
     _server: WebServer
     _description: ApplicationDescription

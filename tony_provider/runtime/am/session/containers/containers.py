@@ -19,7 +19,10 @@ from tony_provider.runtime.quantities import count, span
 
 
 class Containers:
-    """``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds."""
+    """The containers of all tasks: asks for them, launches executors in them, replaces them, gives them back.
+
+    ``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, jitter: Callable[[], float]) -> None:
         self._state = state
@@ -30,13 +33,13 @@ class Containers:
         self._by_id: dict[str, Task] = {}
 
     def task_in(self, container_id: str) -> Optional[Task]:
-        """Whose container that is now."""
+        """The task that has this container now; None: no task has."""
         return self._by_id.get(container_id)
 
     # ---- getting them ------------------------------------------------------------------------------------------
 
     def ask_for_all(self, now: float) -> None:
-        """Wait for the whole gang."""
+        """Ask for containers for the whole gang, and wait for all of them."""
         self._state.enter(JobState.WAITING)
         self.gang.begin(now)
         self._state.emit(self.gang.ask(self.gang.wanted))
@@ -58,7 +61,7 @@ class Containers:
             self._launch_all(now)
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
-        """A former application master launched this one."""
+        """Take over a container that a former application master launched."""
         task.attempt, task.yields, task.failure = attempt, False, None
         task.container_adopted(container)
         self.nodes.saw(container.node)
@@ -79,7 +82,7 @@ class Containers:
     # ---- losing them -------------------------------------------------------------------------------------------
 
     def ended(self, container_id: str) -> Optional[Task]:
-        """The cluster says so. The task that counted on it, if there is one."""
+        """Record that the cluster says a container has ended; returns the task that counted on it, if there is one."""
         self.shutdowns.ended(container_id)
         task = self._by_id.pop(container_id, None)
         if task is None:
@@ -97,7 +100,7 @@ class Containers:
             self.release(task, now)
 
     def release(self, task: Task, now: float) -> None:
-        """The same, when its executor cannot speak any more."""
+        """Give a task's container up at once: its executor cannot speak any more."""
         if task.container and not task.container_ended:
             self._let_go(task)
             self.shutdowns.take(task.container.id, now)
@@ -115,7 +118,7 @@ class Containers:
         task.connected = False
 
     def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
-        """Ask for another one: the former has ended, or was given up."""
+        """Ask for another container for a task, whose former one has ended or was given up."""
         task.back_to_request()
         task.replaced += int(counted)
         task.deadline = now + self._state.job.timeouts.replacement
@@ -123,14 +126,14 @@ class Containers:
         self._state.emit(self.gang.ask([task]))
 
     def ask_again(self, task: Task) -> None:
-        """A container was lost before anything was launched in it."""
+        """Ask again for a container that was lost before anything was launched in it."""
         task.without_container()
         self._state.emit(self.gang.ask([task]))
 
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Give back and ask again, as time goes by."""
+        """Give back and ask again what it is time for."""
         if self._state.phase is JobState.WAITING:
             if self.gang.may_ask_again(now):
                 wanted = self.gang.wanted
@@ -146,7 +149,7 @@ class Containers:
         self.shutdowns.tick(now)
 
     def give_all_back(self, now: float, why: str) -> None:
-        """Nobody is served by a gang that holds a part of what it needs."""
+        """Give all containers back: nobody is served by a gang that holds a part of what it needs."""
         state = self._state
         if state.phase is not JobState.WAITING:
             state.enter(JobState.WAITING)

@@ -37,7 +37,10 @@ _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGI
 
 
 class ContainerFailures:
-    """Times are the session's, in seconds."""
+    """The part of the session that handles lost containers and silent executors.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups, restarts: Restarts) -> None:
         self._state = state
@@ -46,7 +49,7 @@ class ContainerFailures:
         self._restarts = restarts
 
     def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
-        """The cluster says that a container has ended."""
+        """Handle the end of a container, as the cluster reports it."""
         task = self._containers.ended(container_id)
         if task is None:
             return
@@ -59,7 +62,7 @@ class ContainerFailures:
         self._lost(task, failure, now, again=exit.reason in _NODE_TROUBLE, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
-        """Its node refused."""
+        """Handle a node's refusal to start a container."""
         task = self._containers.ended(container_id)  # nothing runs in it that could end
         if task is None:
             return
@@ -68,7 +71,7 @@ class ContainerFailures:
         self._lost(task, failures.of_launch(task, reason), now)
 
     def not_registered(self, tasks: Sequence[Task], now: float) -> None:
-        """Their executors should have done so long ago."""
+        """The executors of these tasks have not registered in time."""
         needed = [task for task in tasks if task.role is not Role.SIDECAR]
         for task in tasks:
             late = needed if task in needed else [task]
@@ -76,11 +79,11 @@ class ContainerFailures:
             self._take(task, failure, now, again=False)
 
     def silent(self, task: Task, seconds: float, now: float) -> None:
-        """Nothing was heard of its executor for so long."""
+        """Nothing was heard of the task's executor for so many seconds."""
         self._take(task, failures.of_silence(task, seconds), now)
 
     def not_stopped(self, task: Task, now: float) -> None:
-        """Its executor was told to stop the user process, and did not say that it has."""
+        """The task's executor was told to stop the user process, and did not say that it has."""
         self._take(task, failures.of_stop(task), now)
 
     def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:
