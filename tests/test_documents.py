@@ -25,6 +25,13 @@ def test_every_exception_is_documented() -> None:
     assert set(public) <= documented
 
 
+def test_the_recipes_name_files_that_are_there() -> None:
+    recipes = (ROOT / "CONTRIBUTING.md").read_text().split("## Recipes\n")[1].split("\n## ")[0]
+    named = re.findall(r"`([\w/]+\.(?:py|proto|md))`", recipes)
+    assert len(named) > 30
+    assert [path for path in named if not any((ROOT / top / path).exists() for top in ("", "tony_provider"))] == []
+
+
 def test_the_readme_adds_connections_as_the_error_for_a_missing_one_says() -> None:
     commands = re.findall(r"airflow connections add (?:[^\n]*\\\n)*[^\n]*", missing_connection("tony_default"))
     assert len(commands) == 2
