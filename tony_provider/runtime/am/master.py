@@ -66,8 +66,7 @@ class DismissedError(Exception):
 class Master:
     """The application master at work on one session.
 
-    Everything that happens becomes a step, taken one after the other by ``run``. Everything that happens becomes a
-    step, taken one after the other by ``run``.
+    Everything that happens becomes a step, taken one after the other by ``run``.
     """
 
     def __init__(
