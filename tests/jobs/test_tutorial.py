@@ -12,8 +12,9 @@ from tests.documents.pages import ROOT, blocks
 from tests.jobs.job import Job
 from tests.jobs.places import LocalPlace
 from tests.waiting import until
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.parsing.parse import parse_job
 
 PROGRAM, DAG_FILE = blocks(ROOT / "docs" / "tutorial.md", "python")
 PAUSE = "time.sleep(0.5)"
@@ -27,7 +28,8 @@ def test_a_training_goes_on_in_its_container_and_in_its_next_application(local: 
     identity = hook.identity(dag_id="tutorial", run_id="by hand", task_id="train")
 
     def submit() -> Job:
-        return Job(hook, identity, hook.submit(spec, identity=identity, search_path=[tmp_path]), local.log_folders)
+        request = SubmissionRequest(spec, identity, search_path=[tmp_path])
+        return Job(hook, identity, hook.submit(request), local.log_folders)
 
     first = submit()
     until(lambda: _checkpoint_of(first), first.describe)

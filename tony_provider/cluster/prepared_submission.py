@@ -26,6 +26,8 @@ from tony_provider.runtime.text import is_writable
 
 @attrs.frozen
 class PreparedSubmission:
+    """A request that was checked, with everything found that is to be staged; nothing is on the store yet."""
+
     opened: OpenCluster
     request: SubmissionRequest  # its job with the connection's defaults
     sources: Sources  # the job's own
