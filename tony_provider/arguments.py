@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+DEFAULT_CONN_ID = "tony_default"
+
 
 def positive_seconds(name: str, value: timedelta | float) -> float:
     """The argument ``name`` as a positive number of seconds. Raises ValueError."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from tony_provider.runtime.protocol.status import Failure
+if TYPE_CHECKING:
+    from tony_provider.runtime.protocol.status import Failure
 
 
 class TonySpecError(AirflowFailException):

@@ -25,7 +25,8 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
-from tony_provider.watching import termination
+from tony_provider.watching import kill_switch, termination
+from tony_provider.watching.kill_switch import KillSwitch
 from tony_provider.watching.termination import killed_by_airflow
 
 # Says when it is told to end, and takes a moment for it.
@@ -72,9 +73,9 @@ def master_of(application_id: str) -> int:
 def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: TonyHook, marker: Path) -> None:
     """Airflow kills a task's process some seconds after its signal, long before a grace may be over."""
     which, application_id = polite(hook, marker)
-    switch = termination.KillSwitch()
+    switch = KillSwitch()
     switch.remember(application_id)
-    switch.pull(hook, termination.Kill("enough of it, naïve"))
+    switch.pull(lambda: hook, "enough of it, naïve")
     application = ended(hook, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
     assert application.diagnostics == "Killed by Airflow: enough of it, naïve"
@@ -90,11 +91,11 @@ def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: Tony
 def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_there(hook: TonyHook) -> None:
     """The task's process may be gone before it sees to that itself."""
     which = identity(hook, "control")
-    switch, seen = termination.KillSwitch(), []
+    switch, seen = KillSwitch(), []
 
     def killed(application_id: str) -> None:
         switch.remember(application_id)
-        switch.pull(hook, termination.Kill("enough"))
+        switch.pull(lambda: hook, "enough")
         seen.append(application_id)
 
     with contextlib.suppress(SubmissionRefused):  # the local cluster's, when it is killed before its master runs
@@ -106,10 +107,10 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
 
 
 def test_a_kill_of_what_is_never_submitted_gives_up(hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(termination, "SIGNAL_PATIENCE", 0.5)
-    switch = termination.KillSwitch()
+    monkeypatch.setattr(kill_switch, "SIGNAL_PATIENCE", 0.5)
+    switch = KillSwitch()
     switch.remember(hook.get_conn().new_application())
-    switch.pull(hook, termination.Kill("enough"))
+    switch.pull(lambda: hook, "enough")
     assert not settled(lambda: [thread for thread in threading.enumerate() if thread.name == "tony-kill"])
 
 

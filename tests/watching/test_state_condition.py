@@ -24,7 +24,8 @@ from tony_provider.watching import outages
 from tony_provider.watching.job_search import FoundApplication, JobSighting, JobTarget
 from tony_provider.watching.outages import OUTAGE_SECONDS
 from tony_provider.watching.sensor_conditions import SensorEnd, SensorMemory, SensorResult
-from tony_provider.watching.state_condition import STATES, StateCondition, states_of
+from tony_provider.watching.state_condition import StateCondition
+from tony_provider.watching.state_names import STATES, states_of
 from tony_provider.watching.task_states import TrainTask, TrainTaskStates
 
 UNKNOWN, GOES_ON, IS_OVER = (

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 import attrs
 
+from tony_provider.cluster.application_state import ApplicationState as ApplicationState
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
-
-
-class ApplicationState(StrEnum):
-    """The state of an application, as YARN names it; the local cluster uses the same names."""
-
-    NEW = "NEW"
-    NEW_SAVING = "NEW_SAVING"
-    SUBMITTED = "SUBMITTED"
-    ACCEPTED = "ACCEPTED"  # waits for the application master's container
-    RUNNING = "RUNNING"
-    FINISHED = "FINISHED"  # the application master said how it ended, see final_status
-    FAILED = "FAILED"  # the application master died, or never started
-    KILLED = "KILLED"
-
-    @property
-    def is_final(self) -> bool:
-        return self in (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED)
 
 
 @attrs.frozen

@@ -12,13 +12,13 @@ import attrs
 from airflow.providers.common.compat.sdk import DecoratedOperator, XComArg, task_decorator_factory
 
 from tony_provider.decorators.function import TrainingFunction
-from tony_provider.decorators.sending import call_of, calling, written
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.sdk.tony_call import FUNCTION_FILE
-from tony_provider.runtime.spec.model import JobSpec
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, TaskDecorator
+
+    from tony_provider.runtime.spec.model import JobSpec
 
 RESULT_KEY = "tony"  # of the XCom that holds what TonyTrainOperator would have returned
 
@@ -51,11 +51,15 @@ class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
         return super().execute(context)
 
     def laid_over(self) -> Mapping[str, Any]:
+        from tony_provider.decorators.sending import calling
+
         return calling(self.job, super().laid_over(), self._function.name)
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:
         """With the function and its arguments. In a dry run, those that are yet to be returned stand for themselves."""
+        from tony_provider.decorators.sending import call_of, written
+
         args, kwargs = [*map(_named, self.op_args)], {name: _named(value) for name, value in self.op_kwargs.items()}
         call = call_of(self.python_callable, args, kwargs)
         with tempfile.TemporaryDirectory(prefix="tony-") as folder:

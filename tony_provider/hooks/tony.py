@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
+from tony_provider.arguments import DEFAULT_CONN_ID
 from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
@@ -51,7 +52,7 @@ class TonyHook(BaseHook):
     """
 
     conn_name_attr = "tony_conn_id"
-    default_conn_name = "tony_default"
+    default_conn_name = DEFAULT_CONN_ID
     conn_type = CONN_TYPE
     hook_name = "TonY (training on YARN)"
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 
-from tony_provider.runtime.spec.tensorboard import PAGE
-
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
     from airflow.sdk.types import RuntimeTaskInstanceProtocol, TaskInstanceKey
@@ -67,6 +65,8 @@ def push_links(ti: RuntimeTaskInstanceProtocol, pages: Pages, *, tensorboard: bo
 
     What there is no page for gets an empty address, which is no link: Airflow calls a missing one an error.
     """
+    from tony_provider.runtime.spec.tensorboard import PAGE  # here: every DAG file loads this module, for its links
+
     addresses = {
         YarnApplicationLink.xcom_key: pages.application,
         JobPageLink.xcom_key: pages.job,

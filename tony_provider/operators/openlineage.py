@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tony_provider.exceptions import TonySpecError
-from tony_provider.runtime.spec.model import JobSpec
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
+    from tony_provider.runtime.spec.model import JobSpec
 
     Lineage = OperatorLineage[Any, Any]
 

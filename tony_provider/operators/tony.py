@@ -1,4 +1,7 @@
-"""TonyTrainOperator: one distributed training on YARN as one task of a DAG."""
+"""TonyTrainOperator: one distributed training on YARN as one task of a DAG.
+
+Every parse of a DAG file loads this module, and so it loads nothing that only a running task needs.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,19 @@ from airflow.providers.common.compat.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from tony_provider import configuration
-from tony_provider.arguments import positive_seconds, yes_or_no
-from tony_provider.cluster.chain_choice import Resume
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.arguments import DEFAULT_CONN_ID, positive_seconds, yes_or_no
 from tony_provider.links.tony import LINKS
-from tony_provider.operators.dry_run import print_submission
 from tony_provider.operators.openlineage import TellsLineage
-from tony_provider.operators.submission import job_of
-from tony_provider.operators.training import KILL_REASON, Training
 from tony_provider.readable_errors import naming_templates, with_readable_errors
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.watching.termination import Kill, KillSwitch
+from tony_provider.watching.kill_switch import KILL_REASON, KillSwitch
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from jinja2 import Environment
+
+    from tony_provider.hooks.tony import TonyHook
+    from tony_provider.operators.training import Training
+    from tony_provider.runtime.spec.model import JobSpec
 
 
 class TonyTrainOperator(TellsLineage, BaseOperator):
@@ -106,7 +107,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         *,
         job: Mapping[str, Any] | str,
         overrides: Mapping[str, Any] | str | None = None,
-        tony_conn_id: str = TonyHook.default_conn_name,
+        tony_conn_id: str = DEFAULT_CONN_ID,
         name: str | None = None,
         yarn_queue: str | None = None,
         proxy_user: str | None = None,
@@ -116,7 +117,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval: float | None = None,
         queue_timeout: timedelta | float | None = None,
-        resume: str = Resume.AUTO.value,
+        resume: str = "auto",
         resume_from: Mapping[str, Any] | str | None = None,
         warm_start: str | None = None,
         checkpoint_key: str | None = None,
@@ -154,6 +155,8 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     @cached_property
     def hook(self) -> TonyHook:
+        from tony_provider.hooks.tony import TonyHook
+
         return TonyHook(self.tony_conn_id, self.proxy_user or None)
 
     def render_template(
@@ -168,16 +171,21 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         with naming_templates(self, content, env):
             return super().render_template(content, context, env, seen_oids)
 
+    def _training(self, context: Context) -> Training:
+        from tony_provider.operators.training import Training
+
+        return Training(self, context)
+
     @with_readable_errors
     def execute(self, context: Context) -> Any:
-        training = Training(self, context)
+        training = self._training(context)
         with training.ending_cleanly():
             return training.run()
 
     @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is its plain WatchEvent."""
-        training = Training(self, context)
+        training = self._training(context)
         with training.ending_cleanly():
             return training.go_on(event)
 
@@ -188,7 +196,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralError, TaskDeferralTimeout) as failure:
-            training = Training(self, context)
+            training = self._training(context)
             with training.ending_cleanly():
                 return training.go_on_without_trigger(failure)
 
@@ -197,8 +205,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
         Called by Airflow from a signal handler, in the midst of whatever the task is doing.
         """
-        kill = Kill(KILL_REASON, self.switch.whose)
-        self.switch.pull(self.hook, kill if self.on_kill_action == "kill" else None)
+        self.switch.pull(lambda: self.hook, KILL_REASON if self.on_kill_action == "kill" else None)
 
     @with_readable_errors
     def dry_run(self) -> None:
@@ -207,10 +214,14 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         Outside a run: templates are what they were rendered to, if they were; what a training begins with is left out
         where it is a template that was not. Raises as a try would, before it starts.
         """
+        from tony_provider.operators.dry_run import print_submission
+
         print_submission(self)
 
     def parse_job(self, secrets: Collection[str]) -> JobSpec:
         """The job with all arguments laid over it; ``secrets`` are names. Raises TonySpecError."""
+        from tony_provider.operators.submission import job_of
+
         return job_of(
             self.job,
             default_name=f"{self.dag_id}.{self.task_id}",

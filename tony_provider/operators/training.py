@@ -51,6 +51,7 @@ from tony_provider.runtime.text import SHORTEST_SECRET
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
+from tony_provider.watching.kill_switch import KILL_REASON
 from tony_provider.watching.observation import observe
 from tony_provider.watching.termination import Kill, end_application, killed_by_airflow, killed_for
 from tony_provider.watching.watch import JobWatch
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
 # Templated, and not needed.
 OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key")
-KILL_REASON = "the task was ended by a user, or with its worker"
 
 
 class Training:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.runtime.spec.model import JobSpec
-    from tony_provider.watching.termination import KillSwitch
+    from tony_provider.watching.kill_switch import KillSwitch
 
 
 class TrainingTask(Protocol):
     """The training operator as ``Training`` sees it. What the arguments mean, the operator says."""
 
     # Its arguments.
+    task_id: str
     tony_conn_id: str
     proxy_user: str | None
     secrets: Mapping[str, str] | None
@@ -38,6 +39,8 @@ class TrainingTask(Protocol):
     has_links: bool
     told: dict[str, Any] | None
 
+    @property
+    def dag_id(self) -> str: ...
     @property
     def hook(self) -> TonyHook: ...
     @property

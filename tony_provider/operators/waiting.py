@@ -14,9 +14,9 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.kill_switch import KillSwitch
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation
-from tony_provider.watching.termination import KillSwitch
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import WatchLimits, WatchResult
 

@@ -46,7 +46,7 @@ def dump_json(obj: Any) -> bytes:
 
 
 def to_plain(obj: Any) -> Any:
-    """The same as dictionaries, lists, text and numbers; ``parsing.parse_job`` reads a job's back."""
+    """The JSON form as dictionaries, lists, text and numbers; ``parsing.parse_job`` reads a job's back."""
     return _STRICT.unstructure(obj)
 
 

@@ -12,13 +12,12 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.spec.reader import suggestion
+from tony_provider.sensors.base import WHICH_JOB
 from tony_provider.watching.job_search import JobTarget
 from tony_provider.watching.task_states import TrainTask
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-NAMES = ("application_id", "application_tag", "train_task_id")
 
 
 @attrs.frozen
@@ -36,10 +35,10 @@ class SensorArguments:
 
         ``tasks``: ids of the DAG's tasks. Raises TonySpecError, ConnectionProblem.
         """
-        given = [name for name in NAMES if getattr(self, name) is not None]
+        given = [name for name in WHICH_JOB if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(f"{name}={getattr(self, name)!r}" for name in given) or "none of them"
-            raise TonySpecError(f"{found} is given: a sensor needs exactly one of {', '.join(NAMES)}")
+            raise TonySpecError(f"{found} is given: a sensor needs exactly one of {', '.join(WHICH_JOB)}")
         if self.train_task_id:
             task = self._train_task(context, tasks, self.train_task_id)
             identity = hook.identity(

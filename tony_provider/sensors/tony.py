@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, Literal
-
-import attrs
+from typing import TYPE_CHECKING, Any, Literal
 
 from tony_provider.arguments import positive_number, positive_seconds
-from tony_provider.cluster.errors import ClusterError
-from tony_provider.exceptions import TonySpecError
-from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.sensors.base import TonySensor
-from tony_provider.triggers.sensor import TonyHeartbeatTrigger, TonySensorTrigger, TonyStateTrigger
-from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
-from tony_provider.watching.job_search import JobTarget
-from tony_provider.watching.sensor_conditions import SensorConditions, SensorMemory, SensorOutcome
-from tony_provider.watching.state_condition import StateCondition, states_of
-from tony_provider.watching.termination import SensorKill, end_application
+from tony_provider.watching.state_names import states_of
+
+if TYPE_CHECKING:
+    from tony_provider.sensors.waiting_run import WaitingRun
 
 LEAST_HEARTBEAT_AGE = 10.0  # seconds; an application master tells what it has heard every five
 
@@ -48,19 +41,10 @@ class TonyJobSensor(TonySensor):
             states_of(states)
         self.states = states
 
-    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
-        return StateCondition(
-            target, memory, start_timeout=self.start_timeout, log=self.log.info, states=self._rendered_states()
-        )
+    def _new_run(self) -> WaitingRun:
+        from tony_provider.sensors.sensor_run import JobSensorRun
 
-    def _trigger(self, **common: Any) -> TonySensorTrigger:
-        return TonyStateTrigger(states=sorted(self._rendered_states()), **common)
-
-    def _rendered_states(self) -> frozenset[str]:
-        try:
-            return states_of(self.states)
-        except ValueError as error:
-            raise TonySpecError(str(error)) from error
+        return JobSensorRun(self, self.states)
 
 
 class TonyHeartbeatSensor(TonySensor):
@@ -112,23 +96,9 @@ class TonyHeartbeatSensor(TonySensor):
         self.task_types = None if task_types is None else list(task_types)
         self.on_stale = on_stale
 
-    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
-        return HeartbeatCondition(
-            target, memory, start_timeout=self.start_timeout, log=self.log.info, limits=self._limits()
-        )
+    def _new_run(self) -> WaitingRun:
+        from tony_provider.sensors.sensor_run import HeartbeatSensorRun
+        from tony_provider.watching.heartbeat_condition import HeartbeatLimits
 
-    def _trigger(self, **common: Any) -> TonySensorTrigger:
-        return TonyHeartbeatTrigger(limits=attrs.asdict(self._limits()), **common)
-
-    def _limits(self) -> HeartbeatLimits:
-        return HeartbeatLimits(self.max_heartbeat_age, self.min_steps_per_second, self.slow_for, self.task_types)
-
-    def _when_stale(self, outcome: SensorOutcome) -> None:
-        found = outcome.found
-        if self.on_stale != "kill" or found is None or found.identity is None:
-            return
-        self.log.info("Ending %s", found.application_id)
-        try:
-            end_application(self.hook, found.identity, found.application_id, SensorKill(outcome.message))
-        except (ClusterError, StorageError) as error:
-            self.log.error("%s could not be ended: %s", found.application_id, error)  # noqa: TRY400
+        limits = HeartbeatLimits(self.max_heartbeat_age, self.min_steps_per_second, self.slow_for, self.task_types)
+        return HeartbeatSensorRun(self, limits, kill=self.on_stale == "kill")

@@ -19,7 +19,8 @@ from tony_provider.watching.heartbeat_condition import HeartbeatCondition, Heart
 from tony_provider.watching.job_search import FoundApplication, JobTarget, PolledJob
 from tony_provider.watching.poller import following
 from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorMemory, SensorOutcome
-from tony_provider.watching.state_condition import StateCondition, states_of
+from tony_provider.watching.state_condition import StateCondition
+from tony_provider.watching.state_names import states_of
 from tony_provider.watching.task_states import TrainTask, TrainTaskStates
 
 VERSION = 1  # of the arguments and of the event

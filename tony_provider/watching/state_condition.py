@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from tony_provider.cluster.base import ApplicationState
-from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.spec.reader import suggestion
+from tony_provider.cluster.application_state import ApplicationState
 from tony_provider.watching.job_search import JobSighting
 from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorOutcome, state_of
-
-STATES = list(dict.fromkeys([state.value for kind in (JobState, ApplicationState) for state in kind]))
-
-
-def states_of(given: Iterable[str] | str) -> frozenset[str]:
-    """The names of states that a list, or text with commas, holds. Raises ValueError for unknown ones and for none."""
-    names = given.split(",") if isinstance(given, str) else list(given)
-    states = [str(getattr(name, "value", name)).strip().upper() for name in names]
-    for state in states:
-        if state not in STATES:
-            hint = suggestion(state, [each.lower() for each in STATES])
-            raise ValueError(f"states: {state!r} is no state{hint}; they may be {', '.join(STATES)}")
-    if not states:
-        raise ValueError(f"states: there is none; they may be {', '.join(STATES)}")
-    return frozenset(states)
 
 
 class StateCondition(SensorConditions):

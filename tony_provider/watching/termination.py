@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,7 @@ from tony_provider.cluster.waiting import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
 
-SIGNAL_PATIENCE = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
-HURRIED_SECONDS = 2.0  # that a master may take to answer meanwhile: a kill is to fit in as well
+HURRIED_SECONDS = 2.0  # that a master may take to answer in a signal handler: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
@@ -122,52 +120,7 @@ def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
     return wait_for_end(lambda: hook.application(application_id), seconds) is None
 
 
-class KillSwitch:
-    """The switch that ``on_kill`` pulls and the waiting task looks at, to end the application and the wait.
-
-    A signal handler runs between any two instructions of the main thread, which may just then hold a lock, of the
-    connection pool or of the event below. So the handler leaves the work to a thread and waits for that only a while.
-    """
-
-    def __init__(self) -> None:
-        self.application_id: str | None = None  # the one to stop, once there is one
-        self.whose: str | None = None  # the name of the task's try
-        self.pulled = False
-        self._woken = threading.Event()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> KillSwitch:
-        """A copy of the task is another task, with nothing to stop yet."""
-        return KillSwitch()
-
-    def remember(self, application_id: str) -> None:
-        self.application_id = application_id
-
-    def forget(self) -> None:
-        """Forget the application that was set: it will not be submitted."""
-        self.application_id = None
-
-    def pull(self, hook: TonyHook, kill: Kill | None) -> None:
-        """Wake the task up, and have its application end unless ``kill`` is None."""
-        self.pulled = True
-        _in_thread(self._act, hook, kill).join(SIGNAL_PATIENCE)
-
-    def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds, or until the switch is pulled."""
-        self._woken.wait(seconds)
-
-    def _act(self, hook: TonyHook, kill: Kill | None) -> None:
-        application_id = self.application_id
-        try:
-            if application_id is None or kill is None:
-                return
-            if not _stop_once_known(hook, application_id, kill, within=0.0):
-                # The main thread may be submitting it, which stands still until this thread ends.
-                _in_thread(_stop_once_known, hook, application_id, kill, SIGNAL_PATIENCE)
-        finally:
-            self._woken.set()
-
-
-def _stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: float) -> bool:
+def stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: float) -> bool:
     """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
     deadline = time.monotonic() + within
     try:
@@ -180,15 +133,6 @@ def _stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: fl
         log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
     return True
 
-
-def _in_thread(act: Callable[..., object], *arguments: object) -> threading.Thread:
-    """One that no process waits for at its end."""
-    thread = threading.Thread(target=act, args=arguments, name="tony-kill", daemon=True)
-    thread.start()
-    return thread
-
-
-log = logging.getLogger(__name__)
 
 _stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
 _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")

@@ -1,0 +1,71 @@
+"""What the parse of a DAG file loads of ours: every DAG file pays for it, again and again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = ("tony_provider.operators.tony", "tony_provider.sensors.tony", "tony_provider.decorators.tony")
+# Of others, and of ours what only a task that runs, or the triggerer, needs.
+FORBIDDEN = (
+    "requests",
+    "urllib3",
+    "cryptography",
+    "google.protobuf",
+    "grpc",
+    "cattrs",
+    "fsspec",
+    "yarn_api_client",
+    "airflow.triggers",
+    "tony_provider.cluster.base",
+    "tony_provider.cluster.diagnosis",
+    "tony_provider.cluster.open",
+    "tony_provider.hooks",
+    "tony_provider.operators.submission",
+    "tony_provider.operators.training",
+    "tony_provider.runtime.codec",
+    "tony_provider.runtime.hadoop",
+    "tony_provider.runtime.spec",
+    "tony_provider.runtime.storage",
+    "tony_provider.sensors.sensor_run",
+    "tony_provider.triggers",
+    "tony_provider.watching.termination",
+)
+# Those of Airflow's own SDK, which every DAG file loads, are left out.
+LOADED = """
+import importlib, json, sys
+from airflow.providers.common.compat.sdk import DAG, BaseOperator, BaseSensorOperator, DecoratedOperator, XCom, conf
+from airflow.sdk import task
+before = set(sys.modules)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def loaded(*modules: str) -> list[str]:
+    """What a fresh interpreter loads for them, beyond Airflow's SDK."""
+    command = [sys.executable, "-c", LOADED, *modules]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_dag_file_does_not_load_what_only_a_running_task_needs(module: str) -> None:
+    found = loaded(module)
+    assert module in found
+    named = [name for name in found if any(name == each or name.startswith(f"{each}.") for each in FORBIDDEN)]
+    assert named == []
+
+
+def test_what_is_forbidden_is_what_a_running_task_loads() -> None:
+    """Or a name that has changed would forbid nothing."""
+    found = loaded("tony_provider.operators.training", "tony_provider.sensors.sensor_run", "fsspec", "grpc")
+    missing = [each for each in FORBIDDEN if not any(name == each or name.startswith(f"{each}.") for name in found)]
+    assert missing == []
