@@ -16,7 +16,7 @@ from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sources import stored_resource
 from tony_provider.cluster.training_plan import TrainingPlan
-from tony_provider.cluster.waiting import wait_for_end
+from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.checkpoint_chain import CheckpointChain

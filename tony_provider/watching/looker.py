@@ -33,6 +33,20 @@ class Looker:
     def __exit__(self, *_: object) -> None:
         self._wanted.put(False)
 
+    def until_the_end(
+        self,
+        pause: Callable[[], None],
+        meanwhile: Callable[[], None],
+        seen: Callable[[Observation | None], None] = lambda _: None,
+    ) -> WatchResult:
+        """``pause`` comes between two looks, and may raise; ``seen`` is given each; for ``meanwhile`` see ``judge``."""
+        while True:
+            result, observation = self.judge(meanwhile)
+            seen(observation)
+            if result is not None:
+                return result
+            pause()
+
     def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[WatchResult | None, Observation | None]:
         """What the next look tells, and what was seen. While it takes long, ``meanwhile`` is called, and may raise."""
         self._wanted.put(True)
