@@ -67,18 +67,18 @@ def until_the_end(
         asks = watch.silence.wants_master
         return observe(hook, identity, application_id, contact=watch.contact, ask_master=asks)
 
-    seen: Observation | None = None
+    newest: Observation | None = None
+
+    def seen(observation: Observation | None) -> None:
+        nonlocal newest
+        newest = observation
+        meanwhile()
 
     def meanwhile() -> None:
-        show(seen, watch.silence.lines)
+        show(newest, watch.silence.lines)
 
     with Looker(look, watch) as looker:
-        while True:
-            ending, seen = looker.judge(meanwhile)
-            meanwhile()
-            if ending is not None:
-                return ending
-            time.sleep(pause)
+        return looker.until_the_end(lambda: time.sleep(pause), meanwhile, seen)
 
 
 def _in_lines(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> WatchResult:

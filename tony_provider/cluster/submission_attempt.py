@@ -17,7 +17,7 @@ from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.cluster.submission_builder import TakenChain
-from tony_provider.cluster.waiting import wait_for_end
+from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.codec import dump_json

@@ -86,10 +86,13 @@ def wait(
 
     ``heed_kill`` raises once the switch was pulled.
     """
-    pause = min(FIRST_POLL, poll_interval)
+    seconds = min(FIRST_POLL, poll_interval)
+
+    def pause() -> None:
+        nonlocal seconds
+        switch.sleep(seconds)
+        heed_kill()
+        seconds = min(seconds * POLL_GROWTH, poll_interval)
+
     with Looker(look, watch) as looker:
-        while (ending := looker.judge(heed_kill)[0]) is None:
-            switch.sleep(pause)
-            heed_kill()
-            pause = min(pause * POLL_GROWTH, poll_interval)
-    return ending
+        return looker.until_the_end(pause, heed_kill)

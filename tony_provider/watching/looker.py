@@ -36,6 +36,20 @@ class Looker:
     def __exit__(self, *_: object) -> None:
         self._wanted.put(False)
 
+    def until_the_end(
+        self,
+        pause: Callable[[], None],
+        meanwhile: Callable[[], None],
+        seen: Callable[[Observation | None], None] = lambda _: None,
+    ) -> WatchResult:
+        """``pause`` comes between two looks, and may raise; ``seen`` is given each; for ``meanwhile`` see ``judge``."""
+        while True:
+            result, observation = self.judge(meanwhile)
+            seen(observation)
+            if result is not None:
+                return result
+            pause()
+
     def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[WatchResult | None, Observation | None]:
         """Look once more: returns the watch's result, if it has one, and what was seen.
 

@@ -20,7 +20,7 @@ import attrs
 from tony_provider.cluster.base import CONTROL_SECONDS, Application
 from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
 from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.waiting import wait_for_end
+from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
 
