@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
@@ -15,18 +16,13 @@ from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pa
 from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
-from tony_provider.cluster.diagnosis.diagnose import diagnose
-from tony_provider.cluster.diagnosis.diagnose import host as diagnosis_host
-from tony_provider.cluster.diagnosis.finding import Report
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.garbage import Garbage
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.results import Delivered
-from tony_provider.cluster.servers import expect_servers
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submitter import Submitter, with_defaults
@@ -36,6 +32,10 @@ from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.leftovers import clear_away
+
+if TYPE_CHECKING:  # imported where they are used, as few processes do
+    from tony_provider.cluster.diagnosis.finding import Report
+    from tony_provider.cluster.garbage import Garbage
 
 
 class TonyHook(BaseHook):
@@ -103,6 +103,8 @@ class TonyHook(BaseHook):
         Raises ClusterUnreachable, StagingFailed, within seconds, when nobody listens where the connection says.
         """
         if self.settings.yarn is not None:
+            from tony_provider.cluster.servers import expect_servers
+
             expect_servers(self.settings.yarn)
 
     def check(self, job: JobSpec) -> None:
@@ -199,6 +201,8 @@ class TonyHook(BaseHook):
 
     def garbage(self, models: Sequence[str] = ()) -> Garbage:
         """What old trainings have left; ``models``: where models are published beside the staging directory."""
+        from tony_provider.cluster.garbage import Garbage
+
         local = self.settings.local
         without = [str(uris.parse(str(local.root)))] if local is not None else []
         return Garbage(self.get_conn(), self.storage(), self.layout, models, without)
@@ -281,7 +285,7 @@ class TonyHook(BaseHook):
         try:
             report = self.diagnose()
         except ClusterError as error:
-            return False, f"Looked from host {diagnosis_host()}: {error}"
+            return False, f"Looked from host {socket.gethostname()}: {error}"
         return report.is_good, str(report)
 
     def diagnose(self) -> Report:
@@ -289,6 +293,8 @@ class TonyHook(BaseHook):
 
         Raises ConnectionProblem for a connection that is not there, or not even worth a look.
         """
+        from tony_provider.cluster.diagnosis.diagnose import diagnose
+
         return diagnose(self.settings)
 
     def close(self) -> None:
