@@ -9,7 +9,6 @@ from argparse import Namespace
 from datetime import UTC, datetime
 
 from tony_provider.cli.command import command
-from tony_provider.cli.following import wait_for
 from tony_provider.cli.job_file import read_job, search_path
 from tony_provider.cli.named import hook_of
 from tony_provider.cluster.submission_request import SubmissionRequest
@@ -35,6 +34,8 @@ def submit(args: Namespace) -> None:
         _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
         try:
             if args.wait:
+                from tony_provider.cli.following import wait_for
+
                 _conclude(wait_for(hook, identity, application_id))
                 return
         except KeyboardInterrupt:

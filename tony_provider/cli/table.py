@@ -43,6 +43,8 @@ def _facts(
     application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
 ) -> Table:
     grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # paths are to be copied
     for name, value in _named(application_id, application, status, directory):
         grid.add_row(Text(name, style="bold"), value)
     return grid

@@ -1,24 +1,27 @@
-"""Opening the cluster and the store that a connection's settings name."""
+"""Opening the cluster and the store that a connection's settings name.
+
+Of the two backends only the one that is meant is imported: what talks to YARN loads much, and a command line waits.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import attrs
 
 from tony_provider.cluster.base import Cluster, Pages
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
-from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
-from tony_provider.cluster.yarn.cluster import YarnCluster
-from tony_provider.cluster.yarn.kerberos import negotiate, spnego_auth, ticket_user
-from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
-from tony_provider.cluster.yarn.store_tokens import StoreTokens
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.factory import open_storage
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.yarn.rest import YarnRest
+    from tony_provider.cluster.yarn.store_tokens import StoreTokens
 
 
 @attrs.frozen
@@ -57,6 +60,8 @@ def open_cluster(settings: Settings) -> OpenCluster:
 
 
 def _open_local(settings: Settings) -> OpenCluster:
+    from tony_provider.cluster.local.cluster import LocalCluster
+
     if settings.local is None or settings.staging_dir is None:
         raise ConnectionProblem("a local cluster needs a staging directory")
     if uris.scheme(settings.staging_dir) in SCHEMES:
@@ -69,6 +74,10 @@ def _open_local(settings: Settings) -> OpenCluster:
 
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
+    from tony_provider.cluster.yarn.cluster import YarnCluster
+    from tony_provider.cluster.yarn.kerberos import negotiate, ticket_user
+    from tony_provider.cluster.yarn.store_tokens import StoreTokens
+
     user = settings.proxy_user or settings.user or ticket_user()
     rest = yarn_rest(yarn, user, settings.proxy_user)
     webhdfs = attrs.evolve(
@@ -94,6 +103,9 @@ def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest
 
     Raises ConnectionProblem where Kerberos is asked for, and not installed.
     """
+    from tony_provider.cluster.yarn.kerberos import spnego_auth
+    from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
+
     return YarnRest(
         RestConfig(
             addresses=yarn.resource_managers,

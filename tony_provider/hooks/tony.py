@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
@@ -14,11 +15,7 @@ from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
-from tony_provider.cluster.diagnosis.diagnose import diagnose
-from tony_provider.cluster.diagnosis.diagnose import host as diagnosis_host
-from tony_provider.cluster.diagnosis.finding import Report
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.garbage import Garbage
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
@@ -26,7 +23,6 @@ from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
 from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.results import Delivered
-from tony_provider.cluster.servers import expect_servers
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submission_request import SubmissionRequest
@@ -37,6 +33,10 @@ from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.leftovers import clear_away
+
+if TYPE_CHECKING:  # imported where they are used, as few processes do
+    from tony_provider.cluster.diagnosis.finding import Report
+    from tony_provider.cluster.garbage import Garbage
 
 
 class TonyHook(BaseHook):
@@ -108,6 +108,8 @@ class TonyHook(BaseHook):
         within seconds, when nobody does.
         """
         if self.settings.yarn is not None:
+            from tony_provider.cluster.servers import expect_servers
+
             expect_servers(self.settings.yarn)
 
     def check(self, job: JobSpec) -> None:
@@ -170,6 +172,8 @@ class TonyHook(BaseHook):
 
         ``models``: where models are published beside the staging directory.
         """
+        from tony_provider.cluster.garbage import Garbage
+
         local = self.settings.local
         without = [str(uris.parse(str(local.root)))] if local is not None else []
         return Garbage(self.get_conn(), self.storage(), self.layout, models, without)
@@ -252,7 +256,7 @@ class TonyHook(BaseHook):
         try:
             report = self.diagnose()
         except ClusterError as error:
-            return False, f"Looked from host {diagnosis_host()}: {error}"
+            return False, f"Looked from host {socket.gethostname()}: {error}"
         return report.is_good, str(report)
 
     def diagnose(self) -> Report:
@@ -260,6 +264,8 @@ class TonyHook(BaseHook):
 
         Raises ConnectionProblem for a connection that is not there, or not even worth a look.
         """
+        from tony_provider.cluster.diagnosis.diagnose import diagnose
+
         return diagnose(self.settings)
 
     def close(self) -> None:
