@@ -80,10 +80,6 @@ class TonyHook(BaseHook):
     def layout(self) -> Layout:
         return Layout(self._open.staging_dir)
 
-    @property
-    def default_queue(self) -> str | None:
-        return self.settings.queue
-
     def identity(
         self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
     ) -> Identity:

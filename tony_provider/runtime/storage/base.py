@@ -95,10 +95,6 @@ class Storage(ABC):
         StorageInvalidPath for the root."""
 
     @abstractmethod
-    def set_permission(self, uri: str, permission: int) -> None:
-        """Raises StorageNotFound. Nothing happens on stores without permissions."""
-
-    @abstractmethod
     def close(self) -> None:
         """End waits for unreachable servers and free what is held. Streams that are open stay so."""
 

@@ -135,9 +135,6 @@ class FsspecStorage(Storage):
             self._remove_all(path)
         return True
 
-    def set_permission(self, uri: str, permission: int) -> None:
-        self.status(uri)
-
     def close(self) -> None:
         """Drivers are shared and cached by fsspec; nothing of ours is held."""
 
