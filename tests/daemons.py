@@ -7,12 +7,13 @@ are between, or by what the test's file imports.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 OPTION = "--no-daemons"
-FIXTURES = {"start_hadoop"}  # all clusters, with HDFS, YARN and the KDC, are started by it
+# All clusters, with HDFS, YARN and the KDC, are started by it. It skips by itself a test that asks for it only while it
+# runs, by a parameter's name.
+FIXTURES = {"start_hadoop"}
 STARTERS = {"tests.browser", "tests.e2e.browser", "tests.e2e.database", "tests.hadoop.resolve"}
 
 
@@ -24,12 +25,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption(OPTION):
         config.hook.pytest_deselected(items=[item for item in items if _needs_daemons(item)])
         items[:] = [item for item in items if not _needs_daemons(item)]
-
-
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """A test that asks for a fixture only while it runs, by a parameter's name."""
-    if request.config.getoption(OPTION) and fixturedef.argname in FIXTURES:
-        pytest.skip(f"{fixturedef.argname} is left out: {OPTION}")
 
 
 def _needs_daemons(item: pytest.Item) -> bool:

@@ -6,15 +6,11 @@ import pytest
 
 from tests.daemons import OPTION
 
-CLUSTER = """
+FIXTURES = """
     import pytest
 
     @pytest.fixture
-    def start_hadoop():
-        raise AssertionError("a cluster was started")
-
-    @pytest.fixture
-    def yarn(start_hadoop): ...
+    def yarn(hadoop): ...
 
     @pytest.fixture
     def local(): ...
@@ -25,24 +21,30 @@ CLUSTER = """
 """
 
 
-def run(pytester: pytest.Pytester, tests: str, *options: str) -> dict[str, int]:
-    pytester.makeconftest(CLUSTER)
+PLUGINS = ("-p", "tests.daemons", "-p", "tests.hadoop.fixtures", "-p", "no:asyncio")
+
+
+def run(pytester: pytest.Pytester, tests: str, *options: str) -> pytest.RunResult:
+    pytester.makeconftest(FIXTURES)
     pytester.makepyfile(tests)
-    return pytester.runpytest_inprocess("-p", "tests.daemons", "-p", "no:asyncio", *options).parseoutcomes()
+    return pytester.runpytest_inprocess(*PLUGINS, *options)
 
 
 def test_a_cluster_behind_other_fixtures_is_not_started(pytester: pytest.Pytester) -> None:
     tests = "def test_alone(): ...\ndef test_local(local): ...\ndef test_yarn(yarn): ..."
-    assert run(pytester, tests, OPTION) == {"passed": 2, "deselected": 1}
+    run(pytester, tests, OPTION).assert_outcomes(passed=2, deselected=1)
 
 
 def test_a_cluster_that_is_asked_for_by_a_parameter_is_not_started(pytester: pytest.Pytester) -> None:
-    assert run(pytester, "def test_anywhere(place): ...", OPTION) == {"passed": 1, "skipped": 1}
+    tests = "def test_anywhere(place): ...\ndef test_everywhere(place): ..."
+    run(pytester, tests, OPTION).assert_outcomes(passed=2, skipped=2)
 
 
 def test_a_file_that_can_start_a_browser_is_left_out(pytester: pytest.Pytester) -> None:
-    assert run(pytester, "from tests.browser import browser\ndef test_page(): ...", OPTION) == {"deselected": 1}
+    tests = "from tests.browser import browser\ndef test_page(): ..."
+    run(pytester, tests, OPTION).assert_outcomes(deselected=1)
 
 
-def test_without_the_option_everything_runs(pytester: pytest.Pytester) -> None:
-    assert run(pytester, "def test_alone(): ...\ndef test_yarn(yarn): ...") == {"passed": 1, "errors": 1}
+def test_without_the_option_nothing_is_left_out(pytester: pytest.Pytester) -> None:
+    tests = "from tests.browser import browser\ndef test_yarn(yarn): ...\ndef test_anywhere(place): ..."
+    run(pytester, tests, "--collect-only").stdout.fnmatch_lines(["*3 tests collected*"])

@@ -83,11 +83,6 @@ class TonyHook(BaseHook):
         """The paths below the staging directory."""
         return Layout(self._open.staging_dir)
 
-    @property
-    def default_queue(self) -> str | None:
-        """The connection's queue, for jobs that name none; None: YARN places them."""
-        return self.settings.queue
-
     def identity(
         self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
     ) -> Identity:

@@ -12,7 +12,8 @@ import attrs
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
-from tests.runtime.storage.conftest import Place
+from tests.permissions import set_permission
+from tests.runtime.storage.conftest import USER, Place
 from tests.runtime.storage.servers import STANDBY, Reply, Request, forward, refusing, remote_exception, scripted, silent
 from tony_provider.runtime.storage import (
     StorageError,
@@ -307,13 +308,12 @@ def test_quotas(hdfs: Place, hadoop: HadoopCluster) -> None:
     assert hdfs.names() == ["one"]
 
 
-def test_other_users_files(hdfs: Place, webhdfs_config: WebHdfsConfig, uri: str) -> None:
+def test_other_users_files(hdfs: Place, hadoop: HadoopCluster, webhdfs_config: WebHdfsConfig, uri: str) -> None:
     bob = WebHdfsStorage(attrs.evolve(webhdfs_config, user="bob"))
-    hdfs.storage.set_permission(hdfs.root, 0o711)
+    set_permission(hadoop, USER, hdfs.root, 0o711)
     for attempt in (
         lambda: read_bytes(bob, uri),
         lambda: bob.write(hdfs.uri("b"), b"x"),
-        lambda: bob.set_permission(uri, 0o777),
         lambda: bob.remove(uri),
         lambda: bob.rename(uri, f"{uri}2"),
         lambda: bob.list(hdfs.root),

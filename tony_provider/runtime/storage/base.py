@@ -102,13 +102,6 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def set_permission(self, uri: str, permission: int) -> None:
-        """Set the permission of a file or directory.
-
-        Raises StorageNotFound. Nothing happens on stores without permissions.
-        """
-
-    @abstractmethod
     def close(self) -> None:
         """End waits for unreachable servers and free what is held. Streams that are open stay so."""
 

@@ -135,9 +135,6 @@ class FsspecStorage(Storage):
             self._remove_all(path)
         return True
 
-    def set_permission(self, uri: str, permission: int) -> None:
-        self.status(uri)
-
     def close(self) -> None:
         """Do nothing: drivers are shared and cached by fsspec."""
 

@@ -130,10 +130,6 @@ class LocalStorage(Storage):
                 return os.path.lexists(path) and self.remove(uri, recursive=recursive)
         return True
 
-    def set_permission(self, uri: str, permission: int) -> None:
-        with _translated(uri, "set the permission of", below_a_file=errors.StorageNotFound):
-            local_path(uri).chmod(permission)
-
     def close(self) -> None:
         """Do nothing: nothing is held."""
 

@@ -52,10 +52,6 @@ class WebHdfsStorage(Storage):
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
         self._datanodes = DataNodes(transport, self._namenodes)
 
-    def use_delegation_token(self, token: str) -> None:
-        """Authenticate with this token from the next request on, in all threads."""
-        self._namenodes.token = token
-
     def status(self, uri: str) -> FileStatus:
         parsed = self._parse(uri)
         try:
@@ -125,15 +121,6 @@ class WebHdfsStorage(Storage):
             raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
         return self._remove(parsed, recursive=recursive)
 
-    def set_permission(self, uri: str, permission: int) -> None:
-        call = Call(
-            "PUT", "SETPERMISSION", self._parse(uri), "set the permission of", {"permission": f"{permission:o}"}
-        )
-        try:
-            self._namenodes.ask(call)
-        except errors.StorageNotADirectory as error:
-            raise errors.StorageNotFound(uri, call.what, error.problem) from error
-
     def close(self) -> None:
         self._namenodes.close()
 
@@ -145,14 +132,6 @@ class WebHdfsStorage(Storage):
         """
         call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
         return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
-
-    def renew_delegation_token(self, token: str) -> int:
-        """Renew a token; returns when it then expires, in epoch milliseconds.
-
-        Raises StorageAuthError, StoragePermissionDenied.
-        """
-        call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
-        return self._ask(call, lambda json: int(json["long"]))
 
     def cancel_delegation_token(self, token: str) -> None:
         call = Call("PUT", "CANCELDELEGATIONTOKEN", Uri("hdfs", "", "/"), "cancel a token of", {"token": token})
