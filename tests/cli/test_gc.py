@@ -228,7 +228,7 @@ def test_what_is_not_ours_is_not_touched(store: Store, tony: Tony) -> None:
     store.age()
     assert look(store)[store.chain(which, 9)] == "it has no chain.json: what it is cannot be told"
     assert tony("gc", "--yes").code == 0
-    assert sorted(path.name for path in job_dir.iterdir()) == ["chain-0009", "applications", "notes"]
+    assert sorted(path.name for path in job_dir.iterdir()) == ["applications", "chain-0009", "notes"]
     assert [path.name for path in (job_dir / "applications").iterdir()] == ["mine"]
     assert (store.root / "jobs" / "by-hand" / "chain-0001").exists()
     assert not store.path(store.application(which, application_id)).exists()

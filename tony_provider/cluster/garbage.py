@@ -189,7 +189,8 @@ class Garbage:
         """
         for job_dir in self._directories(self.layout.jobs_dir):
             identity = Identity.parse(job_dir.name)
-            for status in self._directories(job_dir.path):
+            # Chains first: an application may go once those that it owns have gone.
+            for status in sorted(self._directories(job_dir.path), key=lambda each: each.name == APPLICATIONS):
                 if status.name == APPLICATIONS:
                     for application in self._directories(status.path):
                         kind = GarbageKind.APPLICATION if _is_application(application.name) else None
