@@ -1,4 +1,7 @@
-"""Independent commands: no rendezvous beyond the TONY_* variables of every job; each tracked task must succeed."""
+"""Any commands: each gets the TONY_* variables of every job, and workers may use them to talk to each other.
+
+Nothing is set up for a library beyond that; each tracked task must succeed.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ class Standalone(Framework):
         return []
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """Chief and workers alike, whatever else there is: no task works for another."""
+        """Chief and workers alike, whatever else there is."""
         return [name for name, role in job.roles.items() if role.is_tracked]
 
     def scope(self, role: Role) -> RestartScope:
-        """Nobody waits for anybody."""
+        """Nothing says that the others wait for it."""
         return RestartScope.TASK
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
