@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 from importlib import metadata
 from pathlib import Path
@@ -51,9 +52,30 @@ def test_every_field_of_the_form_says_what_it_is_for() -> None:
         types = field["schema"]["type"]
         assert types[-1] == "null", name  # all may be left empty
         assert types[0] in ("string", "integer", "boolean"), name
-    shown = {*CONNECTION_FIELDS, "host", "port", "schema", "login"}
+    shown = {"host", "port", "login"}  # of those that every connection has; others have no placeholders in the form
     assert set(FIELD_BEHAVIOUR["placeholders"]) <= shown
     assert set(FIELD_BEHAVIOUR["relabeling"]) <= shown
+    assert not shown & set(FIELD_BEHAVIOUR["hidden-fields"])
+
+
+def test_the_form_begins_with_what_is_needed_and_folds_the_rest_away() -> None:
+    groups = {name: field["schema"].get("section") for name, field in CONNECTION_FIELDS.items()}
+    needed = ["backend", "webhdfs", "webhdfs_conn_id", "staging_dir", "queue"]
+    assert [name for name, group in groups.items() if group is None] == needed == list(groups)[: len(needed)]
+    assert [group for group, _ in itertools.groupby(groups.values())] == [
+        None,
+        "Security",
+        "Nodes and jobs",
+        "YARN",
+        "Local backend",
+    ]
+
+
+def test_nothing_in_the_form_looks_filled_in_or_like_a_list_without_entries() -> None:
+    for name, text in FIELD_BEHAVIOUR["placeholders"].items():
+        assert " " in text, name  # a sentence, and not a value
+    for name, field in CONNECTION_FIELDS.items():
+        assert "examples" not in field["schema"], name
 
 
 def test_airflows_pages_get_the_form() -> None:
@@ -61,7 +83,8 @@ def test_airflows_pages_get_the_form() -> None:
     assert form.standard_fields is not None
     assert form.standard_fields.host is not None
     assert form.standard_fields.host.title == "ResourceManagers"
-    assert form.standard_fields.host.placeholder == "http://rm1:8088,http://rm2:8088"
+    assert form.standard_fields.host.placeholder is not None
+    assert "such as http://rm1:8088,http://rm2:8088" in form.standard_fields.host.placeholder
     assert form.standard_fields.password is not None
     assert form.standard_fields.password.hidden
     assert form.extra_fields is not None
@@ -69,6 +92,7 @@ def test_airflows_pages_get_the_form() -> None:
     backend = form.extra_fields["backend"]
     assert backend["schema"]["enum"] == ["yarn", "local"]
     assert (backend["schema"]["title"], backend["value"]) == ("Backend", "yarn")
+    assert form.extra_fields["kerberos"]["schema"]["section"] == "Security"
 
 
 def test_airflow_knows_the_connection_type_and_its_form() -> None:

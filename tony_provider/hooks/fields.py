@@ -1,4 +1,4 @@
-"""The fields of a tony connection: one definition, for the form in Airflow's pages and for what is accepted."""
+"""The fields of a tony connection, one definition for the form in Airflow's pages and for what is accepted."""
 
 from __future__ import annotations
 
@@ -8,129 +8,135 @@ from tony_provider.cluster import defaults
 from tony_provider.runtime import contract
 
 
-def _text(label: str, description: str, *examples: str) -> dict[str, Any]:
-    """The form proposes the examples."""
-    schema: dict[str, Any] = {"type": ["string", "null"]}
-    if examples:
-        schema["examples"] = list(examples)
+def _field(label: str, description: str, **schema: Any) -> dict[str, Any]:
     return {"label": label, "description": description, "schema": schema}
 
 
+def _text(label: str, description: str) -> dict[str, Any]:
+    """Without proposals: Airflow's form would show a list that is empty until the right letter is typed."""
+    return _field(label, description, type=["string", "null"])
+
+
 def _number(label: str, description: str, minimum: int) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": ["integer", "null"], "minimum": minimum}}
+    return _field(label, description, type=["integer", "null"], minimum=minimum)
 
 
 def _flag(label: str, description: str) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": ["boolean", "null"]}}
+    return _field(label, description, type=["boolean", "null"])
 
 
+def _group(title: str, **fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Under a title of its own, folded away."""
+    for field in fields.values():
+        field["schema"]["section"] = title
+    return fields
+
+
+# What a connection needs first, then what it may need, in the order of the form.
 CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
-    "backend": {
-        "label": "Backend",
-        "description": "yarn: a Hadoop cluster. local: the Airflow worker's own machine. Default: yarn.",
-        "schema": {"type": ["string", "null"], "enum": ["yarn", "local"], "default": "yarn"},
-    },
-    "webhdfs_conn_id": _text(
-        "WebHDFS connection",
-        "Connection of type webhdfs whose NameNodes hold the staging directory; hosts, port, path, TLS and user are "
-        "taken from it. Default: webhdfs_default.",
+    "backend": _field(
+        "Backend",
+        "yarn: a Hadoop cluster. local: the Airflow worker's own machine. Default: yarn.",
+        type=["string", "null"],
+        enum=["yarn", "local"],
+        default="yarn",
     ),
     "webhdfs": _text(
         "WebHDFS addresses",
-        "Instead of a WebHDFS connection: http(s)://host:port of every NameNode, with commas between.",
-        "http://nn1:9870,http://nn2:9870",
+        "Of every NameNode, with commas between, such as http://nn1:9870,http://nn2:9870. Needed on YARN, here or in a "
+        "WebHDFS connection.",
     ),
-    "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
-    "log_size": _text(
-        "Log size",
-        "How much of its container's log directory a task's output may fill, in jobs that do not say it "
-        f"(logs.max_size). Default: {contract.LOG_SIZE}MiB.",
-        f"{contract.LOG_SIZE}MiB",
-    ),
-    "namespace": _text(
-        "Namespace",
-        "Keeps several Airflow installations on one cluster apart, being part of every training's identity. Default: "
-        f"{defaults.NAMESPACE}.",
+    "webhdfs_conn_id": _text(
+        "WebHDFS connection",
+        "Instead of the addresses: a connection of type webhdfs, whose hosts, port, path, TLS and user are taken. "
+        "Default: webhdfs_default.",
     ),
     "staging_dir": _text(
         "Staging directory",
         "Where jobs keep their files: a path or URI on HDFS; for the local backend a directory of this machine, which "
         "is needed. Default: /user/<whom the job runs as>/.tony.",
-        "/user/airflow/.tony",
     ),
-    "scheduler_address": _text(
-        "Scheduler addresses",
-        "host:port that application masters reach the ResourceManagers at, with commas between. Default: as "
-        "the ResourceManager's own configuration says.",
-        "rm1:8030,rm2:8030",
+    "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
+    **_group(
+        "Security",
+        kerberos=_flag("Kerberos", "The cluster asks for Kerberos. Default: as [core] security says."),
+        rm_principal=_text(
+            "ResourceManager's principal",
+            "The principal that renews HDFS tokens. Default: as the ResourceManager's own configuration says.",
+        ),
+        verify=_text(
+            "Verify TLS",
+            "true, false, or the PEM file that https servers are checked against on the worker. Default: true.",
+        ),
+        nodes_ca_file=_text("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
     ),
-    "runtime_archive": _text(
-        "Runtime archive",
-        "Made by `airflow tony runtime build`, for nodes whose Python is not the worker's: a file on the worker or a "
-        "URI on HDFS.",
-        "hdfs:///apps/tony/tony-runtime.zip",
+    **_group(
+        "Nodes and jobs",
+        python=_text(
+            "Python on the nodes",
+            "Interpreters to try first, after the job's python_env, with commas between, such as /usr/bin/python3.11.",
+        ),
+        runtime_archive=_text(
+            "Runtime archive",
+            "Made by `airflow tony runtime build`, for nodes whose Python is not the worker's: a file on the worker or "
+            "a URI such as hdfs:///apps/tony/tony-runtime.zip.",
+        ),
+        log_size=_text(
+            "Log size",
+            "How much of its container's log directory a task's output may fill, in jobs that do not say it "
+            f"(logs.max_size). Default: {contract.LOG_SIZE}MiB.",
+        ),
+        namespace=_text(
+            "Namespace",
+            "Keeps several Airflow installations on one cluster apart, being part of every training's identity. "
+            f"Default: {defaults.NAMESPACE}.",
+        ),
     ),
-    "python": _text(
-        "Python on the nodes",
-        "Interpreters to try first, after the job's python_env, with commas between, such as /usr/bin/python3.11.",
-        "/usr/bin/python3.11",
+    **_group(
+        "YARN",
+        scheduler_address=_text(
+            "Scheduler addresses",
+            "host:port that application masters reach the ResourceManagers at, with commas between. Default: as the "
+            "ResourceManager's own configuration says.",
+        ),
+        timeout=_number(
+            "Timeout",
+            "Seconds for one call to the ResourceManagers, with every retry and failover. "
+            f"Default: {defaults.CALL_SECONDS:g}.",
+            minimum=1,
+        ),
+        trust_env=_flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
+        autoscaling=_flag(
+            "Autoscaling",
+            "The cluster adds nodes when jobs wait for them: a job larger than the present cluster gets a warning, and "
+            "is not refused. Default: no.",
+        ),
     ),
-    "kerberos": _flag("Kerberos", "The cluster asks for Kerberos. Default: as [core] security says."),
-    "rm_principal": _text(
-        "ResourceManager's principal",
-        "The principal that renews HDFS tokens. Default: as the ResourceManager's own configuration says.",
+    **_group(
+        "Local backend",
+        local_root=_text(
+            "State directory", "Where the local cluster keeps its state. Default: cluster, in the staging directory."
+        ),
+        local_memory=_number("Memory", "MiB that one job may use on this machine. Default: all of it.", minimum=1),
+        local_vcores=_number(
+            "Vcores", "How many vcores one job may use. Default: 8, or the processors when these are more.", minimum=1
+        ),
+        local_gpus=_number("GPUs", "How many GPUs one job may use. Default: 0.", minimum=0),
     ),
-    "verify": _text(
-        "Verify TLS",
-        "true, false, or the PEM file that https servers are checked against on the worker. Default: true.",
-        "true",
-        "false",
-        "/etc/ssl/certs/cluster.pem",
-    ),
-    "nodes_ca_file": _text("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
-    "trust_env": _flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
-    "autoscaling": _flag(
-        "Autoscaling",
-        "The cluster adds nodes when jobs wait for them: a job larger than the present cluster gets a warning, and is "
-        "not refused. Default: no.",
-    ),
-    "timeout": _number(
-        "Timeout",
-        "Seconds for one call to the ResourceManagers, with every retry and failover. "
-        f"Default: {defaults.CALL_SECONDS:g}.",
-        minimum=1,
-    ),
-    "local_root": _text(
-        "Local: state directory", "Where the local cluster keeps its state. Default: cluster, in the staging directory."
-    ),
-    "local_memory": _number(
-        "Local: memory", "MiB that one job may use on this machine. Default: all of it.", minimum=1
-    ),
-    "local_vcores": _number(
-        "Local: vcores",
-        "How many vcores one job may use. Default: 8, or the processors when these are more.",
-        minimum=1,
-    ),
-    "local_gpus": _number("Local: GPUs", "How many GPUs one job may use. Default: 0.", minimum=0),
 }
 
 FIELD_BEHAVIOUR: dict[str, Any] = {
-    "hidden-fields": ["password"],
+    # The addresses say http or https; a connection that has a schema keeps it.
+    "hidden-fields": ["password", "schema"],
     "relabeling": {
         "host": "ResourceManagers",
-        "port": "ResourceManager port",
-        "schema": "http or https",
+        "port": "Port, where addresses have none",
         "login": "User",
     },
+    # Grey text, which must not look as if it were filled in.
     "placeholders": {
-        "host": "http://rm1:8088,http://rm2:8088",
-        "port": "8088",
-        "schema": "http",
+        "host": "web addresses, such as http://rm1:8088,http://rm2:8088; none for the local backend",
+        "port": "Airflow's test asks for one",
         "login": "whom jobs run as on a cluster without Kerberos",
-        "webhdfs_conn_id": "webhdfs_default",
-        "webhdfs": "http://nn1:9870,http://nn2:9870",
-        "staging_dir": "/user/airflow/.tony",
-        "queue": "ml",
-        "namespace": "airflow",
     },
 }
