@@ -19,7 +19,6 @@ FORBIDDEN = (
     "google.protobuf",
     "grpc",
     "cattrs",
-    "fsspec",
     "yarn_api_client",
     "airflow.triggers",
     "tony_provider.cluster.base",
@@ -66,6 +65,6 @@ def test_a_dag_file_does_not_load_what_only_a_running_task_needs(module: str) ->
 
 def test_what_is_forbidden_is_what_a_running_task_loads() -> None:
     """Or a name that has changed would forbid nothing."""
-    found = loaded("tony_provider.operators.training", "tony_provider.sensors.sensor_run", "fsspec", "grpc")
+    found = loaded("tony_provider.operators.training", "tony_provider.sensors.sensor_run", "grpc")
     missing = [each for each in FORBIDDEN if not any(name == each or name.startswith(f"{each}.") for name in found)]
     assert missing == []
