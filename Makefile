@@ -10,7 +10,7 @@ HADOOP_VERSION ?= 3.4.2
 PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer bench-scale test lint types format docs docs-tables proto wheel clean test-long
+.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer bench-scale test lint types format docs docs-tables proto wheel clean test-long unit pythons
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,10 +22,18 @@ demo: $(VENV)/.demo  ## train the example on the embedded local cluster: no Hado
 
 test: packages $(VENV)/.test  ## everything: linters, types, all tests against real Hadoop, Kerberos and Airflow
 	$(MAKE) --no-print-directory lint types
+	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not long"
 
 test-long: packages $(VENV)/.test  ## the tests that `make test` leaves out, since others of their kind are there
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m long
+
+unit: $(VENV)/.test  ## the quick round: linters, types, and all tests that need neither a JVM nor daemons
+	$(MAKE) --no-print-directory lint types
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --no-daemons -m "not long"
+
+pythons: $(VENV)/.test  ## the tests that need no daemons on each Python that is here; PYTHONS=3.9,3.12 for some
+	$(BIN)/python -m tests.pythons $(subst $(comma), ,$(PYTHONS))
 
 # -- a real cluster on this machine ----------------------------------------------------------------------------------
 
@@ -60,9 +68,10 @@ bench-scale: $(VENV)/.test  ## an application master of up to 10,000 tasks, besi
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
-lint: $(VENV)/.test  ## ruff
+lint: $(VENV)/.test  ## ruff, and who imports whom (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.test  ## mypy, strict
 	$(BIN)/mypy
@@ -75,7 +84,7 @@ docs: $(VENV)/.test  ## the documents as HTML in build/docs, with every warning 
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -b html -c docs -d build/doctrees . build/docs
 	@echo build/docs/index.html
 
-docs-tables: $(VENV)/.test  ## write the tables of docs/reference.md anew, from the code
+docs-tables: $(VENV)/.test  ## write the tables of docs/reference.md and the states of docs/how-it-works.md anew, from the code
 	$(BIN)/python -m tests.documents
 
 proto:  ## generate the protobuf code again, with a pinned generator
@@ -103,16 +112,19 @@ packages-torch:
 	@sh tests/packages.sh torch
 
 $(VENV)/.uv:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt uv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …")'
+	@echo "Making a virtual environment in $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet -c constraints.txt uv
 	@touch $@
 
 # Compiled once: scores of processes import Airflow and TensorFlow, many of them as users who cannot write bytecode here.
 $(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow]'
+	@echo "Installing Airflow, TensorFlow and what they need into $(VENV): 2 GB, a few minutes, this once …"
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.uv pyproject.toml constraints.txt
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev --group docs
+	@echo "Installing Airflow, TensorFlow and the tools of the tests into $(VENV): 3 GB, a few minutes, this once …"
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev --group docs
 	@touch $@ $(VENV)/.demo

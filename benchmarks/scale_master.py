@@ -26,8 +26,10 @@ from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,
     Container,
+    ContainerExit,
     ContainerRequest,
     Event,
+    ExitReason,
     Launch,
     Registered,
     ResourceManager,
@@ -133,7 +135,7 @@ class StandInResourceManager(ResourceManager):
         while line := await reader.readline():
             said = json.loads(line)
             self._of.pop(said["completed"], None)
-            self._events.put(Completed(said["completed"], said["status"]))
+            self._events.put(Completed(said["completed"], ContainerExit(ExitReason.EXITED, said["status"])))
 
 
 async def probe(path: Path) -> None:

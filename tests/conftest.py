@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.airflow_home", "tests.hadoop.fixtures", "tests.sharing"]
+pytest_plugins = ["pytester", "tests.airflow_home", "tests.daemons", "tests.hadoop.fixtures", "tests.sharing"]

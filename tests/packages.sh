@@ -25,14 +25,16 @@ need initdb postgresql # Airflow's database
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "installing$missing"
+    echo "Installing Debian packages that the tests need, a few minutes, this once:$missing"
     export DEBIAN_FRONTEND=noninteractive
     # The tests have a PostgreSQL of their own: the package is not to start one for the whole machine.
     if [ ! -e /etc/postgresql-common ]; then
         mkdir -p /etc/postgresql-common
         echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
     fi
+    echo "  fetching the lists of packages …"
     apt-get update -qq
+    echo "  fetching and unpacking …"
     # shellcheck disable=SC2086
     apt-get install -y -qq --no-install-recommends $missing >/dev/null
 else

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
 from tony_provider import exceptions
 from tony_provider.hooks.connection import missing_connection
+from tony_provider.hooks.tony import TonyHook
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -23,6 +25,23 @@ def test_every_exception_is_documented() -> None:
     public = [name for name, kind in vars(exceptions).items() if getattr(kind, "__module__", "") == exceptions.__name__]
     documented = {*first_column("operator.md", "How it fails"), *first_column("sensors.md", "How they fail")}
     assert set(public) <= documented
+
+
+def test_the_recipes_name_files_that_are_there() -> None:
+    recipes = (ROOT / "CONTRIBUTING.md").read_text().split("## Recipes\n")[1].split("\n## ")[0]
+    named = re.findall(r"`([\w/]+\.(?:py|proto|md))`", recipes)
+    assert len(named) > 30
+    assert [path for path in named if not any((ROOT / top / path).exists() for top in ("", "tony_provider"))] == []
+
+
+def test_what_is_said_to_be_stable_is_there() -> None:
+    promised = (ROOT / "docs" / "stable.md").read_text().split("Everything else")[0]
+    for path in re.findall(r"`(tony_provider\.[\w.]+)`", promised):
+        assert pkgutil.resolve_name(path), path
+    (hook,) = (line for line in promised.splitlines() if "TonyHook" in line)
+    methods = re.findall(r"`(\w+)`", hook.split("TonyHook`:")[1].split(" (its")[0])
+    assert len(methods) > 5
+    assert [name for name in methods if not hasattr(TonyHook, name)] == []
 
 
 def test_the_readme_adds_connections_as_the_error_for_a_missing_one_says() -> None:

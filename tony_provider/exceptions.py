@@ -1,4 +1,4 @@
-"""How a training task fails in Airflow. Those that no retry can mend fail the task at once."""
+"""The exceptions with which a training task fails in Airflow. Those that no retry can mend fail the task at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TonySpecError(AirflowFailException):
 
 
 class TonyJobRejected(AirflowFailException):
-    """A person must change the job, the connection, the cluster or a file on the store before this can go on.
+    """The job was not started: a person must change the job, the connection, the cluster or a file on the store first.
 
     Nothing was started by this try.
     """
@@ -27,7 +27,8 @@ class TonyJobFailed(AirflowException):
     ``failure`` says which task failed and how; it is None when the application master died before it could say so.
     ``resumed_step`` is the step that its tasks had gone on from at last, None when they had begun at the beginning, or
     nothing says a step.
-    ``permanent`` says that the same job would fail again, as its exit code was declared to mean.
+    ``permanent`` says that the same job would fail again, as its application master has decided: its program's exit
+    code was declared to mean that, or its command cannot be run.
     """
 
     def __init__(
@@ -37,17 +38,16 @@ class TonyJobFailed(AirflowException):
         application_id: str,
         failure: Failure | None = None,
         resumed_step: int | None = None,
-        permanent: bool = False,
     ) -> None:
         super().__init__(message)
         self.application_id = application_id
         self.failure = failure
         self.resumed_step = resumed_step
-        self.permanent = permanent
+        self.permanent = failure is not None and failure.permanent
 
 
 class TonyQueueTimeout(TonyJobFailed):
-    """The containers of the whole job were not to be had in time. The application was ended."""
+    """The containers of the whole job could not be had in time. The application was ended."""
 
 
 class TonyKilledExternally(TonyJobFailed):
@@ -63,4 +63,4 @@ class TonyJobMissed(AirflowFailException):
 
 
 class TonyJobStale(AirflowFailException):
-    """A job runs on, and its tasks are not heard of, or too slow; the message names each."""
+    """A job runs on, but its tasks are not heard of or are too slow; the message names each."""

@@ -16,6 +16,7 @@ from airflow.utils.session import create_session
 from tests.cli.conftest import Tony
 from tests.hadoop.cluster import HadoopCluster
 from tests.hooks.jobs import SECONDS, ended, running
+from tests.permissions import set_permission
 from tests.waiting import until
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StoragePermissionDenied
@@ -66,7 +67,7 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
     assert status["job"]["state"] == "SUCCEEDED"
     assert status["application"]["final_status"] == "SUCCEEDED"
     shown = tony("status", application_id).out
-    assert "step 3/9 (33%)" in shown
+    assert "step 3 of 9 (33 %)" in shown
     assert "worker:1" in shown
     plain = tony("status", application_id, "--output", "plain").out.splitlines()
     assert [line.split()[:2] for line in plain[1:]] == [["worker:0", "SUCCEEDED"], ["worker:1", "SUCCEEDED"]]
@@ -158,7 +159,9 @@ def test_two_people_may_have_the_same_run_id(
 
 
 @pytest.mark.long
-def test_what_may_not_be_removed_is_no_reason_to_fail(tony: Tony, yarn: TonyHook, job: str) -> None:
+def test_what_may_not_be_removed_is_no_reason_to_fail(
+    tony: Tony, yarn: TonyHook, hadoop: HadoopCluster, job: str
+) -> None:
     """As when somebody looks who may only read: how the job has ended is what counts."""
     submitted = tony("submit", job, "--secret", "API_KEY", "--quiet")
     application_id = submitted.out.strip()
@@ -167,7 +170,7 @@ def test_what_may_not_be_removed_is_no_reason_to_fail(tony: Tony, yarn: TonyHook
     assert found.identity is not None
     ended(yarn, application_id)
     directory = yarn.application_dir(found.identity, application_id)
-    yarn.storage().set_permission(directory, 0o500)
+    set_permission(hadoop, "alice", directory, 0o500)
     try:
         with pytest.raises(StoragePermissionDenied):
             yarn.cleanup(found.identity, application_id)
@@ -175,7 +178,7 @@ def test_what_may_not_be_removed_is_no_reason_to_fail(tony: Tony, yarn: TonyHook
         assert watched.code == 0, watched.error
         assert end_application(yarn, found.identity, application_id, Kill("a test"))
     finally:
-        yarn.storage().set_permission(directory, 0o700)
+        set_permission(hadoop, "alice", directory, 0o700)
 
 
 def test_as_a_process(local: TonyHook, job: str) -> None:

@@ -1,4 +1,4 @@
-"""Amounts, times, and pieces of logs, as commands show them."""
+"""Times, and pieces of logs, as commands show them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.cli.live_log import since
-from tony_provider.cli.wording import moment, seconds_of, size, span
-from tony_provider.cli.wording import since as ago
+from tony_provider.cli.times import moment, seconds_of
+from tony_provider.cli.times import since as ago
 from tony_provider.runtime.text import end_of_log
-
-
-@pytest.mark.parametrize(
-    ("count", "expected"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 52, "4096.0 TiB")],
-)
-def test_sizes(count: int, expected: str) -> None:
-    assert size(count) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0, "0 s"), (59.6, "1 min"), (125, "2 min 5 s"), (3 * 86400 + 4 * 3600 + 9, "3 d 4 h"), (-5, "0 s")],
-)
-def test_spans(seconds: float, expected: str) -> None:
-    assert span(seconds) == expected
 
 
 def test_moments() -> None:

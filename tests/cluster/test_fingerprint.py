@@ -8,7 +8,7 @@ import pytest
 
 from tony_provider.cluster.fingerprint import differing, fingerprint
 from tony_provider.cluster.sources import SourceFinder
-from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.local import LocalStorage
 
 Job = dict[str, Any]

@@ -12,7 +12,7 @@ from airflow.dag_processing.dagbag import DagBag
 
 from tests.demo.airflow import REPOSITORY
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.parsing.parse import parse_job
 
 
 def test_the_dag_parses_and_its_job_is_valid(airflow_db: None, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from airflow.sdk.bases.decorator import DecoratedMappedOperator
 from tests.decorators.test_function import run
 from tests.demo.airflow import REPOSITORY
 from tony_provider.decorators.sending import calling
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.sdk import tony_sdk
-from tony_provider.runtime.spec.parse import parse_job
 
 
 def test_the_dag_parses_and_its_function_trains(

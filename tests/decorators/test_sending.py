@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tony_provider.decorators.sending import call_of, calling
 from tony_provider.exceptions import TonySpecError
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.sdk import tony_call
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.source import load_source
 
 JOB = {"framework": "standalone", "tasks": {"worker": {"instances": 2}, "tensorboard": {"command": "true"}}}

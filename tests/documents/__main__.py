@@ -1,7 +1,8 @@
-"""``python -m tests.documents``: write the tables of docs/reference.md anew, as ``make docs-tables`` does."""
+"""``python -m tests.documents``: write what docs/ has from the code anew, as ``make docs-tables`` does."""
 
 from __future__ import annotations
 
-from tests.documents.reference import PAGE, renewed
+from tests.documents import lifecycles, reference
 
-PAGE.write_text(renewed(PAGE.read_text()))
+for part in (reference, lifecycles):
+    part.PAGE.write_text(part.renewed(part.PAGE.read_text()))

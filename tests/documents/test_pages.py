@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, BaseSensorOperator
 from tests.documents.pages import PAGES, ROOT, anchors, blocks, commands, links, name
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
-from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.sensors.base import TonySensor
 from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor
 

@@ -104,6 +104,11 @@ class Training:
 
         return until(look_while_it_runs, lambda: f"{what}\n{self.job.describe()}", seconds)
 
+    def container_logs(self) -> str:
+        """What its containers have printed and logged."""
+        paths = [path for folder in self.job.log_folders(self.job.id) for path in folder.iterdir()]
+        return "".join(path.read_text(errors="replace") for path in paths if path.is_file())
+
     def resumed_steps(self) -> list[int]:
         """Where each process of the leader began, the first one left out."""
         return [entry.step or 0 for entry in self.diary.entries("ready", self.leader)[1:]]

@@ -1,4 +1,4 @@
-"""`python -m tests.hadoop start|stop|status|env|missing`: a Hadoop cluster by hand."""
+"""`python -m tests.hadoop start|stop|status|env|missing|fetch`: a Hadoop cluster by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.kdc import KdcError
-from tests.hadoop.resolve import ResolveError
+from tests.hadoop.resolve import ResolveError, is_here, resolve
 from tests.hadoop.settings import DEFAULT_VERSION, Settings
 from tests.hadoop.tools import missing_tools
 
@@ -126,6 +126,14 @@ def _missing(root: Path, arguments: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
+def _fetch(root: Path, arguments: argparse.Namespace) -> int:
+    """The jars of a version into the user's cache, where they are not there yet."""
+    if not is_here(arguments.version):
+        print(f"Fetching Hadoop {arguments.version} from Maven Central, some 100 MB, about half a minute …", flush=True)
+        resolve(arguments.version)
+    return 0
+
+
 def _describe(cluster: HadoopCluster) -> int:
     """A summary for people; 0 when every daemon runs."""
     for name, value in cluster.state.summary(cluster.layout).items():
@@ -140,7 +148,7 @@ def _describe(cluster: HadoopCluster) -> int:
     return 0 if cluster.running() else 3
 
 
-ACTS = {"start": _start, "stop": _stop, "status": _status, "env": _env, "missing": _missing}
+ACTS = {"start": _start, "stop": _stop, "status": _status, "env": _env, "missing": _missing, "fetch": _fetch}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -46,6 +46,8 @@ def start_hadoop(request: pytest.FixtureRequest) -> Iterator[StartHadoop]:
 
     Their logs stay in .tony/ until the next session when a test has failed.
     """
+    if request.config.getoption("no_daemons", False):
+        pytest.skip("started without daemons")
     folder = request.config.rootpath / ".tony"
     _clear_abandoned(folder)
     started: list[HadoopCluster] = []

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.hadoop.client import Client, HttpError
 from tests.hadoop.config import NODE_LABEL, Layout
@@ -141,6 +142,10 @@ class Services:
         """Put a label on a node such as 127.0.1.1:24512, or take it off with an empty one."""
         change = {"nodeId": node_id, "labels": [label] if label else []}
         self._yarn("replace-node-to-labels", {"nodeToLabels": [change]})
+
+    def set_quota(self, uri: str, **quota: int) -> None:
+        """Of a directory: ``storagespacequota`` in bytes, ``namespacequota`` in names; -1: none."""
+        self._hdfs(urlsplit(uri).path, op="SETQUOTA", **{name: str(value) for name, value in quota.items()})
 
     def _is_active(self, base: str) -> bool:
         info = self.yarn_admin.get_json(f"{base}/ws/v1/cluster/info")["clusterInfo"]

@@ -64,15 +64,18 @@ def cache_root() -> Path:
     return Path(base) / "tony-provider" / "hadoop"
 
 
+def is_here(version: str) -> bool:
+    """Whether ``resolve`` only has to look."""
+    return _target(version).is_dir()
+
+
 def resolve(version: str) -> Path:
     """The folder with `jars/` and `webapps/` of one Hadoop version, such as "3.4.2".
 
     Downloads at the first call (about half a minute); later calls only look. A second process waits for the first.
     Raises ResolveError with the end of Maven's output.
     """
-    project = pom(version)
-    digest = hashlib.sha256(project.encode()).hexdigest()[:12]
-    target = cache_root() / f"{version}-{digest}"
+    project, target = pom(version), _target(version)
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +84,11 @@ def resolve(version: str) -> Path:
         if not target.is_dir():
             _build(project, target)
     return target
+
+
+def _target(version: str) -> Path:
+    digest = hashlib.sha256(pom(version).encode()).hexdigest()[:12]
+    return cache_root() / f"{version}-{digest}"
 
 
 def _build(project: str, target: Path) -> None:

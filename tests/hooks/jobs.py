@@ -9,8 +9,8 @@ from tests.waiting import until
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.storage.helpers import walk
 
 SECONDS = 90.0  # that a small job may take on two busy processors

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk._shared.secrets_masker import SecretsMasker
+from airflow.sdk.log import mask_secret
 
 from tests.hooks.conftest import AddConnection
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.settings import Backend, Settings
-from tony_provider.hooks.connection import read_connection
+from tony_provider.hooks.connection import read_connection, settings_of
 from tony_provider.hooks.tony import TonyHook
 
 
@@ -188,3 +191,23 @@ def test_identities_hold_the_namespace(add_connection: AddConnection) -> None:
     add_connection("other", extra={**one, "namespace": "other"})
     assert TonyHook().identity(**where) == TonyHook().identity(**where)  # type: ignore[arg-type]
     assert TonyHook().identity(**where) != TonyHook("other").identity(**where)  # type: ignore[arg-type]
+
+
+def test_values_that_are_no_secrets_are_not_masked_and_not_warned_of(
+    add_connection: AddConnection, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SecretsMasker, "_has_warned_short_secret", False)  # else it says so once in a process only
+    add_connection("nn", "webhdfs", host="nn", login="alice", extra={"use_ssl": "yes"})
+    add_connection("tony_default", host="rm", extra={"queue": "ml", "verify": "true", "webhdfs_conn_id": "nn"})
+    assert read_connection("tony_default").queue == "ml"
+    assert "masking" not in caplog.text
+    monkeypatch.setattr(SecretsMasker, "_has_warned_short_secret", False)
+    mask_secret("ml")
+    assert "masking" in caplog.text
+
+
+@pytest.mark.parametrize(("extra", "expected"), [("{queue: ml}", "is not JSON: Expecting"), ("[]", "not an object")])
+def test_an_extra_that_cannot_be_read(airflow_db: None, extra: str, expected: str) -> None:
+    connection = Connection(conn_id="tony_default", conn_type="tony", host="rm", extra=extra)
+    with pytest.raises(ConnectionProblem, match=f"the extra of the connection .tony_default. .*{expected}"):
+        settings_of(connection, None, get_connection=BaseHook.get_connection)

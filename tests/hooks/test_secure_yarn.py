@@ -17,7 +17,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage.errors import StorageAuthError
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 
@@ -146,8 +146,8 @@ def test_the_tokens_of_a_submission_that_fails_are_cancelled(
         assert Token.from_url_string(token).kind == WEBHDFS_TOKEN
         storage = hook.storage()
         assert isinstance(storage, WebHdfsStorage)
-        with pytest.raises(StorageError):
-            storage.renew_delegation_token(token)
+        with pytest.raises(StorageAuthError):
+            WebHdfsStorage(storage.config, delegation_token=token).status(hook.layout.root)
 
 
 def test_what_the_credentials_hold(

@@ -271,10 +271,7 @@ def test_a_staging_directory_that_may_not_be_written(
 
 def test_a_staging_directory_that_is_full(yarn: TonyHook, hadoop: HadoopCluster, tmp_path: Path) -> None:
     yarn.storage().make_directories(yarn.layout.root)
-    admin = hadoop.services.hdfs_admin
-    directory = f"{hadoop.webhdfs[0]}/webhdfs/v1{uris.parse(yarn.layout.root).path}"
-    # Space for less than one block.
-    admin.request("PUT", directory, query={"op": "SETQUOTA", "storagespacequota": "1048576"})
+    hadoop.services.set_quota(yarn.layout.root, storagespacequota=1 << 20)  # less than one block
     which = identity(yarn)
     with pytest.raises(StagingFailed, match="quota"):
         yarn.submit(SubmissionRequest(job(), which))

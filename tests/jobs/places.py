@@ -15,7 +15,7 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.job import Job
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.parsing.parse import parse_job
 
 USER = "alice"  # an ordinary one: HDFS's superuser would hide missing permissions
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place
+from tests.jobs.rights import as_an_ordinary_user
 
 
 def one(command: str, **more: Any) -> dict[str, Any]:
@@ -80,16 +82,17 @@ def test_a_large_model(place: Place) -> None:
 
 
 def test_directories_that_a_task_has_locked(local: Place) -> None:
-    """Shows something for ordinary users only: nothing is locked for root."""
     command = """
     mkdir -p locked/in $TMPDIR/too
     touch locked/in/file $TMPDIR/too/file
     chmod a-w locked/in/file $TMPDIR/too
     chmod a-rwx locked/in
     chmod a-rwx locked
+    ! ls locked
     """
 
-    job = local.run(one(command))
+    with ThreadPoolExecutor(1, initializer=as_an_ordinary_user) as thread:
+        job = thread.submit(local.run, one(command)).result()
 
     job.succeeded()
     assert_nothing_left(local, job)

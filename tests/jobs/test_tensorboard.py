@@ -21,8 +21,8 @@ from tests.jobs.test_page import go as go
 from tests.jobs.test_page import secret_of, url_of
 from tests.waiting import until
 from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.storage.helpers import read_bytes, walk
 
 WRITER = str(Path(__file__).with_name("writer.py"))

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
+from tests.operators.jobs import job
 from tests.operators.statuses import ID, application, status
+from tests.operators.trainings import Training
 from tony_provider.operators.outcome import JobResult
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -54,3 +57,46 @@ def test_just_submitted_has_the_same_keys() -> None:
     assert result["application_id"] == ID
     assert result["final_status"] is None
     assert result.keys() == JobResult.of(ID, DIRECTORY, application(), status()).to_dict().keys()
+
+
+def last_lines(log: str) -> list[str]:
+    """Of the operator, from the job's end on; without level and place."""
+    lines = re.findall(r"(?m)^\w+ +tony_provider\.operators:\S+ (.*)$", log)
+    return lines[lines.index("Job is SUCCEEDED") :]
+
+
+def test_the_last_lines_say_nothing_twice_and_end_with_where_everything_is(training: Training) -> None:
+    command = """
+        echo '{"step": 3, "total_steps": 3, "loss": 0.25}' >> $TONY_METRICS_FILE
+        echo '{"best": 7}' > $TONY_RESULT_FILE
+        echo weights > $TONY_MODEL_DIR/model.bin
+    """
+    done = training.again(job(command))
+    result = done.results["train"]
+    told = last_lines(training.log)
+    assert told[0] == "Job is SUCCEEDED"
+    assert told[1].split() == ["task", "state", "node", "step", "steps/s", "memory"]
+    assert told[3] == "step 3/3 (100%), loss=0.25"
+    assert re.fullmatch(rf"{result['application_id']} has succeeded after \d+ s", told[4])
+    assert told[5:] == [
+        "Returned: {'best': 7}",
+        f"Model: {result['model_dir']}",
+        f"Checkpoints: {result['checkpoint_chain']}",
+        f"Logs: {result['logs_dir']}",
+    ]
+
+
+def test_warnings_are_counted_at_the_end(training: Training) -> None:
+    side_car = {"memory": "256MiB", "role": "sidecar", "command": "exit 5"}
+    spec = job("sleep 2")
+    spec["tasks"]["helper"] = side_car
+    done = training.again(spec)
+    [warning] = done.results["train"]["warnings"]
+    assert training.log.count(warning) == 1
+    assert training.said(r"WARNING .* has succeeded after \d+ s, with 1 warning \(see above\)")
+
+
+def test_what_was_not_waited_for_has_no_places_yet(training: Training) -> None:
+    done = training.again(job("true"), wait_for_completion=False)
+    assert training.said(f"Not waiting for {done.results['train']['application_id']}")
+    assert not training.said("Model: ")

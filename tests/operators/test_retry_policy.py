@@ -19,8 +19,8 @@ RETRY, FAIL, DEFAULT = RetryAction.RETRY, RetryAction.FAIL, RetryAction.DEFAULT
 
 
 def failed(kind: FailureKind | None, *, permanent: bool = False) -> TonyJobFailed:
-    failure = Failure(kind, "it failed") if kind else None
-    return TonyJobFailed("failed", application_id=ID, failure=failure, permanent=permanent)
+    failure = Failure(kind, "it failed", permanent=permanent) if kind else None
+    return TonyJobFailed("failed", application_id=ID, failure=failure)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,8 @@ def failed(kind: FailureKind | None, *, permanent: bool = False) -> TonyJobFaile
         (failed(FailureKind.FENCED), RETRY, AT_ONCE),
         (failed(None), RETRY, AT_ONCE),  # its master died
         (failed(FailureKind.LAUNCH), RETRY, SOON),
+        (failed(FailureKind.LAUNCH, permanent=True), FAIL, None),
+        (failed(FailureKind.UPLOAD), RETRY, SOON),
         (failed(FailureKind.CHECKPOINT), RETRY, SOON),
         (TonyQueueTimeout("full", application_id=ID), RETRY, LATER),
         (TonyKilledExternally("killed", application_id=ID), FAIL, None),

@@ -21,8 +21,8 @@ from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTask
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.tony import LINKS, FilesLink, JobPageLink, TensorBoardLink, YarnApplicationLink, push_links
 from tony_provider.operators import training
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.watching.termination import killed_by_airflow
 
 

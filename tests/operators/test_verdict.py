@@ -5,10 +5,9 @@ import pytest
 from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.base import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
-from tony_provider.operators.outcome import failure, is_permanent
+from tony_provider.operators.outcome import failure
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus
-from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, TaskSpec
 
 SUCCEEDED, FAILED, KILLED = FinalStatus.SUCCEEDED, FinalStatus.FAILED, FinalStatus.KILLED
 
@@ -77,10 +76,15 @@ def test_failures(cluster: Application | None, job: JobStatus | None, kind: type
     assert error.resumed_step == (job.resumed_step if job else None)
 
 
-@pytest.mark.parametrize(
-    ("exit_code", "permanent"), [(None, False), (1, False), (3, True), (127, True), (126, True), (0, False)]
-)
-def test_exits_that_would_come_again(exit_code: int | None, permanent: bool) -> None:
-    job = JobSpec("standalone", {"worker": TaskSpec("true")}, restart=RestartPolicy(permanent_exit_codes=[3]))
-    assert is_permanent(Failure(FailureKind.USER, "failed", exit_code=exit_code), job) is permanent
-    assert not is_permanent(None, job)
+@pytest.mark.parametrize("permanent", [False, True])
+def test_whether_it_is_permanent_is_the_masters_word(permanent: bool) -> None:
+    why = Failure(FailureKind.USER, "failed", exit_code=3, permanent=permanent)
+    error = failure(ID, application("FINISHED", final_status=FAILED), status("FAILED", failure=why))
+    assert error is not None
+    assert error.permanent is permanent
+
+
+def test_without_the_masters_word_nothing_is_permanent() -> None:
+    error = failure(ID, None, None)
+    assert error is not None
+    assert not error.permanent

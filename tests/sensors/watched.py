@@ -17,8 +17,8 @@ from tests.waiting import until
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState, JobStatus
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.sensors.base import TonySensor
 
 DAG_ID = "sensor_test"

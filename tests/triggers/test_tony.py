@@ -20,7 +20,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import from_plain, to_plain
-from tony_provider.runtime.spec.parse import parse_job
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger

@@ -29,6 +29,18 @@ def test_says_each_state_once() -> None:
     assert log.lines(application(queue="ml"), waiting) == []
 
 
+def test_a_success_is_told_once() -> None:
+    log = ProgressLog()
+    done = status("SUCCEEDED", message="the job has succeeded")
+    log.lines(application(queue="ml"), status())
+    assert log.lines(application("FINISHED", queue="ml"), done) == ["Job is SUCCEEDED"]
+    failed = status("FAILED", message="worker:0 exited with 1")
+    assert ProgressLog().lines(application("FINISHED"), failed) == [
+        f"{ID} is FINISHED",
+        "Job is FAILED: worker:0 exited with 1",
+    ]
+
+
 def test_a_table_of_the_tasks_when_one_changes() -> None:
     log = ProgressLog()
     both = [worker(0, node="node1:45454", step=20, rss_bytes=300 << 20), worker(1, "STARTING")]
@@ -116,12 +128,12 @@ def test_progress_now_and_then_and_at_the_end() -> None:
         told = log.lines(application(), status(state, step=step, total_steps=300, steps_per_second=8.44))
         return [line for line in told if line.startswith("step")]
 
-    assert lines("RUNNING", 1) == ["step 1/300 (0%), 8.4 steps/s"]
+    assert lines("RUNNING", 1) == ["step 1 of 300 (0 %), 8.44 steps/s"]
     assert lines("RUNNING", 50) == []
     clock.now += PROGRESS_INTERVAL
-    assert lines("RUNNING", 100) == ["step 100/300 (33%), 8.4 steps/s"]
+    assert lines("RUNNING", 100) == ["step 100 of 300 (33 %), 8.44 steps/s"]
     assert lines("RUNNING", 100) == []
-    assert lines("SUCCEEDED", 300) == ["step 300/300 (100%), 8.4 steps/s"]
+    assert lines("SUCCEEDED", 300) == ["step 300 of 300 (100 %), 8.44 steps/s"]
 
 
 def test_metrics_and_checkpoint_stand_beside_the_step() -> None:

@@ -202,7 +202,7 @@ def test_what_no_waiting_mends_is_an_error_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "states", "outlook"),
+    ("index", "states", "task_states"),
     [
         (-1, {"train": "running"}, TrainTaskStates(False, "running")),
         (-1, {"train": None}, TrainTaskStates(False, "none")),

@@ -1,14 +1,13 @@
-"""``airflow tony doctor``"""
+"""``airflow tony doctor``: find what is wrong with a connection."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
 
-from airflow.cli.simple_table import AirflowConsole
-
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
+from tony_provider.cli.printing import print_rows
 from tony_provider.cluster.diagnosis.parallel import let_end
 
 _TIDYING_SECONDS = 5.0  # after all was told, for a slow store to remove the file that was tried
@@ -16,7 +15,7 @@ _TIDYING_SECONDS = 5.0  # after all was told, for a slow store to remove the fil
 
 @command
 def doctor(args: Namespace) -> None:
-    """Exits with 1 when something keeps jobs from running."""
+    """The command. Exits with 1 when something keeps jobs from running."""
     with hook_of(args) as hook:
         report = hook.diagnose()
     rows = [
@@ -28,7 +27,7 @@ def doctor(args: Namespace) -> None:
         }
         for finding in report.findings
     ]
-    AirflowConsole().print_as(rows, args.output)
+    print_rows(rows, args.output)
     if args.output == "table":
         who = f" as {report.user}" if report.user else ""
         print(f"Looked at the {report.cluster} cluster from host {report.host}{who}")  # noqa: T201 - its answer

@@ -1,4 +1,4 @@
-"""``airflow tony gc``"""
+"""``airflow tony gc``: remove what old trainings have left in the staging directory."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import time
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
-from airflow.cli.simple_table import AirflowConsole
 from rich.console import Console
 from rich.progress import track
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
-from tony_provider.cli.wording import seconds_of, since, size
+from tony_provider.cli.printing import print_rows
+from tony_provider.cli.times import seconds_of, since
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
+from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
 
 
 @command
 def gc(args: Namespace) -> None:
-    """Tells what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
+    """The command. Lists what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
     before_ms = int((time.time() - seconds_of("--older-than", args.older_than)) * 1000)
     with hook_of(args) as hook:
         garbage = hook.garbage(args.models or [])
@@ -29,7 +30,7 @@ def gc(args: Namespace) -> None:
         going = [item for item in items if not item.spared]
         leftovers = [each for each in garbage.leftovers() if not _is_in(each, going)]
         if args.dry_run or not args.yes:
-            AirflowConsole().print_as([*map(_row, items), *map(_leftover_row, leftovers)], args.output)
+            print_rows([*map(_row, items), *map(_leftover_row, leftovers)], args.output)
             told = f"{_sum(going, leftovers)} would be removed with --yes; {len(items) - len(going)} old ones stay"
             _say(args, told)
             return
@@ -37,7 +38,7 @@ def gc(args: Namespace) -> None:
         swept = [] if error else [(each, garbage.remove_leftover(each)) for each in leftovers]
     rows = [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed]
     rows += [{**_leftover_row(each), "outcome": problem or "removed"} for each, problem in swept]
-    AirflowConsole().print_as(rows, args.output)
+    print_rows(rows, args.output)
     gone = [each.item for each in removed if not each.problem]
     left = [each for each in removed if each.problem] + [each for each, problem in swept if problem]
     _say(args, f"{_sum(gone, [each for each, problem in swept if not problem])} removed")

@@ -13,9 +13,10 @@ from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.clock import moment, span
+from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import STATUS_STALE
+from tony_provider.runtime.quantities import span
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.contact import Contact
 from tony_provider.watching.observation import Observation, ask_the_master, observe_status
@@ -24,6 +25,8 @@ from tony_provider.watching.silence import Silence
 
 @attrs.frozen
 class Glance:
+    """What one look at a job has shown: its application, its status, and what keeps them from being current."""
+
     application_id: str
     application: Application | None
     status: JobStatus | None
@@ -33,7 +36,10 @@ class Glance:
 
 
 def glance(hook: TonyHook, args: Namespace) -> Glance:
-    """Raises NotFound, ClusterError, and StorageError where the cluster does not tell of the application either."""
+    """Look once at the application that the command line names.
+
+    Raises NotFound, ClusterError, and StorageError where the cluster does not tell of the application either.
+    """
     found, seen = _look(hook, args)
     if seen.unreadable is not None:
         raise seen.unreadable

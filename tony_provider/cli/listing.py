@@ -1,26 +1,35 @@
-"""``airflow tony list``"""
+"""``airflow tony list``: the jobs of a cluster."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
-from airflow.cli.simple_table import AirflowConsole
-
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
-from tony_provider.cli.wording import moment
+from tony_provider.cli.printing import print_rows
+from tony_provider.cli.times import moment
 from tony_provider.cluster.application_ref import tag_of
 from tony_provider.cluster.base import Application, ApplicationFilter
 
 
 @command
 def list_applications(args: Namespace) -> None:
-    """Live ones, or also those that the cluster still remembers; newest first."""
+    """The command. Lists live applications, on request also those that the cluster still remembers; newest first."""
     live = None if args.all else not args.ended
     with hook_of(args) as hook:
         found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))
     rows = [_row(application) for application in found if args.queue in (None, application.queue, _last(application))]
-    AirflowConsole().print_as(rows, args.output)
+    if not rows and args.output == "table":
+        print(_nothing(args))  # noqa: T201 - its answer
+        return
+    print_rows(rows, args.output)
+
+
+def _nothing(args: Namespace) -> str:
+    whose = (f" of {args.user}" if args.user else "") + (f" in queue {args.queue}" if args.queue else "")
+    if args.ended or args.all:
+        return f"The cluster remembers no job{whose}"
+    return f"No job{whose} is running or waiting; --ended lists those that have ended"
 
 
 def _last(application: Application) -> str:

@@ -1,4 +1,4 @@
-"""``airflow tony runtime …``"""
+"""``airflow tony runtime build``: make a runtime archive for nodes whose Python is not the worker's."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.runtime_archive import PLATFORMS
 from tony_provider.cluster.runtime_archive import build as build_archive
+from tony_provider.runtime.quantities import size
 
 _PYTHON = re.compile(r"3\.\d+")
 _OLDEST = (3, 9)
 
 
 def build(args: Namespace) -> None:
-    """Exits with a message for what cannot be done."""
+    """The command. Exits with a message for what cannot be done."""
     pythons = [version.strip() for version in args.python.split(",") if version.strip()]
     for version in pythons:
         if not _PYTHON.fullmatch(version) or tuple(map(int, version.split("."))) < _OLDEST:
@@ -26,5 +27,4 @@ def build(args: Namespace) -> None:
         build_archive(pythons, output, platforms)
     except (ClusterError, OSError) as error:
         raise SystemExit(str(error)) from error
-    size = output.stat().st_size / (1 << 20)
-    print(f"{output.absolute()}: {size:.1f} MiB, for Python {', '.join(pythons)}")  # noqa: T201 - its answer
+    print(f"{output.absolute()}: {size(output.stat().st_size)}, for Python {', '.join(pythons)}")  # noqa: T201 - its answer

@@ -1,17 +1,14 @@
-"""``airflow tony status``"""
+"""``airflow tony status``: how a job is getting on."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from typing import Any
 
-from airflow.cli.simple_table import AirflowConsole
-from rich.console import Console
-
 from tony_provider.cli.command import command
-from tony_provider.cli.following import wait_for
 from tony_provider.cli.glance import Glance, glance
 from tony_provider.cli.named import application_of, hook_of, identity_of
+from tony_provider.cli.printing import print_rows, print_whole
 from tony_provider.cli.table import job_table
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import JobStatus
@@ -19,20 +16,22 @@ from tony_provider.runtime.protocol.status import JobStatus
 
 @command
 def status(args: Namespace) -> None:
-    """What is known of one job; with ``--watch`` until it ends."""
+    """The command. Shows what is known of one job; with ``--watch`` until it ends."""
     with hook_of(args) as hook:
         if args.watch:
+            from tony_provider.cli.following import wait_for  # here: one look needs none of it
+
             found = application_of(hook, args)
             wait_for(hook, identity_of(hook, found), found.application_id)
             return
         seen = glance(hook, args)
     if args.output == "table":
         table = job_table(seen.application_id, seen.application, seen.status, seen.directory, seen.troubles)
-        Console(soft_wrap=True).print(table)
+        print_whole(table)
     elif args.output == "plain":
-        AirflowConsole().print_as(_task_rows(seen.status), "plain")
+        print_rows(_task_rows(seen.status), "plain")
     else:
-        AirflowConsole().print_as([_whole(seen)], args.output)
+        print_rows([_whole(seen)], args.output)
     if seen.error is not None:
         raise seen.error
 

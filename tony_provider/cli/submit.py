@@ -1,4 +1,4 @@
-"""``airflow tony submit``"""
+"""``airflow tony submit``: run a job without a DAG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from argparse import Namespace
 from datetime import UTC, datetime
 
 from tony_provider.cli.command import command
-from tony_provider.cli.following import wait_for
 from tony_provider.cli.job_file import read_job, search_path
 from tony_provider.cli.named import hook_of
 from tony_provider.cluster.submission_request import SubmissionRequest
@@ -21,7 +20,7 @@ DAG_ID = "cli"  # in the identity of trainings that no DAG has started, with who
 
 @command
 def submit(args: Namespace) -> None:
-    """Start a job, and tell how to look at it; with ``--wait``, exit with 1 when it fails."""
+    """The command. Starts a job and tells how to look at it; with ``--wait``, exits with 1 when it fails."""
     job = read_job(args)
     secrets = _secrets(args.secret or [])
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
@@ -35,6 +34,8 @@ def submit(args: Namespace) -> None:
         _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
         try:
             if args.wait:
+                from tony_provider.cli.following import wait_for
+
                 _conclude(wait_for(hook, identity, application_id))
                 return
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""A job as people look at it: its state, how far it is, and its tasks."""
+"""A job as a table for the terminal: its state, how far it is, and its tasks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tony_provider.cli.wording import size, span
 from tony_provider.cluster.base import Application
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+from tony_provider.runtime.quantities import number, size, span, steps
 from tony_provider.watching.progress_log import MAX_ROWS, progress_line
 
 _COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
@@ -27,7 +27,7 @@ def job_table(
     directory: str | None,
     troubles: Sequence[str] = (),
 ) -> RenderableType:
-    """``troubles``: what keeps it from being up to date."""
+    """A job's state, progress and tasks, to be printed. ``troubles``: what keeps it from being up to date."""
     parts: list[RenderableType] = [_facts(application_id, application, status, directory)]
     parts += [Text(trouble, style="yellow") for trouble in troubles]
     if status is not None and status.tasks:
@@ -43,6 +43,8 @@ def _facts(
     application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
 ) -> Table:
     grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # paths are to be copied
     for name, value in _named(application_id, application, status, directory):
         grid.add_row(Text(name, style="bold"), value)
     return grid
@@ -97,8 +99,8 @@ def _row(task: TaskStatus, over: bool) -> tuple[str | Text, ...]:
         _coloured(task.state.value, ""),
         task.node or "",
         str(task.start or ""),
-        str(progress.step) if progress else "",
-        f"{progress.steps_per_second:.1f}" if progress and progress.steps_per_second is not None else "",
+        steps(progress.step) if progress else "",
+        number(progress.steps_per_second) if progress and progress.steps_per_second is not None else "",
         size(task.rss_bytes) if task.rss_bytes and not over else "",
         heard,
     )

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ApplicationState(StrEnum):
-    """As YARN names them; the local cluster uses the same."""
+    """The state of an application, as YARN names it; the local cluster uses the same names."""
 
     NEW = "NEW"
     NEW_SAVING = "NEW_SAVING"

@@ -1,24 +1,27 @@
-"""From a connection's settings to a cluster and its store that can be used."""
+"""Opening the cluster and the store that a connection's settings name.
+
+Of the two backends only the one that is meant is imported: what talks to YARN loads much, and a command line waits.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import attrs
 
 from tony_provider.cluster.base import Cluster, Pages
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
-from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
-from tony_provider.cluster.yarn.cluster import YarnCluster
-from tony_provider.cluster.yarn.kerberos import negotiate, spnego_auth, ticket_user
-from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
-from tony_provider.cluster.yarn.store_tokens import StoreTokens
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.factory import open_storage
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.yarn.rest import YarnRest
+    from tony_provider.cluster.yarn.store_tokens import StoreTokens
 
 
 @attrs.frozen
@@ -33,7 +36,7 @@ class OpenCluster:
     tokens: StoreTokens | None = None  # on clusters with Kerberos
 
     def pages(self, application_id: str, application_dir: str) -> Pages:
-        """Raises ClusterError."""
+        """The application's pages, with that of its files. Raises ClusterError."""
         pages = self.cluster.pages(application_id)
         if self.nodes_webhdfs is None:
             return pages
@@ -47,13 +50,18 @@ class OpenCluster:
 
 
 def open_cluster(settings: Settings) -> OpenCluster:
-    """Raises ConnectionProblem, and for YARN ClusterUnreachable and ClusterAuthError."""
+    """Open the cluster and its store.
+
+    Raises ConnectionProblem, and for YARN ClusterUnreachable and ClusterAuthError.
+    """
     if settings.yarn is not None:
         return _open_yarn(settings, settings.yarn)
     return _open_local(settings)
 
 
 def _open_local(settings: Settings) -> OpenCluster:
+    from tony_provider.cluster.local.cluster import LocalCluster
+
     if settings.local is None or settings.staging_dir is None:
         raise ConnectionProblem("a local cluster needs a staging directory")
     if uris.scheme(settings.staging_dir) in SCHEMES:
@@ -66,6 +74,10 @@ def _open_local(settings: Settings) -> OpenCluster:
 
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
+    from tony_provider.cluster.yarn.cluster import YarnCluster
+    from tony_provider.cluster.yarn.kerberos import negotiate, ticket_user
+    from tony_provider.cluster.yarn.store_tokens import StoreTokens
+
     user = settings.proxy_user or settings.user or ticket_user()
     rest = yarn_rest(yarn, user, settings.proxy_user)
     webhdfs = attrs.evolve(
@@ -87,7 +99,13 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
 
 
 def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest:
-    """Opens nothing yet. Raises ConnectionProblem where Kerberos is asked for, and not installed."""
+    """The ResourceManagers' REST interface; opens nothing yet.
+
+    Raises ConnectionProblem where Kerberos is asked for, and not installed.
+    """
+    from tony_provider.cluster.yarn.kerberos import spnego_auth
+    from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
+
     return YarnRest(
         RestConfig(
             addresses=yarn.resource_managers,

@@ -26,6 +26,8 @@ from tony_provider.runtime.text import is_writable
 
 @attrs.frozen
 class PreparedSubmission:
+    """A request that was checked, with everything found that is to be staged; nothing is on the store yet."""
+
     opened: OpenCluster
     request: SubmissionRequest  # its job with the connection's defaults
     sources: Sources  # the job's own
@@ -63,7 +65,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
 
 
 def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
-    """What the connection says where the job says nothing."""
+    """The job with what the connection says where the job says nothing."""
     if job.queue is None:
         job = attrs.evolve(job, queue=settings.queue)
     if job.logs.max_size is None:

@@ -27,7 +27,7 @@ _NOT_WRITTEN = 0  # the time of a file that is not on the store yet
 
 @attrs.frozen
 class Preview:
-    """All of it plain JSON."""
+    """What a submission would stage, describe and request, as plain JSON."""
 
     staged: dict[str, str]  # file of this machine -> URI that it is copied to, unless that is there already
     description: dict[str, Any]  # what every container is told

@@ -1,4 +1,4 @@
-"""From what a job names (files, archives, an environment) to what is there: each one found and hashed, or reported.
+"""The files, archives and environment that a job names, each one found and hashed, or reported as missing.
 
 Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
 against the working directory. URIs of the job's own store are used where they are, all else is copied to the store.
@@ -30,7 +30,7 @@ _IGNORED_DIRECTORIES = {"__pycache__"}
 
 @attrs.frozen
 class LocalSource:
-    """A file on this machine, to be staged."""
+    """A file on this machine that is to be staged, with its hash."""
 
     name: str  # in the container's working directory
     path: Path
@@ -42,14 +42,17 @@ class LocalSource:
 
 @attrs.frozen
 class Sources:
-    """All that a job names."""
+    """All files that a job names, found."""
 
     local: list[LocalSource]  # to be staged
     stored: list[LocalizedResource]  # on the store already
 
 
 class SourceFinder:
-    """Raises SourceMissing naming everything that is not there and where it was looked for."""
+    """Finds the files, archives and environment that a job names.
+
+    Raises SourceMissing naming everything that is not there and where it was looked for.
+    """
 
     def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path]) -> None:
         self._storage = storage
@@ -168,6 +171,7 @@ class SourceFinder:
 
 
 def is_archived(source: str) -> bool:
+    """Whether a source is an archive to be unpacked, by the ending of its name."""
     return source.lower().endswith(ARCHIVE_ENDINGS)
 
 
@@ -184,11 +188,12 @@ def in_store(source: str, store_uri: str) -> bool:
 
 
 def stored_resource(status: FileStatus, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
+    """A file that is on the store already, as containers get it."""
     return LocalizedResource(name, status.path, status.size, status.modified_ms, kind)
 
 
 def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalSource:
-    """Reads all of the file. Raises OSError."""
+    """The source for a file on this machine, hashed: reads all of it. Raises OSError."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         stat = os.fstat(file.fileno())

@@ -1,9 +1,8 @@
-"""What is made for one application id, up to the started application, so that it can be undone."""
+"""The steps of a submission from an application id to the started application, so that they can be undone."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -18,6 +17,7 @@ from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.cluster.submission_builder import TakenChain
+from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.codec import dump_json
@@ -30,11 +30,15 @@ log = logging.getLogger(__name__)
 
 _OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
 _END_SECONDS = 60.0  # that an application may take to end after its kill
-_END_POLL = 0.5  # seconds
 
 
 @attrs.define
 class SubmissionAttempt:
+    """The start of one application under a fresh id: takes its checkpoint chain, writes its files, submits it.
+
+    Remembers what it has done, so that ``undo`` can remove it on any error.
+    """
+
     opened: OpenCluster
     layout: Layout
     identity: Identity
@@ -124,18 +128,14 @@ class SubmissionAttempt:
             raise StagingFailed(f"another try of this training has taken over {self._chain_uri}")
 
     def _await_end(self, application_id: str) -> None:
-        deadline = time.monotonic() + _END_SECONDS
-        while (application := self.opened.cluster.application(application_id)) is not None:
-            if application.is_final:
-                return
-            if time.monotonic() > deadline:
-                raise ClusterUnreachable(f"{application_id} was killed and is still {application.state}")
-            time.sleep(_END_POLL)
+        left = wait_for_end(lambda: self.opened.cluster.application(application_id), _END_SECONDS)
+        if left is not None:
+            raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
     # -- back again --------------------------------------------------------------------------------------------------
 
     def undo(self) -> None:
-        """Remove what was made; what cannot be removed is logged, since another error is on its way."""
+        """Remove what was made. What cannot be removed is logged, since another error is on its way."""
         try:
             if self._handed_over:
                 self.opened.cluster.kill(self.application_id, "its submission failed half-way")

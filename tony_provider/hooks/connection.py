@@ -1,8 +1,9 @@
-"""From an Airflow connection of type ``tony`` (and the WebHDFS connection that it names) to checked settings."""
+"""Airflow's connection of type ``tony`` (and the WebHDFS connection that it names) turned into checked settings."""
 
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
+from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.units import UnitError, parse_memory
@@ -31,18 +33,22 @@ CONN_TYPE = "tony"
 
 
 def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
-    """Raises ConnectionProblem, which says what to type, and ClusterUnreachable when Airflow itself does not answer."""
-    try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise ConnectionProblem(missing_connection(conn_id)) from error
-    except AirflowRuntimeError as error:
-        raise ClusterUnreachable(f"Airflow does not tell the connection {conn_id!r}: {error}") from error
-    return settings_of(connection, proxy_user, get_connection=BaseHook.get_connection)
+    """The settings of the connection with this id.
+
+    Raises ConnectionProblem, which says what to type, and ClusterUnreachable when Airflow itself does not answer.
+    """
+    with without_masking_warnings():
+        try:
+            connection = BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException as error:
+            raise ConnectionProblem(missing_connection(conn_id)) from error
+        except AirflowRuntimeError as error:
+            raise ClusterUnreachable(f"Airflow does not tell the connection {conn_id!r}: {error}") from error
+        return settings_of(connection, proxy_user, get_connection=BaseHook.get_connection)
 
 
 def missing_connection(conn_id: str) -> str:
-    """What to type where there is no connection."""
+    """The message for a connection that does not exist: what to type to add it."""
     return (
         f"there is no connection {conn_id!r}. For a YARN cluster add it with\n"
         f"  airflow connections add {conn_id} --conn-type tony --conn-login $USER \\\n"
@@ -57,12 +63,15 @@ def missing_connection(conn_id: str) -> str:
 def settings_of(
     connection: Connection, proxy_user: str | None, *, get_connection: Callable[[str], Connection]
 ) -> Settings:
-    """``get_connection`` finds the WebHDFS connection. Raises ConnectionProblem."""
+    """The settings that a connection stands for.
+
+    ``get_connection`` finds the WebHDFS connection. Raises ConnectionProblem.
+    """
     if connection.conn_type != CONN_TYPE:
         raise ConnectionProblem(
             f"the connection {connection.conn_id!r} is of type {connection.conn_type!r}, and should be {CONN_TYPE!r}"
         )
-    extra = _Extra(connection.conn_id, connection.extra_dejson)
+    extra = _Extra(connection.conn_id, _extra_of(connection))
     extra.refuse_unknown()
     backend = extra.backend()
     if backend is Backend.LOCAL:
@@ -172,7 +181,7 @@ def _webhdfs(extra: _Extra, get_connection: Callable[[str], Connection]) -> WebH
 
 def _webhdfs_of(connection: Connection) -> WebHdfsConfig:
     """Read as WebHDFSHook reads it: hosts with commas between, one port, a path as the schema, TLS in the extra."""
-    extra: Mapping[str, Any] = connection.extra_dejson
+    extra = _extra_of(connection)
     scheme = "https" if _true(extra.get("use_ssl", False)) else "http"
     port = f":{connection.port}" if connection.port else ""
     path = f"/{connection.schema.strip('/')}" if connection.schema else ""
@@ -191,6 +200,17 @@ def _webhdfs_config(addresses: list[str], *, verify: bool | str) -> WebHdfsConfi
     if isinstance(verify, str) and verify.lower() not in ("true", "false"):
         return WebHdfsConfig(addresses, ca_file=verify)
     return WebHdfsConfig(addresses, verify=_true(verify))
+
+
+def _extra_of(connection: Connection) -> Mapping[str, Any]:
+    """Airflow's own ``extra_dejson`` takes what is no JSON for nothing. Raises ConnectionProblem."""
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError as error:
+        raise ConnectionProblem(f"the extra of the connection {connection.conn_id!r} is not JSON: {error}") from error
+    if not isinstance(extra, dict):
+        raise ConnectionProblem(f"the extra of the connection {connection.conn_id!r} is JSON, but not an object")
+    return extra
 
 
 class _Extra:

@@ -1,10 +1,11 @@
-"""The fields of a tony connection, one definition for the form in Airflow's pages and for what is accepted."""
+"""The fields of a tony connection: one definition, for the form in Airflow's pages and for what is accepted."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tony_provider.cluster import defaults
+from tony_provider.runtime import contract
 
 
 def _text(label: str, description: str, *examples: str) -> dict[str, Any]:
@@ -43,8 +44,8 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     "log_size": _text(
         "Log size",
         "What each task may fill of its container's log directory with what it prints, in jobs that do not say it "
-        f"(logs.max_size). Default: {defaults.LOG_SIZE}.",
-        "64MiB",
+        f"(logs.max_size). Default: {contract.LOG_SIZE}MiB.",
+        f"{contract.LOG_SIZE}MiB",
     ),
     "namespace": _text(
         "Namespace",

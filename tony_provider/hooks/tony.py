@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
@@ -14,11 +15,7 @@ from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
-from tony_provider.cluster.diagnosis.diagnose import diagnose
-from tony_provider.cluster.diagnosis.diagnose import host as diagnosis_host
-from tony_provider.cluster.diagnosis.finding import Report
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.garbage import Garbage
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
@@ -26,7 +23,6 @@ from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
 from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.results import Delivered
-from tony_provider.cluster.servers import expect_servers
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submission_request import SubmissionRequest
@@ -38,9 +34,13 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.leftovers import clear_away
 
+if TYPE_CHECKING:  # imported where they are used, as few processes do
+    from tony_provider.cluster.diagnosis.finding import Report
+    from tony_provider.cluster.garbage import Garbage
+
 
 class TonyHook(BaseHook):
-    """A cluster that trains: YARN, or this machine.
+    """The door to one cluster that trains: YARN, or this machine.
 
     All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
     ``cluster/errors.py``; its ``permanent`` says whether a retry can help) and StorageError. Close the hook, or use it
@@ -71,6 +71,7 @@ class TonyHook(BaseHook):
         return open_cluster(self.settings)
 
     def get_conn(self) -> Cluster:
+        """The cluster itself, opened when it is first needed."""
         return self._open.cluster
 
     def storage(self) -> Storage:
@@ -79,11 +80,8 @@ class TonyHook(BaseHook):
 
     @property
     def layout(self) -> Layout:
+        """The paths below the staging directory."""
         return Layout(self._open.staging_dir)
-
-    @property
-    def default_queue(self) -> str | None:
-        return self.settings.queue
 
     def identity(
         self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
@@ -99,19 +97,25 @@ class TonyHook(BaseHook):
         )
 
     def expect_servers(self) -> None:
-        """For the moment before a job is begun: every other call outlasts a failover, and so takes long to give up.
+        """Check that somebody listens where the connection says, before a job is begun.
 
-        Raises ClusterUnreachable, StagingFailed, within seconds, when nobody listens where the connection says.
+        Every other call outlasts a failover, and so takes long to give up. Raises ClusterUnreachable, StagingFailed,
+        within seconds, when nobody does.
         """
         if self.settings.yarn is not None:
+            from tony_provider.cluster.servers import expect_servers
+
             expect_servers(self.settings.yarn)
 
     def check(self, job: JobSpec) -> None:
-        """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
+        """Check the job against the cluster. Changes nothing.
+
+        Raises JobRejected with everything that would keep the job from ever running.
+        """
         self.get_conn().check(with_defaults(job, self.settings))
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
-        """Raises SourceMissing with every file, archive or environment of the job that is not there."""
+        """Check the job's files, archives and environment. Raises SourceMissing with every one that is not there."""
         SourceFinder(self.storage(), self.layout.root, search_path).find(job)
 
     def submit(self, request: SubmissionRequest, *, before_submit: Callable[[str], object] | None = None) -> str:
@@ -138,11 +142,11 @@ class TonyHook(BaseHook):
         return predecessor(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
     def chain(self, identity: Identity, application_id: str) -> ChainState | None:
-        """The one whose checkpoints this application may commit; None when it has been taken over."""
+        """The checkpoint chain in which this application may commit; None when another one has taken it over."""
         return CheckpointChains(self.storage(), self.layout, identity).owned_by(application_id)
 
     def newest_application(self, identity: Identity) -> str | None:
-        """The id of the one that the training was given last, as the store knows; it may not be submitted yet."""
+        """The id of the application that the training was given last, by the store; it may not be submitted yet."""
         return owner_of(CheckpointChains(self.storage(), self.layout, identity).newest())
 
     def find(self, identity: Identity) -> list[Application]:
@@ -154,18 +158,23 @@ class TonyHook(BaseHook):
         return self.get_conn().live()
 
     def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
-        """Of an application, or of the newest one with a training's tag; None when nobody knows it (any more)."""
+        """The application with this id, or the newest one with this training's tag; None when nobody knows it."""
         finder = ApplicationFinder(self.get_conn(), self.storage(), self.layout)
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
 
     def garbage(self, models: Sequence[str] = ()) -> Garbage:
-        """What old trainings have left; ``models``: where models are published beside the staging directory."""
+        """What old trainings have left, to be listed and removed.
+
+        ``models``: where models are published beside the staging directory.
+        """
+        from tony_provider.cluster.garbage import Garbage
+
         local = self.settings.local
         without = [str(uris.parse(str(local.root)))] if local is not None else []
         return Garbage(self.get_conn(), self.storage(), self.layout, models, without)
 
     def application(self, application_id: str) -> Application | None:
-        """None when the cluster does not know it (any more)."""
+        """What the cluster says of the application; None when it does not know it (any more)."""
         return self.get_conn().application(application_id)
 
     def application_dir(self, identity: Identity, application_id: str) -> str:
@@ -194,15 +203,15 @@ class TonyHook(BaseHook):
         return results.returned(self.storage(), self.application_dir(identity, application_id))
 
     def mark_delivered(self, identity: Identity, application_id: str, mark: Delivered) -> None:
-        """Airflow has the result: a task that is cleared from now on trains anew."""
+        """Note on the store that Airflow has the result: a task that is cleared from now on trains anew."""
         results.mark_delivered(self.storage(), self.application_dir(identity, application_id), mark)
 
     def pages(self, identity: Identity, application_id: str) -> Pages:
-        """Where people look at the application in a browser, from its submission on."""
+        """The addresses where people look at the application in a browser, from its submission on."""
         return self._open.pages(application_id, self.application_dir(identity, application_id))
 
     def kill(self, application_id: str, diagnostics: str) -> None:
-        """Idempotent; see ``Cluster.kill``."""
+        """End the application at once. Idempotent; see ``Cluster.kill``."""
         self.get_conn().kill(application_id, diagnostics)
 
     def control(
@@ -218,11 +227,11 @@ class TonyHook(BaseHook):
         return self.get_conn().task_log(application_id, task, max_bytes, seconds=seconds)
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        """What a running application's master says itself; see ``Cluster.master_status``."""
+        """The job's status as its running master says it; see ``Cluster.master_status``."""
         return self.get_conn().master_status(application_id, seconds=seconds)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Have the cluster end it should it still be there after so long; see ``Cluster.limit``."""
+        """Have the cluster end the application should it still be there after ``seconds``; see ``Cluster.limit``."""
         self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)
 
     def cleanup(self, identity: Identity, application_id: str) -> None:
@@ -238,11 +247,11 @@ class TonyHook(BaseHook):
         return self.get_conn().am_log(application_id, max_bytes)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For Airflow's "Test" button: what ``diagnose`` finds, in a few lines; within 10 seconds."""
+        """Airflow's "Test" button: what ``diagnose`` finds, in a few lines; within 10 seconds."""
         try:
             report = self.diagnose()
         except ClusterError as error:
-            return False, f"Looked from host {diagnosis_host()}: {error}"
+            return False, f"Looked from host {socket.gethostname()}: {error}"
         return report.is_good, str(report)
 
     def diagnose(self) -> Report:
@@ -250,6 +259,8 @@ class TonyHook(BaseHook):
 
         Raises ConnectionProblem for a connection that is not there, or not even worth a look.
         """
+        from tony_provider.cluster.diagnosis.diagnose import diagnose
+
         return diagnose(self.settings)
 
     def close(self) -> None:

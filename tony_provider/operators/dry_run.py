@@ -15,12 +15,12 @@ from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.text import MASK
 
 if TYPE_CHECKING:
-    from tony_provider.operators.tony import TonyTrainOperator
+    from tony_provider.operators.training_task import TrainingTask
 
 _UNRENDERED = ("{{", "{%")
 
 
-def print_submission(task: TonyTrainOperator) -> None:
+def print_submission(task: TrainingTask) -> None:
     """See ``TonyTrainOperator.dry_run``."""
     task = _without_templates(task)
     secrets = dict.fromkeys(task.secrets or {}, MASK)
@@ -30,7 +30,7 @@ def print_submission(task: TonyTrainOperator) -> None:
     print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - its answer
 
 
-def _without_templates(task: TonyTrainOperator) -> TonyTrainOperator:
+def _without_templates(task: TrainingTask) -> TrainingTask:
     """A copy that begins at the beginning where only a run could tell what it begins with."""
     task = copy.copy(task)
     for name, instead in (("resume", Resume.AUTO.value), ("resume_from", None), ("warm_start", None)):

@@ -1,4 +1,4 @@
-"""How an application that has ended ended: well, or with which exception."""
+"""How an ended application ended: its result, or the exception that fails the task."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.quantities import span
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
 
-_NO_SUCH_COMMAND = (126, 127)  # what a shell exits with when a command cannot be run, or found
-
-
 def failure(application_id: str, application: Application | None, status: JobStatus | None) -> TonyJobFailed | None:
-    """None when the job succeeded. The job's own result is the truth; the cluster's word counts where there is none."""
+    """The exception that fails the task; None when the job succeeded.
+
+    The job's own result is the truth; the cluster's word counts where there is none.
+    """
     if status is not None and status.state.is_final:
         return _failure_of_job(application_id, application, status)
     resumed_step = status.resumed_step if status is not None else None
@@ -51,13 +51,6 @@ def failure(application_id: str, application: Application | None, status: JobSta
     return TonyJobFailed(
         f"{application_id} {application.state}: {said}", application_id=application_id, resumed_step=resumed_step
     )
-
-
-def is_permanent(failure: Failure | None, job: JobSpec) -> bool:
-    """Whether the job says that such an exit would come again, or its command is not there to be run."""
-    if failure is None or failure.exit_code is None:
-        return False
-    return failure.exit_code in (*job.restart.permanent_exit_codes, *_NO_SUCH_COMMAND)
 
 
 def _failure_of_job(application_id: str, application: Application | None, status: JobStatus) -> TonyJobFailed | None:
@@ -86,11 +79,13 @@ def _killed(application_id: str, diagnostics: str) -> str:
     return f"{application_id} was killed: {diagnostics.strip() or 'the cluster does not say by whom'}"
 
 
-_SHOWN = 1000  # characters of one value of the result, in the task's log
+_SHOWN = 1000  # characters of what the job has returned, in the task's log
 
 
 @attrs.frozen
 class Outcome:
+    """What a try does once its application has ended, or is not waited for: the result, logs, clearing up."""
+
     hook: TonyHook
     identity: Identity
     application_id: str
@@ -101,23 +96,43 @@ class Outcome:
         clear_up(self.hook, self.identity, self.application_id, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
-        """The result, of what is known; the task's last act, after which a task that is cleared trains anew.
+        """Log and return the task's result, made of what is known, and mark it delivered.
 
-        Raises ClusterError and StorageError when what the job has returned cannot be read.
+        This is the task's last act, after which a task that is cleared trains anew. Raises ClusterError and
+        StorageError when what the job has returned cannot be read.
         """
         runs = application is not None and not application.is_final
         returned = None if runs else call_through_outage(self._read_returned, self.log)
         result = JobResult.of(self.application_id, self._directory, application, status, self._chain(), returned)
-        for warning in result.warnings:
-            self.log.warning("%s", warning)
-        for key, value in result.to_dict().items():
-            if value not in (None, [], {}):
-                self.log.info("%s: %s", key, _short(str(value)))
         try:
             self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
         except StorageError as error:
             self.log.warning("A task that is cleared would get this very result again: %s", error)
+        self._tell(result)
         return result.to_dict()
+
+    def _tell(self, result: JobResult) -> None:
+        """The last lines of the task's log: what those before it have not told, and where everything is."""
+        if result.final_status is None:
+            self.log.info("Not waiting for %s", self.application_id)
+            return
+        took = f" after {span(result.duration_s)}" if result.duration_s is not None else ""
+        if result.warnings:  # each was told when it came
+            took += f", with {len(result.warnings)} warning{'s' if len(result.warnings) > 1 else ''} (see above)"
+        ended = "has succeeded" if result.final_status == FinalStatus.SUCCEEDED else f"is {result.final_status}"
+        tell = self.log.warning if result.warnings else self.log.info
+        tell("%s %s%s", self.application_id, ended, took)
+        if result.returned is not None:
+            self.log.info("Returned: %s", _short(str(result.returned)))
+        places = {
+            "Model": result.model_dir,
+            "Checkpoints": result.checkpoint_chain,
+            "Logs": result.logs_dir,
+            "Page": result.tracking_url,
+        }
+        for name, place in places.items():
+            if place:
+                self.log.info("%s: %s", name, place)
 
     def _read_returned(self) -> Any:
         return self.hook.returned(self.identity, self.application_id)
@@ -131,8 +146,9 @@ class Outcome:
         return found.uri if found is not None else None
 
     def tell_failure(self, error: TonyJobFailed, status: JobStatus | None) -> None:
-        """What it had saved, and the end of the failed task's log, or of the application master's when it could not say
-        what failed.
+        """Log what a failed job had saved, and the end of its failed task's log.
+
+        Where nothing says which task failed, it is the end of the application master's log.
         """
         if status is not None and status.checkpoint is not None:
             self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
@@ -165,7 +181,7 @@ TAIL_BYTES = 8 << 10
 
 
 def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
-    """The last TAIL_BYTES that ``task`` (such as worker:0) printed, in its last attempt; empty when nothing was kept.
+    """The last TAIL_BYTES that ``task`` (such as worker:0) printed in its newest container; empty when none are kept.
 
     Raises StorageError.
     """
@@ -185,7 +201,7 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class JobResult:
-    """Of ``TonyTrainOperator``. Keys whose value is not known are there with ``None``."""
+    """What ``TonyTrainOperator`` returns. Keys whose value is not known are there with ``None``."""
 
     application_id: str  # as YARN writes it: application_1700000000000_0001
     application_dir: str  # URI of the application's directory on the store: logs, status, events, model
@@ -220,7 +236,7 @@ class JobResult:
         chain: str | None = None,
         returned: Any = None,
     ) -> JobResult:
-        """Of whatever is known: nothing yet just after submission, no ``application`` when the cluster forgot it."""
+        """The result as far as it is known: little just after submission, no ``application`` when it was forgotten."""
         known: dict[str, Any] = {}
         if status is not None:
             resumed, newest = status.resumed, status.checkpoint
@@ -258,5 +274,5 @@ class JobResult:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+        """The result as a dictionary of JSON types."""
         return attrs.asdict(self)

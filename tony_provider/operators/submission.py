@@ -1,4 +1,4 @@
-"""From a task's arguments to a job, and to where it comes from."""
+"""A task's arguments turned into a job and its identity, and the start of the application for it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun, TaskTry
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.source import load_source
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
     from airflow.sdk.types import Logger
 
-    from tony_provider.operators.tony import TonyTrainOperator
+    from tony_provider.operators.training_task import TrainingTask
 
 
 def job_of(
@@ -43,7 +43,10 @@ def job_of(
     queue_timeout: timedelta | float | None,
     overrides: Mapping[str, Any] | str | None,
 ) -> JobSpec:
-    """The operator's arguments laid over the job, ``overrides`` over both. Raises TonySpecError."""
+    """The job specification with the operator's arguments laid over it, and ``overrides`` over both.
+
+    Raises TonySpecError.
+    """
     if env is not None and not isinstance(env, Mapping):
         raise TonySpecError(f"env_vars: must be a mapping of names to values, not {env!r}")
     arguments: dict[str, Any] = {"name": name, "queue": queue, "env": dict(env or {}), "secrets": sorted(secrets)}
@@ -58,7 +61,7 @@ def job_of(
         raise TonySpecError(str(error)) from error
 
 
-def request_of(task: TonyTrainOperator, run: TaskRun, job: JobSpec, secrets: Mapping[str, str]) -> SubmissionRequest:
+def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[str, str]) -> SubmissionRequest:
     """What is submitted for ``task`` in ``run``, of its rendered arguments; ``job`` as it is sent.
 
     Raises TonySpecError.
@@ -81,7 +84,7 @@ def request_of(task: TonyTrainOperator, run: TaskRun, job: JobSpec, secrets: Map
 
 
 def search_path(dag: DAG) -> list[Path]:
-    """Where files that the job names are looked for: beside the DAG, then where its templates are."""
+    """The directories in which files that the job names are looked for: the DAG's, then those of its templates."""
     further = dag.template_searchpath or []
     return [Path(dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
 
@@ -94,7 +97,7 @@ _KEYS = ["dag_id", "run_id", "task_id", "map_index", "checkpoint_key"]
 
 
 def resume_of(given: str) -> Resume:
-    """Raises TonySpecError."""
+    """The operator's argument ``resume`` as a Resume. Raises TonySpecError."""
     try:
         return Resume(given)
     except ValueError as error:
@@ -109,7 +112,10 @@ def origin_of(
     warm_start: str | None,
     checkpoint_key: str | None,
 ) -> ChainOrigin:
-    """``checkpoint_key`` is this task's own. Raises TonySpecError."""
+    """What a fresh checkpoint chain is to begin with, by the operator's arguments.
+
+    ``checkpoint_key`` is this task's own. Raises TonySpecError.
+    """
     if warm_start is not None and not isinstance(warm_start, str):
         raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {warm_start!r}")
     return ChainOrigin(_training(hook, run, resume_from, checkpoint_key), (warm_start or "").strip() or None)
@@ -163,6 +169,8 @@ def _index(given: Mapping[str, Any]) -> int | None:
 
 @attrs.frozen
 class StartedApplication:
+    """The application that a try waits for: one that it has submitted, or found of an earlier try."""
+
     application_id: str
     attached: bool = False  # an earlier try has started it
     has_ended: bool = False  # and it has succeeded, without Airflow having the result
@@ -180,9 +188,10 @@ class ApplicationStarter:
     log: Logger
 
     def attach_or_submit(self, request: SubmissionRequest, remembered: str | None) -> StartedApplication:
-        """See ``Predecessor`` for what an earlier try can have left; ``remembered``: its id, from Airflow's store.
+        """Attach to what an earlier try has left, if there is something to wait for or to return; else submit the job.
 
-        Raises as ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
+        See ``Predecessor`` for what can have been left; ``remembered``: its id, from Airflow's store. Raises as
+        ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
         """
         before = self.hook.predecessor(request.identity, remembered=remembered)
         if before is not None and (before.is_live or self._is_undelivered(before)):
@@ -204,7 +213,10 @@ class ApplicationStarter:
         return self.submit(request)
 
     def end_and_submit(self, request: SubmissionRequest) -> StartedApplication:
-        """Without a look at what earlier tries have reached. Raises as ``TonyHook.submit``, StorageError."""
+        """End whatever runs of this training and submit the job, without a look at what earlier tries have reached.
+
+        Raises as ``TonyHook.submit``, StorageError.
+        """
         for application in self.hook.find(request.identity):
             self.log.info("Ending %s, which an earlier try of this task started", application.id)
             kill = Kill("a next try of its task begins anew", self.this_try.name)

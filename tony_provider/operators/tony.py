@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
-from jinja2 import TemplateNotFound, UndefinedError
 
 from tony_provider import configuration
 from tony_provider.arguments import DEFAULT_CONN_ID, positive_seconds, yes_or_no
 from tony_provider.links.tony import LINKS
 from tony_provider.operators.openlineage import TellsLineage
+from tony_provider.readable_errors import naming_templates, with_readable_errors
 from tony_provider.watching.kill_switch import KILL_REASON, KillSwitch
 
 if TYPE_CHECKING:
@@ -166,36 +166,32 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         jinja_env: Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Raises TemplateNotFound, which a retry may mend, for the name of a file that is not there; UndefinedError."""
+        """Raises as ``naming_templates`` says."""
         env = jinja_env or self.get_template_env()
-        try:
+        with naming_templates(self, content, env):
             return super().render_template(content, context, env, seen_oids)
-        except TemplateNotFound as error:
-            folders = ", ".join(getattr(env.loader, "searchpath", [])) or str(env.loader)
-            raise TemplateNotFound(error.name, f"there is no file {error.name} in {folders}") from error
-        except UndefinedError as error:
-            if isinstance(content, str):  # else it was said of a text within
-                raise UndefinedError(f"{error.message}, in {content!r}") from error
-            raise
 
     def _training(self, context: Context) -> Training:
         from tony_provider.operators.training import Training
 
         return Training(self, context)
 
+    @with_readable_errors
     def execute(self, context: Context) -> Any:
         training = self._training(context)
         with training.ending_cleanly():
             return training.run()
 
+    @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is its plain WatchEvent."""
         training = self._training(context)
         with training.ending_cleanly():
             return training.go_on(event)
 
+    @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Called by Airflow when the trigger has ended, also when it has failed or was not heard of in time."""
+        """Go on with a deferred task: called by Airflow when its trigger has ended, failed, or gone silent."""
         self.has_links = True
         try:
             return super().resume_execution(next_method, next_kwargs, context)
@@ -205,9 +201,13 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
                 return training.go_on_without_trigger(failure)
 
     def on_kill(self) -> None:
-        """Called by Airflow from a signal handler, in the midst of whatever the task is doing."""
+        """Stop waiting, and end the application as ``on_kill_action`` says.
+
+        Called by Airflow from a signal handler, in the midst of whatever the task is doing.
+        """
         self.switch.pull(lambda: self.hook, KILL_REASON if self.on_kill_action == "kill" else None)
 
+    @with_readable_errors
     def dry_run(self) -> None:
         """Prints the exact submission as YAML, secrets masked: which files go where, and what the cluster is asked for.
 
@@ -241,9 +241,12 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:
-        """The job as it is submitted, with files that are there for so long."""
+        """Context manager that gives the job as it is submitted.
+
+        Files that it names exist for as long as the context.
+        """
         yield job
 
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
-        """What the task returns, of a training's ``result``."""
+        """What the task returns, made of a training's ``result``."""
         return result

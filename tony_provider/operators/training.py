@@ -22,14 +22,16 @@ from tony_provider.exceptions import (
     TonySpecError,
     TonyTaskKilled,
 )
+from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
-from tony_provider.operators.outcome import Outcome, failure, is_permanent
+from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import (
     ApplicationStarter,
     StartedApplication,
     request_of,
 )
+from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
     TaskRun,
     TaskTry,
@@ -40,10 +42,12 @@ from tony_provider.operators.tries import (
     remembered,
 )
 from tony_provider.operators.waiting import bound, deadlines_of, wait
+from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.text import SHORTEST_SECRET
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
@@ -56,16 +60,14 @@ from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from tony_provider.operators.tony import TonyTrainOperator
-
 # Templated, and not needed.
 OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key")
 
 
 class Training:
-    """Of ``task``, in one of its processes: a task that was deferred goes on in another one."""
+    """One try of a training task, in one of its processes: a task that was deferred goes on in another one."""
 
-    def __init__(self, task: TonyTrainOperator, context: Context) -> None:
+    def __init__(self, task: TrainingTask, context: Context) -> None:
         empty_to_none(task, OPTIONAL)
         self._task = task
         self._context = context
@@ -81,7 +83,7 @@ class Training:
         return self._run.identity(self._hook, self._task.checkpoint_key)
 
     def run(self) -> Any:
-        """From the beginning. Returns what the task returns; raises TaskDeferred where that is for later."""
+        """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
         secrets = self._render_secrets()
         job = self._task.parse_job(secrets)
         self._heed_kill()
@@ -116,7 +118,10 @@ class Training:
         return self._conclude(application_id, ending)
 
     def go_on_without_trigger(self, failure: Exception) -> Any:
-        """The job is none the worse for it: wait in the triggerer again, and at last in the worker."""
+        """Go on after the trigger failed: wait in the triggerer again, and at last in the worker.
+
+        The job is none the worse for a failed trigger.
+        """
         known = remembered(self._store)
         if known is not None:
             self._switch.remember(known)
@@ -139,7 +144,11 @@ class Training:
 
     @contextmanager
     def ending_cleanly(self) -> Iterator[None]:
-        """Errors in Airflow's words; no application outlives the task's timeout; no connection outlives the task."""
+        """Context manager around every part of a try, for what must hold however it ends.
+
+        Errors are raised in Airflow's words; no application outlives the task's timeout; no connection outlives the
+        task.
+        """
         self._switch.whose = self._try.name
         try:
             yield
@@ -167,11 +176,17 @@ class Training:
         given = self._task.secrets or {}
         if not isinstance(given, Mapping):
             raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
-        rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
+        with naming_field("secrets"):
+            rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
         for name, value in rendered.items():
             if not isinstance(value, str):
                 raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
-            mask_secret(value)
+            with without_masking_warnings():
+                mask_secret(value)
+            if 0 < len(value) < SHORTEST_SECRET:
+                self._log.warning(
+                    "secrets.%s is not masked in logs: it has fewer than %d characters", name, SHORTEST_SECRET
+                )
         return rendered
 
     def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:
@@ -314,7 +329,6 @@ class Training:
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
             return self.run()
         if error is not None:
-            error.permanent = is_permanent(error.failure, self._task.parse_job(self._task.secrets or {}))
             outcome.tell_failure(error, ending.status)
             raise error
         return self._deliver(application_id, ending.application, ending.status)

@@ -62,6 +62,8 @@ class TaskRun:
 
 @attrs.frozen
 class TaskTry:
+    """One try of a task, by which its marks and kills can be told from those of other tries."""
+
     number: int
     max_tries: int  # the last one that Airflow allows; raised when the task is cleared
     id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
@@ -73,11 +75,11 @@ class TaskTry:
 
     @property
     def name(self) -> str:
-        """In the diagnostics of an application that is killed for it."""
+        """The try's name in the diagnostics of an application that is killed for it."""
         return f"try {self.number} ({self.id})"
 
     def delivers(self) -> Delivered:
-        """The mark that this try leaves when it has a result."""
+        """The mark that this try leaves on the store when it has a result."""
         return Delivered(self.number, self.max_tries)
 
     def follows_success(self, mark: Delivered) -> bool:
@@ -109,11 +111,15 @@ def instance_exists(context: Context, map_index: int) -> bool:
 
 
 def remember(store: StateStore, application_id: str) -> None:
-    """A cache: the store of the jobs says the same, and is believed first."""
+    """Keep the application's id in Airflow's store.
+
+    A cache: the store of the jobs says the same, and is believed first.
+    """
     store.set(STATE_KEY, application_id, forever=True)
 
 
 def remembered(store: StateStore) -> str | None:
+    """The application's id that an earlier try has kept in Airflow's store; None when there is none."""
     found = store.get(STATE_KEY)
     return found if isinstance(found, str) else None
 

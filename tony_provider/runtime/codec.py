@@ -2,7 +2,7 @@
 
 Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory travels as MiB, durations as seconds, enums as
 their values; a number that JSON cannot write (a loss of NaN) as ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as
-protobuf's JSON form does. Reading is strict about types: what people write is read by ``spec.parse`` instead.
+protobuf's JSON form does. Reading is strict about types: what people write is read by ``parsing.parse`` instead.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ import cattrs
 from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
-from tony_provider.runtime.protocol.status import JobStatus
-
 T = TypeVar("T")
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
-# Written by a runtime that may be newer than its reader, who can do without what it does not know. A job description
-# is the other way round: leaving out what it does not know would run another job than the one described.
-_MAY_BE_NEWER = (JobStatus,)
+# A class says with it whether its writer may be newer than its reader, who can do without what it does not know; see
+# ``JobStatus``. Without it unknown keys are an error: leaving out what a newer job description says would run another
+# job than the one described.
+_MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
 
 
 class CodecError(ValueError):
-    """Data that is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
+    """Data is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
 
     def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
         super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
@@ -47,15 +46,15 @@ def dump_json(obj: Any) -> bytes:
 
 
 def to_plain(obj: Any) -> Any:
-    """The same as dictionaries, lists, text and numbers; ``spec.parse_job`` reads a job's back."""
+    """The JSON form as dictionaries, lists, text and numbers; ``parsing.parse_job`` reads a job's back."""
     return _STRICT.unstructure(obj)
 
 
 def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
     """Read what ``dump_json`` wrote.
 
-    ``ignore_unknown`` says whether keys that ``cls`` lacks are passed over; default: for a JobStatus only, which a
-    newer runtime may have written. Raises CodecError naming every place that is wrong.
+    ``ignore_unknown`` says whether keys that ``cls`` lacks are passed over; default: where ``cls`` says that a newer
+    runtime may have written it. Raises CodecError naming every place that is wrong.
     """
     try:
         plain = json.loads(data, parse_constant=_refuse_constant)
@@ -65,9 +64,9 @@ def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = Non
 
 
 def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
-    """Like ``load_json``, from what ``json.loads`` gives."""
+    """The object in what ``json.loads`` gives; otherwise like ``load_json``."""
     if ignore_unknown is None:
-        ignore_unknown = issubclass(cls, _MAY_BE_NEWER)
+        ignore_unknown = bool(getattr(cls, _MAY_BE_NEWER, False))
     converter = _LENIENT if ignore_unknown else _STRICT
     try:
         return converter.structure(plain, cls)

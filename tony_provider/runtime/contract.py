@@ -45,6 +45,7 @@ ENV_PS_HOSTS = "TONY_PS_HOSTS"
 # What our own TensorBoard finds beside that; there TONY_TENSORBOARD_DIR holds the event files of all tasks.
 ENV_TENSORBOARD_PATH = "TONY_TENSORBOARD_PATH"  # a secret: it answers below this path only
 
+LOG_SIZE = 64  # MiB that a task's stdout and stderr may fill together, where neither job nor connection says it
 MAX_RESULT = 1 << 20  # bytes in TONY_RESULT_FILE: what is larger is a file of the model's directory
 MAX_ENV_STRING = 128 * 1024  # bytes of NAME=value with its closing NUL: Linux's MAX_ARG_STRLEN
 
@@ -93,17 +94,17 @@ USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves
 
 
 def log_name(task: str, attempt: int) -> str:
-    """In LOGS_DIR: what this attempt of a task, such as worker:0, has printed."""
+    """The name, in LOGS_DIR, of the log of this attempt of a task, such as worker:0."""
     return f"{log_prefix(task)}attempt-{attempt}.log" if attempt > 1 else f"{log_prefix(task)}log"
 
 
 def log_prefix(task: str) -> str:
-    """How the names of all its attempts' logs begin, and nobody else's."""
+    """The beginning that the names of all logs of a task have, and nobody else's."""
     return path_of_task(task) + "."
 
 
 def path_of_task(task: str) -> str:
-    """What a task, such as worker:0, is called in names of files and in addresses. No two have the same."""
+    """The name of a task, such as worker:0, in files and in addresses. No two have the same."""
     return task.replace(":", "-")
 
 

@@ -1,4 +1,4 @@
-"""What the sensors have in common: which job, and where they wait for it.
+"""The base of both sensors: which job they look at, and where they wait for it.
 
 Every parse of a DAG file loads this module, and so it loads nothing that only a running task needs.
 """
@@ -22,9 +22,11 @@ from airflow.providers.common.compat.sdk import (
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from tony_provider.arguments import DEFAULT_CONN_ID, empty_to_none, positive_seconds, yes_or_no
+from tony_provider.readable_errors import naming_templates, with_readable_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from jinja2 import Environment
 
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.sensors.waiting_run import WaitingRun
@@ -37,7 +39,9 @@ OPTIONAL = (*WHICH_JOB, "map_index", "checkpoint_key", "proxy_user")
 
 
 class TonySensor(BaseSensorOperator):
-    """What both sensors take; see docs/sensors.md. Neither ends a job because it is cleared or marked.
+    """Base class of both sensors, with the arguments that both take; see docs/sensors.md.
+
+    Neither ends a job because it is cleared or marked.
 
     Exactly one of the first three arguments says which job.
 
@@ -100,6 +104,18 @@ class TonySensor(BaseSensorOperator):
 
         return TonyHook(self.tony_conn_id, self.proxy_user)
 
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Environment | None = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Raises as ``naming_templates`` says."""
+        env = jinja_env or self.get_template_env()
+        with naming_templates(self, content, env):
+            return super().render_template(content, context, env, seen_oids)
+
     @abstractmethod
     def _new_run(self) -> WaitingRun:
         """What the sensor does from now on."""
@@ -110,6 +126,7 @@ class TonySensor(BaseSensorOperator):
             self._run = self._new_run()
         return self._run
 
+    @with_readable_errors
     def execute(self, context: Context) -> Any:
         self._run = None
         empty_to_none(self, OPTIONAL)
@@ -123,15 +140,17 @@ class TonySensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool | PokeReturnValue:
         return self.running.poke(context)
 
+    @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Goes on where the trigger saw that there is nothing more to look at; ``event`` is as ``event_of`` says."""
+        """Go on where the trigger saw that there is nothing more to look at; ``event`` is as ``event_of`` says."""
         try:
             return self.running.go_on(event)
         finally:
             self.hook.close()
 
+    @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Called by Airflow when the trigger has ended, also when it has failed: the job is none the worse for that."""
+        """Go on with a deferred sensor: called by Airflow when the trigger has ended or failed. The job runs on."""
         empty_to_none(self, OPTIONAL)
         given = next_kwargs or {}
         if next_method == TRIGGER_FAIL_REPR and given.get("error") == TriggerFailureReason.TRIGGER_FAILURE:
@@ -140,7 +159,10 @@ class TonySensor(BaseSensorOperator):
         return super().resume_execution(next_method, next_kwargs, context)
 
     def go_on_without_trigger(self, context: Context) -> Any:
-        """Wait in the triggerer again, and at last in the worker, for what is left of the time."""
+        """Go on after the trigger failed, for what is left of the time.
+
+        That is in the triggerer again, and at last in the worker.
+        """
         try:
             self.running.defer_again(context)
             self.log.warning("Waiting in this worker")

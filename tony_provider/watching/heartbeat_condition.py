@@ -1,4 +1,4 @@
-"""Watching a job while it runs: whether its tasks are heard of, and take their steps as fast as they should."""
+"""The heartbeat sensor's condition: a job's tasks are heard of, and take their steps as fast as they should."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
+from tony_provider.runtime.quantities import number, span
 from tony_provider.watching.job_search import JobSighting
 from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorOutcome, state_of
 
@@ -17,6 +18,8 @@ _MOST_NAMED = 10  # tasks in one message
 
 @attrs.frozen
 class HeartbeatLimits:
+    """What the heartbeat sensor demands of the tasks that it judges; a limit of None is not judged."""
+
     max_heartbeat_age: float | None  # seconds
     min_steps_per_second: float | None
     slow_for: float  # seconds that a task may be slower than that
@@ -24,10 +27,11 @@ class HeartbeatLimits:
 
 
 class HeartbeatCondition(SensorConditions):
-    """Tasks are judged while the job is RUNNING only: what restarts, or waits for containers, is not heard of.
+    """The heartbeat sensor's condition: met when the job has succeeded, missed when a task is silent or slow for long.
 
-    Two clocks are never compared: a heartbeat's age is the status's own time less the heartbeat's, both by the clock of
-    the application master's node, and what has gone by here since that status was first seen.
+    Tasks are judged while the job is RUNNING only: what restarts, or waits for containers, is not heard of. Two clocks
+    are never compared: a heartbeat's age is the status's own time less the heartbeat's, both by the clock of the
+    application master's node, and what has gone by here since that status was first seen.
     """
 
     def __init__(self, *arguments: Any, limits: HeartbeatLimits, **options: Any) -> None:
@@ -66,9 +70,9 @@ class HeartbeatCondition(SensorConditions):
         unheard = {name: age for name, age in ages.items() if age > limit}
         # A task's last heartbeat is some seconds older than its master's last word: who is silent is told all the same.
         if silence > (limit / 2 if unheard else limit):
-            yield f"its application master has told nothing for {silence:.0f} s"
+            yield f"its application master has told nothing for {span(silence)}"
         for name, age in unheard.items():
-            yield f"{name} was last heard of {age:.0f} s ago"
+            yield f"{name} was last heard of {span(age)} ago"
 
     def _slow(self, status: JobStatus, now: float) -> Iterator[str]:
         if (limit := self._limits.min_steps_per_second) is None:
@@ -79,7 +83,7 @@ class HeartbeatCondition(SensorConditions):
         for name, task in slow.items():
             seconds = now - self.memory.slow_since[name]
             if seconds > self._limits.slow_for:
-                yield f"{_named(task)} takes {_speed(task, limit):.3g} steps per second, for {seconds:.0f} s"
+                yield f"{_named(task)} takes {number(_speed(task, limit))} steps per second, for {span(seconds)}"
 
     def _running(self, status: JobStatus) -> Iterator[TaskStatus]:
         types = self._limits.task_types

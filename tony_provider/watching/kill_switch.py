@@ -14,7 +14,7 @@ SIGNAL_PATIENCE = 4.0  # seconds that a signal handler may take: Airflow ends th
 
 
 class KillSwitch:
-    """What ``on_kill`` pulls and the waiting task looks at.
+    """The switch that ``on_kill`` pulls and the waiting task looks at, to end the application and the wait.
 
     A signal handler runs between any two instructions of the main thread, which may just then hold a lock, of the
     connection pool or of the event below. So the handler leaves the work to a thread and waits for that only a while.
@@ -34,7 +34,7 @@ class KillSwitch:
         self.application_id = application_id
 
     def forget(self) -> None:
-        """It will not be submitted."""
+        """Forget the application that was set: it will not be submitted."""
         self.application_id = None
 
     def pull(self, hook: Callable[[], TonyHook], reason: str | None) -> None:
@@ -46,7 +46,7 @@ class KillSwitch:
         _in_thread(self._act, hook, reason).join(SIGNAL_PATIENCE)
 
     def sleep(self, seconds: float) -> None:
-        """Until the time is over or the switch is pulled."""
+        """Wait for so many seconds, or until the switch is pulled."""
         self._woken.wait(seconds)
 
     def _act(self, hook: Callable[[], TonyHook], reason: str | None) -> None:

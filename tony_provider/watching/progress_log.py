@@ -1,4 +1,4 @@
-"""What of a job's status is worth a line in the task's log: what changed, and now and then how far it is."""
+"""The lines of a task's log about its job's progress: what changed, and now and then how far it is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from tony_provider.cluster.base import Application
+from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
+from tony_provider.runtime.quantities import number, percent, size, speed, steps
 
 PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
 MAX_ROWS = 20  # of one task table; a large gang is summed up below it
@@ -17,7 +18,10 @@ _HEADER = ("task", "state", "node", "step", "steps/s", "memory")
 
 
 class ProgressLog:
-    """Takes each status seen and gives the lines to log. Says nothing twice."""
+    """Turns the statuses of one job into lines for the task's log.
+
+    Takes each status seen and gives the lines to log. Says nothing twice.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +34,7 @@ class ProgressLog:
         self._warnings: list[str] = []
 
     def lines(self, application: Application, status: JobStatus | None) -> list[str]:
-        lines = self._application_lines(application)
+        lines = [] if _says_all(application, status) else self._application_lines(application)
         if status is not None:
             lines += self._job_lines(status)
             lines += self._generation_lines(status)
@@ -49,7 +53,8 @@ class ProgressLog:
         return [line]
 
     def _job_lines(self, status: JobStatus) -> list[str]:
-        line = f"Job is {_state(status)}" + (f": {status.message}" if status.message else "")
+        succeeded = status.state is JobState.SUCCEEDED  # which its message says once more
+        line = f"Job is {_state(status)}" + (f": {status.message}" if status.message and not succeeded else "")
         if line == self._job_line:
             return []
         self._job_line = line
@@ -91,14 +96,19 @@ class ProgressLog:
         return [progress_line(status)]
 
 
+def _says_all(application: Application, status: JobStatus | None) -> bool:
+    """Whether the job's own word makes the cluster's superfluous: that an application has finished is no news then."""
+    return application.state is ApplicationState.FINISHED and status is not None and status.state is JobState.SUCCEEDED
+
+
 def progress_line(status: JobStatus) -> str:
-    """Such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
-    line = f"step {status.step}"
+    """Such as ``step 120 of 900 (13 %), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
+    line = f"step {steps(status.step or 0, status.total_steps)}"
     if status.step is not None and status.total_steps:
-        line += f"/{status.total_steps} ({100 * status.step // status.total_steps}%)"
+        line += f" ({percent(status.step / status.total_steps)})"
     if status.steps_per_second is not None:
-        line += f", {status.steps_per_second:.1f} steps/s"
-    if metrics := " ".join(f"{name}={value:.4g}" for name, value in sorted(status.metrics.items())):
+        line += f", {speed(status.steps_per_second)}"
+    if metrics := " ".join(f"{name}={number(value)}" for name, value in sorted(status.metrics.items())):
         line += f", {metrics}"
     if status.checkpoint is not None:
         step = status.checkpoint.step
@@ -107,7 +117,10 @@ def progress_line(status: JobStatus) -> str:
 
 
 def task_table(tasks: Sequence[TaskStatus], everyone: Sequence[TaskStatus]) -> list[str]:
-    """Rows of ``tasks``, under a header; where these are not all of the job's, a last line sums up ``everyone``."""
+    """The rows of a text table of ``tasks``, under a header.
+
+    Where these are not all of the job's, a last line sums up ``everyone``.
+    """
     shown = tasks[:MAX_ROWS]
     lines = _aligned([_HEADER, *map(_row, shown)])
     if len(shown) < len(everyone):
@@ -122,9 +135,9 @@ def _row(task: TaskStatus) -> tuple[str, ...]:
         task.name,
         _task_state(task),
         task.node or "-",
-        str(progress.step) if task.progress else "-",
-        f"{progress.steps_per_second:.1f}" if progress.steps_per_second is not None else "-",
-        f"{task.rss_bytes / (1 << 20):.0f} MiB" if task.rss_bytes else "-",
+        steps(progress.step) if task.progress else "-",
+        number(progress.steps_per_second) if progress.steps_per_second is not None else "-",
+        size(task.rss_bytes) if task.rss_bytes else "-",
     )
 
 

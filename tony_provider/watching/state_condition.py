@@ -1,4 +1,4 @@
-"""Waiting until a job is in one of some states."""
+"""The job sensor's condition: the job is in one of some states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd
 
 
 class StateCondition(SensorConditions):
-    """:param states: see ``states_of``."""
+    """Condition of the job sensor: met when the job is in one of ``states``.
+
+    :param states: see ``states_of``.
+    """
 
     def __init__(self, *arguments: Any, states: frozenset[str], **options: Any) -> None:
         super().__init__(*arguments, **options)

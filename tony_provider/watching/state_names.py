@@ -11,7 +11,7 @@ STATES = list(dict.fromkeys([state.value for kind in (JobState, ApplicationState
 
 
 def states_of(given: Iterable[str] | str) -> frozenset[str]:
-    """The names of states, however they are written. Raises ValueError."""
+    """The names of states that a list, or text with commas, holds. Raises ValueError for unknown ones and for none."""
     names = given.split(",") if isinstance(given, str) else list(given)
     states = [str(getattr(name, "value", name)).strip().upper() for name in names]
     for state in states:

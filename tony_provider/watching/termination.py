@@ -20,13 +20,13 @@ import attrs
 from tony_provider.cluster.base import CONTROL_SECONDS, Application
 from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
 
 HURRIED_SECONDS = 2.0  # that a master may take to answer in a signal handler: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
-END_POLL = 0.5  # seconds
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
 _OURS = re.compile(r"Killed by Airflow(?: for (try [^:]*))?: ")
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Kill:
-    """What an application's diagnostics say of its end, when that was our doing."""
+    """An order to end an application: on whose behalf and why, as its diagnostics will say."""
 
     reason: str
     whose: str | None = None  # the name of the try of the task, on whose behalf; None: on nobody's
@@ -49,19 +49,23 @@ class Kill:
 
     @property
     def order(self) -> dict[str, Any]:
-        """As the application's master takes it."""
+        """The order in the form in which the application master takes it."""
         return {"reason": str(self)} if self.grace is None else {"reason": str(self), "grace": self.grace}
 
 
 @attrs.frozen
 class SensorKill(Kill):
-    """By a sensor, which is no try of the training's task: to that it is as if somebody else had done it."""
+    """A sensor's order to end an application.
+
+    A sensor is no try of the training's task: to that it is as if somebody else had done it.
+    """
 
     def __str__(self) -> str:
         return f"Ended by a sensor of Airflow: {self.reason}"
 
 
 def killed_by_airflow(application: Application | None) -> bool:
+    """Whether the application's diagnostics say that a task in Airflow has ended it."""
     return application is not None and _OURS.search(application.diagnostics) is not None
 
 
@@ -74,8 +78,8 @@ def killed_for(application: Application | None) -> str | None:
 def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: Kill) -> bool:
     """Stop the application, kill it when it does not end in time, and remove what it no longer needs. Idempotent.
 
-    Blocks for as long as the job's grace and its last copies take, and END_SECONDS more at most. Whether it has ended
-    by then. Raises ClusterError.
+    Returns whether it has ended by then. Blocks for as long as the job's grace and its last copies take, and
+    END_SECONDS more at most. Raises ClusterError.
     """
     ends_within = stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
     if ends_within is not None and not _has_ended(hook, application_id, ends_within):
@@ -89,10 +93,10 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, kil
 
 
 def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds: float) -> float | None:
-    """Have it end by itself; asked again, it does not hurry. Its master may take ``seconds`` to answer.
+    """Ask the application's master to end it, or kill it where there is no master to ask.
 
-    How many seconds it may take from now; None: there is no master to be asked, so that it was killed at once. Raises
-    ClusterError when it could not be killed either.
+    Returns how many seconds its end may take from now; None: it was killed at once. Asked again, it does not hurry. Its
+    master may take ``seconds`` to answer. Raises ClusterError when it could not be killed either.
     """
     diagnostics = str(kill)
     try:
@@ -113,12 +117,7 @@ def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds
 
 def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
     """Whether it has within that time."""
-    deadline = time.monotonic() + seconds
-    while (application := hook.application(application_id)) is not None and not application.is_final:
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(END_POLL)
-    return True
+    return wait_for_end(lambda: hook.application(application_id), seconds) is None
 
 
 def stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: float) -> bool:
@@ -142,7 +141,10 @@ _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 async def end_from_triggerer(
     tony_conn_id: str, proxy_user: str | None, identity: Identity, application_id: str, kill: Kill
 ) -> None:
-    """Stop it, and then see that it ends. Being cancelled stops the waiting, and nothing else."""
+    """Stop the application from an event loop and see that it ends.
+
+    Being cancelled stops the waiting, and nothing else.
+    """
 
     def stop() -> None:
         with TonyHook(tony_conn_id, proxy_user) as hook:
@@ -168,7 +170,10 @@ def _told(act: Callable[[], None], application_id: str) -> None:
 
 
 def clear_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
-    """See ``TonyHook.cleanup``. ``warn`` is told what could not be removed, as by somebody who may only read."""
+    """Remove what an application that has ended no longer needs, see ``TonyHook.cleanup``.
+
+    ``warn`` is told what could not be removed, as by somebody who may only read.
+    """
     try:
         hook.cleanup(identity, application_id)
     except (ClusterError, StorageError) as error:

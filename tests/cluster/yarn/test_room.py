@@ -71,7 +71,7 @@ def test_what_has_room(fitting: JobSpec) -> None:
         ),
         (
             job(5, GIB, node_label="gpu", gpus=1),
-            "5 x 1 GPUs (tasks.worker) is 5 GPUs; the nodes with the label 'gpu' have 4 GPUs together",
+            "5 x 1 GPU (tasks.worker) is 5 GPUs; the nodes with the label 'gpu' have 4 GPUs together",
         ),
         (
             job(1, GIB, queue="tenth"),

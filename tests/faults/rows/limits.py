@@ -13,7 +13,6 @@ from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import TRAIN, row
 from tests.faults.rows.process import HIT_AT
-from tests.faults.training import Training
 from tests.hadoop.config import Configuration
 from tests.hadoop.settings import Settings
 from tests.waiting import until
@@ -139,11 +138,5 @@ def hang(field: Field) -> Account:
     training.diary.order("worker:1", "hang")
     training.hits.append(training.diary.until_obeyed("worker:1").at)
     account = training.finish()
-    account.expect("wait_for_ever" in _logs(training), "no log shows where the program hung")
+    account.expect("wait_for_ever" in training.container_logs(), "no log shows where the program hung")
     return account
-
-
-def _logs(training: Training) -> str:
-    """What its containers printed."""
-    paths = [path for folder in training.job.log_folders(training.job.id) for path in folder.iterdir()]
-    return "".join(path.read_text(errors="replace") for path in paths if path.is_file())

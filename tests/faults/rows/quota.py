@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-from urllib.parse import urlsplit
-
 from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import COUNT, row
@@ -25,7 +22,7 @@ def quota_at_model(field: Field) -> Account:
     with training.hit():
         _set_quota(field, training, 1)
     training.hurry()
-    training.until(lambda: KEEPS in _said(training), "the model to be refused")
+    training.until(lambda: KEEPS in training.container_logs(), "the model to be refused")
     _set_quota(field, training, -1)
     return _trained_once(training, training.finish())
 
@@ -44,7 +41,7 @@ def quota_at_checkpoint(field: Field) -> Account:
     training.until_committed(10)
     with training.hit():
         _set_quota(field, training, 1)
-    training.until(lambda: SAVES in _said(training), "a checkpoint to be refused")
+    training.until(lambda: SAVES in training.container_logs(), "a checkpoint to be refused")
     _set_quota(field, training, -1)
     training.hurry()
     account = _trained_once(training, training.finish())
@@ -86,14 +83,5 @@ def _trained_once(training: Training, account: Account) -> Account:
 
 
 def _set_quota(field: Field, training: Training, count: int) -> None:
-    """Of bytes, for all that this training has on the store; -1: none. Its superuser's to say."""
-    path = urlsplit(parent(parent(training.job.directory))).path
-    query = {"op": "SETQUOTA", "storagespacequota": str(count)}
-    url = f"{field.hadoop.webhdfs[0]}/webhdfs/v1{path}"
-    field.hadoop.client(getpass.getuser()).request("PUT", url, query=query)
-
-
-def _said(training: Training) -> str:
-    """What its containers have logged."""
-    paths = [path for folder in training.job.log_folders(training.job.id) for path in folder.iterdir()]
-    return "".join(path.read_text(errors="replace") for path in paths if path.is_file())
+    """Of bytes, for all that this training has on the store; -1: none."""
+    field.hadoop.services.set_quota(parent(parent(training.job.directory)), storagespacequota=count)

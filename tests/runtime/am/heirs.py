@@ -13,10 +13,9 @@ import attrs
 from tests.runtime.am.local.jobs import DEADLINE, LocalJob, Staged, master_container
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.application_master import MasterContext, serve
-from tony_provider.runtime.am.local.local_process import LocalProcess
+from tony_provider.runtime.am.local.local_process import GIVEN_BACK, LocalProcess
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager, Share
-from tony_provider.runtime.am.resource_manager import Container, Registered
-from tony_provider.runtime.am.words import ABORTED, KILLED_BY_APPLICATION_MASTER
+from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ExitReason, Registered
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT, PID_FILE
@@ -42,11 +41,11 @@ class Inherited(LocalProcess):
         self.pid = pid
         self._given_back = False
 
-    async def wait(self) -> tuple[int, str]:
+    async def wait(self) -> tuple[ContainerExit, str]:
         while alive(self.pid):  # noqa: ASYNC110 - it is not our child
             await asyncio.sleep(_LOOK)
         self.kill()
-        return (KILLED_BY_APPLICATION_MASTER if self._given_back else ABORTED), ""
+        return (GIVEN_BACK if self._given_back else ContainerExit(ExitReason.LOST)), ""
 
     async def stop(self) -> None:
         self._given_back = True

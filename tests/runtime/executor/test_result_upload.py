@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.executor.conftest import Launch
+from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import kinds
@@ -78,12 +78,18 @@ async def test_a_model_that_cannot_be_uploaded_fails_the_task(launch: Launch) ->
     assert stored(running.container.application_dir) == []
 
 
-async def test_a_store_that_does_not_do_is_waited_for(launch: Launch) -> None:
-    """The training is over, and is not done again for an upload."""
-    running = await launch(_SAVE)
+def block_store(running: Running) -> Path:
+    """The application's directory, which is a file now: nothing can be kept there until that is removed."""
     directory = running.container.application_dir
     directory.rmdir()
     directory.write_text("a file where a directory should be")
+    return directory
+
+
+async def test_a_store_that_does_not_do_is_waited_for(launch: Launch) -> None:
+    """The training is over, and is not done again for an upload."""
+    running = await launch(_SAVE)
+    directory = block_store(running)
     await running.begin()
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
     assert beat.trouble.startswith("its results do not get to the store, tried again until ")
@@ -97,9 +103,7 @@ async def test_a_store_that_does_not_do_is_waited_for(launch: Launch) -> None:
 
 async def test_a_store_that_refuses_for_long_is_the_end_and_says_where_the_files_are(launch: Launch) -> None:
     running = await launch(job(_SAVE, timeouts=Timeouts(grace=Duration(5), upload=Duration(1))))
-    directory = running.container.application_dir
-    directory.rmdir()
-    directory.write_text("a file where a directory should be")
+    block_store(running)
     await running.begin()
     ended = await running.master.first("exited")
     assert (ended.exit_code, ended.stopped, ended.error) == (0, False, "")
@@ -109,9 +113,7 @@ async def test_a_store_that_refuses_for_long_is_the_end_and_says_where_the_files
 
 async def test_whoever_waits_for_the_store_is_stopped_at_once(launch: Launch) -> None:
     running = await launch(_SAVE)
-    directory = running.container.application_dir
-    directory.rmdir()
-    directory.write_text("a file where a directory should be")
+    block_store(running)
     await running.begin()
     await running.master.heartbeat_with(lambda beat: beat.trouble)
     running.master.stop(1, grace=60)

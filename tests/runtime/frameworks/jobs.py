@@ -6,8 +6,8 @@ from typing import Any
 
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.parse import parse_job
 
 
 def job_of(framework: str = "tensorflow", /, **tasks: dict[str, Any]) -> JobSpec:

@@ -12,8 +12,8 @@ import pytest
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.generic import task_environment
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import JobSpec, Role
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 
 PS_JOB: dict[str, dict[str, Any]] = {

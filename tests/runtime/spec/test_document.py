@@ -13,6 +13,8 @@ from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks import names
 from tony_provider.runtime.frameworks.generic import task_environment
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.parsing.validate import _TAKEN_NAMES
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import (
     AfterSuccess,
@@ -35,11 +37,9 @@ from tony_provider.runtime.spec.model import (
     TensorBoardSpec,
     Timeouts,
 )
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.source import load_source
 from tony_provider.runtime.spec.units import parse_duration, parse_memory
-from tony_provider.runtime.spec.validate import _TAKEN_NAMES
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "job-specification.md").read_text()
 LEVELS: dict[str, type[Any]] = {

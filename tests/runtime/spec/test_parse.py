@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import (
     Docker,
@@ -24,7 +25,6 @@ from tony_provider.runtime.spec.model import (
     Timeouts,
     role_of,
 )
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 
 SMALL = {"framework": "standalone", "tasks": {"worker": {"command": "true"}}}

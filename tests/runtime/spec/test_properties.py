@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony_provider.runtime.codec import dump_json, load_json, to_plain
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import (
     AmSpec,
     Docker,
@@ -24,7 +25,6 @@ from tony_provider.runtime.spec.model import (
     TensorBoardSpec,
     Timeouts,
 )
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.tensorboard import with_its_task
 

@@ -10,8 +10,8 @@ import pytest
 from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.sources import Sources
 from tony_provider.runtime.codec import dump_json, load_json, to_plain
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import JobSpec, Memory, Role, TensorBoardSpec
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.tensorboard import task_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.parse import parse_job
 from tony_provider.runtime.spec.problems import SpecError
 
 BASE = {"framework": "tensorflow", "tasks": {"worker": {"command": "python train.py"}}}

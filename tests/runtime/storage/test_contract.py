@@ -252,13 +252,6 @@ def test_explicit_permissions(place: Place) -> None:
         place.uri("p"): 0o777,
         place.uri("p/q"): 0o777,
     }
-    place.storage.set_permission(place.uri("x/y/open"), 0o400)
-    assert place.storage.status(place.uri("x/y/open")).permission == 0o400
-
-
-def test_set_permission_needs_a_file(place: Place) -> None:
-    with pytest.raises(StorageNotFound):
-        place.storage.set_permission(place.uri("no"), 0o600)
 
 
 def test_make_directories(place: Place) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import io
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ import attrs
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
-from tests.runtime.storage.conftest import Place
+from tests.permissions import set_permission
+from tests.runtime.storage.conftest import USER, Place
 from tests.runtime.storage.servers import STANDBY, Reply, Request, forward, refusing, remote_exception, scripted, silent
 from tony_provider.runtime.storage import (
     StorageError,
@@ -296,31 +296,24 @@ def test_a_file_that_shrinks_while_it_is_sent(hdfs: Place) -> None:
 
 
 def test_quotas(hdfs: Place, hadoop: HadoopCluster) -> None:
-    set_quota(hadoop, hdfs.root, storagespacequota=MIB)
+    hadoop.services.set_quota(hdfs.root, storagespacequota=MIB)
     with pytest.raises(StorageNoSpace, match="quota"):
         hdfs.storage.write(hdfs.uri("big"), bytes(4 * MIB))
     with pytest.raises(StorageNoSpace, match="quota"):
         hdfs.storage.write(hdfs.uri("big"), iter([bytes(MIB)] * 300))
-    set_quota(hadoop, hdfs.root, namespacequota=2)
+    hadoop.services.set_quota(hdfs.root, namespacequota=2)
     hdfs.storage.make_directories(hdfs.uri("one"))
     with pytest.raises(StorageNoSpace, match="quota"):
         hdfs.storage.make_directories(hdfs.uri("two"))
     assert hdfs.names() == ["one"]
 
 
-def set_quota(hadoop: HadoopCluster, uri: str, **quota: int) -> None:
-    path = urlsplit(uri).path
-    query = {"op": "SETQUOTA", **{name: str(value) for name, value in quota.items()}}
-    hadoop.client(getpass.getuser()).request("PUT", f"{hadoop.webhdfs[0]}/webhdfs/v1{path}", query=query)
-
-
-def test_other_users_files(hdfs: Place, webhdfs_config: WebHdfsConfig, uri: str) -> None:
+def test_other_users_files(hdfs: Place, hadoop: HadoopCluster, webhdfs_config: WebHdfsConfig, uri: str) -> None:
     bob = WebHdfsStorage(attrs.evolve(webhdfs_config, user="bob"))
-    hdfs.storage.set_permission(hdfs.root, 0o711)
+    set_permission(hadoop, USER, hdfs.root, 0o711)
     for attempt in (
         lambda: read_bytes(bob, uri),
         lambda: bob.write(hdfs.uri("b"), b"x"),
-        lambda: bob.set_permission(uri, 0o777),
         lambda: bob.remove(uri),
         lambda: bob.rename(uri, f"{uri}2"),
         lambda: bob.list(hdfs.root),

@@ -42,7 +42,7 @@ def diagnose(settings: Settings) -> Report:
 
 
 def host() -> str:
-    """This one's name, as people would look for it."""
+    """This machine's name, as people would look for it."""
     return socket.gethostname()
 
 
@@ -172,7 +172,7 @@ class _Yarn:
             return problem(STAGING, str(error), "")
 
     def _narrowed(self) -> YarnSettings:
-        """The same connection to those who have answered."""
+        """The connection, with only those servers that have answered."""
         webhdfs = attrs.evolve(
             self._yarn.webhdfs,
             addresses=self._namenodes.active or self._yarn.webhdfs.addresses,

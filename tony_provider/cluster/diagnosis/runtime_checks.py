@@ -1,4 +1,4 @@
-"""What runs on the nodes: for which Pythons is the runtime that they are sent?"""
+"""Check of the runtime that nodes are sent: for which Pythons it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUILD = "make one: airflow tony runtime build --python <versions of the nodes>"
 
 
 def check_runtime(settings: Settings) -> Iterator[Finding]:
-    """What this host can tell; nodes are not looked at."""
+    """Check the runtime as far as this host can tell; nodes are not looked at."""
     archive = settings.runtime_archive
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if archive is None:
@@ -33,6 +33,7 @@ def check_runtime(settings: Settings) -> Iterator[Finding]:
 
 
 def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> Iterator[Finding]:
+    """Check that the runtime archive which the connection names on the store is there."""
     what = f"{WHAT} {archive}"
     if not in_store(archive, staging_dir):
         advice = "copy it there, or name a file on the worker"
@@ -44,6 +45,7 @@ def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> It
 
 
 def is_stored(archive: str | None) -> bool:
+    """Whether the connection's runtime archive is a URI of the store, and not a file of the worker."""
     return archive is not None and "://" in archive and not archive.startswith("file://")
 
 

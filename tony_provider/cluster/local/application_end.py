@@ -1,4 +1,4 @@
-"""Whether an application on this machine still runs, and what is done, once, when it does not."""
+"""The end of an application on this machine: whether it still runs, and what is done, once, when it does not."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tony_provider.cluster.local.application_folder import (
 )
 from tony_provider.cluster.local.process_ids import ProcessId, kill_all, processes_of
 from tony_provider.runtime import contract
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.file_lock import locked
 from tony_provider.runtime.local.container_dir import TOKEN_FILE
 from tony_provider.runtime.protocol.final_report import read_report
@@ -32,12 +33,15 @@ _SAID_BYTES = 4096  # of the master's output, in the diagnostics of one that die
 
 
 def ended(folder: ApplicationFolder, record: ApplicationRecord) -> EndRecord | None:
-    """None while the application runs. Raises ConnectionProblem for one of another machine, and as ``settle``."""
+    """How the application ended; None while it runs.
+
+    Raises ConnectionProblem for one of another machine, and as ``settle``.
+    """
     return folder.ended() or (None if _is_alive(folder, record) else settle(folder))
 
 
 def settle(folder: ApplicationFolder) -> EndRecord:
-    """The application master is gone: stop what it left, write down how it ended, and clean up. Once.
+    """Stop what an application without a master has left, write down how it ended, and clean up. Done once.
 
     Raises ClusterUnreachable when another process is at it for too long.
     """
@@ -54,7 +58,7 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
     verdict = _verdict(folder)
     folder.write_ended(verdict)
     folder.remove_work()
-    log.info("%s ended: %s", folder.id, verdict.state)
+    log.debug("%s ended: %s", folder.id, verdict.state)
     return verdict
 
 
@@ -90,7 +94,7 @@ def _is_over_its_limit(folder: ApplicationFolder) -> bool:
 
 
 def _verdict(folder: ApplicationFolder) -> EndRecord:
-    now = time.time_ns() // 1_000_000
+    now = epoch_ms()
     report, killed = read_report(folder.path), folder.killed()
     if killed is not None and (report is None or report.final_status is FinalStatus.KILLED):
         return EndRecord(ApplicationState.KILLED, FinalStatus.KILLED, killed.diagnostics, now)

@@ -1,7 +1,7 @@
 """This machine as a Cluster: the same application master and executors, as processes beside Airflow.
 
 What is known of an application is in files (``application_folder.py``) and in /proc, so that it outlives the Airflow
-task that started it (``start.py``), and whoever looks sees to what it left (``ending.py``).
+task that started it (``master_start.py``), and whoever looks sees to what it left (``application_end.py``).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tony_provider.cluster.local.master_start import start_master
 from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalAccess
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
@@ -52,6 +53,11 @@ _KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
 
 
 class LocalCluster(Cluster):
+    """The local backend: runs applications as processes on this machine, and keeps what it knows of them in files.
+
+    Methods and errors are those of ``Cluster``.
+    """
+
     def __init__(self, settings: LocalSettings) -> None:
         self._settings = settings
         self._applications = settings.root / "applications"
@@ -69,7 +75,7 @@ class LocalCluster(Cluster):
         return None  # there are none, and a job's is only remembered
 
     def new_application(self) -> str:
-        return str(ApplicationId(time.time_ns() // 1_000_000, secrets.randbelow(10**6)))
+        return str(ApplicationId(epoch_ms(), secrets.randbelow(10**6)))
 
     def submit(self, submission: Submission) -> None:
         self._tidy()
@@ -87,7 +93,7 @@ class LocalCluster(Cluster):
             raise SubmissionRefused(f"the application master could not be started: {error}") from error
 
     def request(self, submission: Submission) -> dict[str, Any]:
-        """There is none: its master is started as a process, with these."""
+        """What ``submit`` starts the master with, for people to read. There is no request: it is a process here."""
         return {
             "application-id": submission.description.application_id,
             "application-name": submission.description.job.name,
@@ -153,7 +159,7 @@ class LocalCluster(Cluster):
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Whoever looks at the application next, after that time, kills it."""
+        """Note the limit: whoever looks at the application next, after that time, kills it."""
         application = self.application(application_id)
         if application is None or application.is_final:
             return
@@ -179,7 +185,7 @@ class LocalCluster(Cluster):
         return _MASTER_LOST_AFTER
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def _folder(self, application_id: str) -> ApplicationFolder:
         return ApplicationFolder(self._applications / application_id)

@@ -11,6 +11,7 @@ from pathlib import Path
 from tony_provider.cluster.base import Submission
 from tony_provider.cluster.local.application_folder import ApplicationFolder, ApplicationRecord, this_boot, this_host
 from tony_provider.runtime.application import LocalAccess
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.launch.command_line import command, environment
 from tony_provider.runtime.local.archives import ArchiveCache, shared_cache
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
@@ -32,7 +33,7 @@ exec "$@"
 def start_master(
     folder: ApplicationFolder, submission: Submission, access: LocalAccess, user: str
 ) -> subprocess.Popen[bytes]:
-    """Returns when the process runs and has said so. Raises OSError, ArchiveError."""
+    """Start the application master's process; returns it once it runs and has said so. Raises OSError, ArchiveError."""
     folder.am_logs.mkdir(mode=0o700, parents=True)
     _prepare(folder, submission, access)
     folder.write_record(_record(folder, submission, user))
@@ -56,7 +57,7 @@ def _record(folder: ApplicationFolder, submission: Submission, user: str) -> App
         user=user,
         queue=job.queue or "",
         tags=submission.tags,
-        started_ms=time.time_ns() // 1_000_000,
+        started_ms=epoch_ms(),
         grace=float(job.timeouts.grace),
         checkpoint=float(job.timeouts.checkpoint),
         host=this_host(),

@@ -12,7 +12,7 @@ import attrs
 
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
-from tony_provider.runtime.am.backends import open_resource_manager
+from tony_provider.runtime.am.backends import open_gate, open_resource_manager
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches, application_file
 from tony_provider.runtime.am.master import DismissedError, Master
 from tony_provider.runtime.am.master_recovery import PreviousMasters, RecoveredState, from_store, look
@@ -21,8 +21,8 @@ from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.service import ExecutorService, Server
+from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.state import job_status
 from tony_provider.runtime.am.signals import Signals, write_killed
 from tony_provider.runtime.am.web.web_app import WebApp
 from tony_provider.runtime.application import ApplicationDescription
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class MasterContext:
-    """What the container holds."""
+    """What an application master finds in its container: its job, credentials, node and attempt."""
 
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)
@@ -51,7 +51,7 @@ class MasterContext:
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
-        """Raises ContainerError."""
+        """The context of this process, by its environment and directory. Raises ContainerError."""
         description = container_inputs.description(directory)
         container_id = container_inputs.variable(environ, contract.ENV_CONTAINER_ID)
         credentials = container_inputs.credentials(environ)
@@ -66,7 +66,10 @@ class MasterContext:
 
 
 async def run(context: MasterContext) -> FinalStatus:
-    """Raises what keeps it from registering; after that it ends with a final status whatever happens."""
+    """Run an application master; returns how the application ended.
+
+    Raises what keeps it from registering; after that it ends with a final status whatever happens.
+    """
     description = context.description
     open_files.allow(description.job.size)
     with open_application_store(description, context.credentials.secrets) as storage:
@@ -78,7 +81,7 @@ async def run(context: MasterContext) -> FinalStatus:
 
 
 async def serve(context: MasterContext, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
-    """The same with a store and a cluster at hand, which stay open."""
+    """Run an application master with a store and a cluster that are open, and stay open. See ``run``."""
     description, secrets = context.description, context.credentials.secrets
     address_key = secret(secrets, contract.SECRET_ADDRESS_KEY)
     ownership = Ownership(storage, description, context.attempt, address_key)
@@ -86,7 +89,8 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
     server = Server.bind(secrets, context.host, description.job.port_range)
     web_app: Optional[WebApp] = None
     try:
-        web_app = await WebApp.open(description, storage, context.host, context.user)
+        authenticator = open_gate(description, context.user)
+        web_app = await WebApp.open(description, storage, context.host, authenticator)
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )
@@ -111,7 +115,10 @@ _MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attem
 
 @attrs.frozen
 class MasterLifecycle:
-    """``live`` it once."""
+    """The life of a registered application master, from what former ones have left to its last word to the cluster.
+
+    ``live`` it once.
+    """
 
     credentials: Credentials = attrs.field(repr=False)
     resource_manager: ResourceManager
@@ -121,7 +128,10 @@ class MasterLifecycle:
     web_app: WebApp
 
     async def live(self, registered: Registered) -> FinalStatus:
-        """Raises SupersededError: what is on the store and in the containers is the newer application master's."""
+        """Run the job, or end what a former master left; returns how the application ended.
+
+        Raises SupersededError: what is on the store and in the containers is the newer application master's.
+        """
         description, storage = self.ownership.description, self.ownership.storage
         try:
             found = await from_store(partial(look, self.ownership))

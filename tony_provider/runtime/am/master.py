@@ -36,12 +36,11 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManagerError,
     StopRequested,
 )
-from tony_provider.runtime.am.session import actions
+from tony_provider.runtime.am.session import actions, job_status
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
 from tony_provider.runtime.am.session.containers.impossible_requests import too_large
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.state import job_status
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
@@ -65,7 +64,10 @@ class DismissedError(Exception):
 
 
 class Master:
-    """Runs one session. Everything that happens becomes a step, taken one after the other by ``run``."""
+    """The application master at work on one session.
+
+    Everything that happens becomes a step, taken one after the other by ``run``.
+    """
 
     def __init__(
         self,
@@ -79,7 +81,10 @@ class Master:
         history: Optional[History] = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Within a running event loop. ``history`` is that of former application masters. ``jitter``: see Session."""
+        """Made within a running event loop.
+
+        ``history`` is that of former application masters. ``jitter``: see Session.
+        """
         self.description = description
         self._rm = resource_manager
         self._launches = launches
@@ -133,11 +138,11 @@ class Master:
         self._steps.put_nowait(partial(self.session.checkpoint_requested, reason))
 
     def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
-        """Have ``run`` end with it: the tasks are somebody else's."""
+        """Have ``run`` end with this error: the tasks are somebody else's."""
         _set_exception(self._ended, error)
 
     async def check_newest(self) -> None:
-        """Raises SupersededError when a newer application master is known of."""
+        """Check that no newer application master is known of. Raises SupersededError when one is."""
         try:
             await asyncio.to_thread(self._ownership.check_newest)
         except StorageError as error:
@@ -146,7 +151,7 @@ class Master:
     # ---- running -----------------------------------------------------------------------------------------------
 
     def begin(self, registered: Registered, *, fenced: str = "") -> None:
-        """The first step, with the answer to the registration: executors may come when it is taken.
+        """Take the first step, with the answer to the registration. Executors may come when it is taken.
 
         ``fenced``: why nothing may be started.
         """
@@ -156,7 +161,10 @@ class Master:
         self._look_at_phase(before)
 
     async def run(self) -> Verdict:
-        """Until every task is stopped. Raises SupersededError, DismissedError, and what goes wrong inside."""
+        """Take steps until every task is stopped; returns how the job ended.
+
+        Raises SupersededError, DismissedError, and what goes wrong inside.
+        """
         try:
             for work in (self._listen, self._tick, self._work, self._checkpoints.run, self._announce, collect_seldom):
                 self._background.spawn(work())
@@ -241,7 +249,7 @@ class Master:
         if isinstance(event, LaunchFailed):
             return session.launch_failed(event.container_id, event.reason, now)
         if isinstance(event, Completed):
-            return session.completed(event.container_id, event.exit_status, event.diagnostics, now)
+            return session.completed(event.container_id, event.exit, event.diagnostics, now)
         if isinstance(event, Preempting):
             return session.preempting(event.container_ids, event.seconds, now)
         if isinstance(event, NodeLeaving):

@@ -1,4 +1,4 @@
-"""What the application master needs of a cluster, seen from inside: containers, and word of what becomes of them.
+"""The ResourceManager interface: a cluster seen from inside, which gives containers and tells what becomes of them.
 
 ``yarn`` (Hadoop RPC) and ``local`` (subprocesses) stand behind it; the master's own code never asks which.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
+from enum import Enum
 from typing import Optional, Union
 
 import attrs
@@ -17,7 +18,7 @@ from tony_provider.runtime.protocol.status import FinalStatus
 
 @attrs.frozen
 class ContainerRequest:
-    """One container wanted. ``key`` is the master's own; each allocation answers exactly one request."""
+    """A request for one container. ``key`` is the master's own; an allocation answers exactly one."""
 
     key: int  # unique for the life of the application (YARN's allocation_request_id)
     priority: int  # lower is served first; requests of one size share one
@@ -29,13 +30,15 @@ class ContainerRequest:
 
 @attrs.frozen
 class Container:
+    """A container that the cluster has given."""
+
     id: str  # as YARN writes it: container_e01_…
     node: str  # host:port of its NodeManager
 
 
 @attrs.frozen
 class Launch:
-    """How to start a container."""
+    """How a container's program is started."""
 
     command: list[str]  # program and plain arguments; output goes to the container's log directory
     env: dict[str, str]
@@ -67,56 +70,91 @@ class Registered:
 
 @attrs.frozen
 class Allocated:
+    """Event: the cluster gives the container for a request."""
+
     key: int
     container: Container
 
 
 @attrs.frozen
 class LaunchFailed:
+    """Event: a node did not start a container's program."""
+
     container_id: str
     reason: str
 
 
+class ExitReason(str, Enum):
+    """Why a container ended."""
+
+    EXITED = "EXITED"  # its program did
+    NOT_PREPARED = "NOT_PREPARED"  # its files could not be brought to the node
+    LOST = "LOST"  # with its node, or nobody says why
+    DISKS_FAILED = "DISKS_FAILED"
+    PREEMPTED = "PREEMPTED"  # its share is another queue's or application's now
+    MADE_ROOM = "MADE_ROOM"  # its node needed the room for another container
+    EXCEEDED_MEMORY = "EXCEEDED_MEMORY"
+    EXCEEDED_VIRTUAL_MEMORY = "EXCEEDED_VIRTUAL_MEMORY"
+    EXCESS_LOGS = "EXCESS_LOGS"
+    GIVEN_BACK = "GIVEN_BACK"  # by the application master
+    KILLED_BY_CLUSTER = "KILLED_BY_CLUSTER"
+    APPLICATION_ENDED = "APPLICATION_ENDED"
+    OTHER = "OTHER"  # a reason of the cluster that is not known here
+
+
+@attrs.frozen
+class ContainerExit:
+    """How a container ended."""
+
+    reason: ExitReason
+    status: int = 0  # the exit code of a program that EXITED; else the cluster's own number, which means nothing here
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        """Of its program; None where it did not end by itself."""
+        return self.status if self.reason is ExitReason.EXITED else None
+
+
 @attrs.frozen
 class Completed:
-    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: a code, or its own reasons from -100 down."""
+    """A container ended."""
 
     container_id: str
-    exit_status: int
+    exit: ContainerExit
     diagnostics: str = ""
 
 
 @attrs.frozen
 class StopRequested:
-    """The cluster wants the application to end now."""
+    """Event: the cluster wants the application to end now."""
 
     reason: str
 
 
 @attrs.frozen
 class AttemptOver(StopRequested):
-    """The cluster has ended this application master's attempt: the application was killed, or the cluster gave this
-    master up and has started another one, whose the containers are now.
+    """Event: the cluster has ended this application master's attempt.
 
-    Nothing that this one does counts any more. It is to end without touching its tasks or the job's files.
+    The application was killed, or the cluster gave this master up and has started another one, whose the containers are
+    now. Nothing that this one does counts any more. It is to end without touching its tasks or the job's files.
     """
 
 
 @attrs.frozen
 class ConnectionLost:
-    """The cluster cannot be reached at present; nothing else changed. For the event log and people."""
+    """Event: the cluster cannot be reached at present; nothing else changed. For the event log and people."""
 
     reason: str
 
 
 @attrs.frozen
 class ConnectionRestored:
-    """It answers again."""
+    """Event: the cluster answers again."""
 
 
 @attrs.frozen
 class Preempting:
-    """The cluster wants these containers back, and takes them soon: a moment for a checkpoint."""
+    """Event: the cluster wants these containers back, and takes them soon: a moment for a checkpoint."""
 
     container_ids: list[str]
     seconds: Optional[float] = None  # until then; None: not known
@@ -124,7 +162,7 @@ class Preempting:
 
 @attrs.frozen
 class NodeLeaving:
-    """A node is being taken out of service; its containers end soon."""
+    """Event: a node is being taken out of service; its containers end soon."""
 
     node: str  # host:port
     seconds: Optional[float] = None  # until then; None: not known
@@ -136,14 +174,18 @@ Event = Union[
 
 
 class ResourceManager(ABC):
-    """Raises ResourceManagerError subclasses when the cluster refuses for good; retries by itself what may pass."""
+    """The cluster as the application master uses it: gives containers, starts programs in them, tells of their end.
+
+    Methods raise ResourceManagerError subclasses when the cluster refuses for good, and retry by themselves what may
+    pass.
+    """
 
     notice: float
     """Seconds that the application master has between SIGTERM and SIGKILL when the cluster ends it."""
 
     @abstractmethod
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
-        """Make this application master known. Once, before all else."""
+        """Make this application master known to the cluster. Once, before all else."""
 
     @abstractmethod
     def request(self, requests: Sequence[ContainerRequest]) -> None:
@@ -170,19 +212,19 @@ class ResourceManager(ABC):
 
     @abstractmethod
     def events(self) -> AsyncIterator[Event]:
-        """What happens, in order, until ``close``."""
+        """The events, in order, until ``close``."""
 
     @abstractmethod
     def set_progress(self, progress: float) -> None:
-        """0 to 1, shown by the cluster."""
+        """Tell the cluster how far the job is, 0 to 1, for it to show."""
 
     @abstractmethod
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
-        """Say how the application ended; the containers left are stopped by the cluster. Once."""
+        """Tell the cluster how the application ended; it stops the containers that are left. Once."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Drop connections and tasks. Idempotent."""
+        """Close connections and end tasks of the event loop. Idempotent."""
 
 
 class ResourceManagerError(Exception):

@@ -1,4 +1,4 @@
-"""Plain words for sizes, exit codes, signals and YARN's own reasons."""
+"""Plain words for what a task asks for, exit codes, signals, and why containers ended."""
 
 from __future__ import annotations
 
@@ -8,85 +8,56 @@ from collections.abc import Iterable
 from typing import Optional
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
+from tony_provider.runtime.quantities import amount
+from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 from tony_provider.runtime.spec.model import TaskSpec
 
-# org.apache.hadoop.yarn.api.records.ContainerExitStatus
-INVALID = -1000
-ABORTED = -100
-DISKS_FAILED = -101
-PREEMPTED = -102
-EXCEEDED_VIRTUAL_MEMORY = -103
-EXCEEDED_PHYSICAL_MEMORY = -104
-KILLED_BY_APPLICATION_MASTER = -105
-KILLED_BY_RESOURCE_MANAGER = -106
-KILLED_AFTER_APPLICATION = -107
-KILLED_BY_SCHEDULER = -108
-EXCESS_LOGS = -109
-
 _CONTAINER = {
-    INVALID: "could not be prepared on its node",
-    ABORTED: "was lost: its node or NodeManager went away, or the cluster took it back",
-    DISKS_FAILED: "was lost: too many disks of its node failed",
-    PREEMPTED: "was preempted: the cluster gave its share to another queue or application",
-    EXCEEDED_VIRTUAL_MEMORY: "used more virtual memory than it was given, so YARN killed it",
-    EXCEEDED_PHYSICAL_MEMORY: "used more memory than it was given, so YARN killed it; raise the task type's memory",
-    KILLED_BY_APPLICATION_MASTER: "was stopped by the application master",
-    KILLED_BY_RESOURCE_MANAGER: "was killed by the ResourceManager",
-    KILLED_AFTER_APPLICATION: "was killed because its application had ended",
-    KILLED_BY_SCHEDULER: "was killed by its NodeManager to make room",
-    EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
+    ExitReason.NOT_PREPARED: "could not be prepared on its node",
+    ExitReason.LOST: "was lost: its node or NodeManager went away, or the cluster took it back",
+    ExitReason.DISKS_FAILED: "was lost: too many disks of its node failed",
+    ExitReason.PREEMPTED: "was preempted: the cluster gave its share to another queue or application",
+    ExitReason.EXCEEDED_VIRTUAL_MEMORY: "used more virtual memory than it was given, so YARN killed it",
+    ExitReason.EXCEEDED_MEMORY: "used more memory than it was given, so YARN killed it; raise the task type's memory",
+    ExitReason.GIVEN_BACK: "was stopped by the application master",
+    ExitReason.KILLED_BY_CLUSTER: "was killed by the ResourceManager",
+    ExitReason.APPLICATION_ENDED: "was killed because its application had ended",
+    ExitReason.MADE_ROOM: "was killed by its NodeManager to make room",
+    ExitReason.EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
 }
 _SHELL = {shell.NOT_EXECUTABLE: " (the command cannot be executed)", shell.NOT_FOUND: " (command not found)"}
 _FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*")
-OUT_OF_MEMORY = frozenset({EXCEEDED_VIRTUAL_MEMORY, EXCEEDED_PHYSICAL_MEMORY})
-TAKEN_BACK = frozenset({PREEMPTED, KILLED_BY_SCHEDULER})
-"""The cluster needed the room for others."""
-NODE_TROUBLE = frozenset({ABORTED, DISKS_FAILED, PREEMPTED, KILLED_BY_RESOURCE_MANAGER, KILLED_BY_SCHEDULER})
-"""Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
 
 
 def signal_name(number: int) -> str:
+    """The name of a signal, such as ``SIGTERM``."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def _exit_code(code: int) -> str:
+def exit_code(code: int) -> str:
+    """What became of a process, to follow its name."""
     killer = shell.killed_by(code)
     if killer:
         return f"ended with exit code {code} (killed by {signal_name(killer)})"
     return f"ended with exit code {code}{_SHELL.get(code, '')}"
 
 
-def process_end(end: ProcessEnd) -> str:
-    """What became of a user process, to follow the task's name."""
-    killed = f"was killed by {signal_name(end.signal)}" if end.signal else _exit_code(end.exit_code)
-    if end.out_of_memory:
-        return f"ran out of memory and {killed}; raise the task type's memory"
-    if end.error and end.exit_code == 0 and not end.signal:
-        return end.error
-    return f"{killed}; {end.error}" if end.error else killed
-
-
-def container_end(exit_status: int) -> str:
+def container_exit(exit: ContainerExit) -> str:
     """What became of a container, to follow the words "its container"."""
-    return _CONTAINER.get(exit_status) or _exit_code(exit_status)
+    return _CONTAINER.get(exit.reason) or exit_code(exit.status)
 
 
 def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
-    """Such as ``8192 MiB, 1 vcore, gpus 1``."""
-    parts = [f"{task.memory} MiB", count(task.vcores, "vcore")]
-    if task.gpus:
-        parts.append(f"gpus {task.gpus}")
-    parts += [f"{name} {value}" for name, value in sorted(task.resources.items())]
+    """Such as ``8192 MiB, 1 vcore, 2 GPUs``."""
+    wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **({GPU: task.gpus} if task.gpus else {})}
+    wanted.update(sorted(task.resources.items()))
+    parts = [amount(name, number) for name, number in wanted.items()]
     label = task.node_label or node_label
     return ", ".join([*parts, f"node label {label}"] if label else parts)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def some(names: Iterable[str], most: int = 5) -> str:
@@ -97,6 +68,7 @@ def some(names: Iterable[str], most: int = 5) -> str:
 
 
 def first_line(text: str) -> str:
+    """The text up to its first line's end."""
     return text.partition("\n")[0]
 
 

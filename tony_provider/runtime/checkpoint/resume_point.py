@@ -25,7 +25,7 @@ class ResumePoint:
 
     @property
     def label(self) -> str:
-        """For people: ``step 120``, or ``save 7, 14:03:12 UTC``."""
+        """The checkpoint's name for people: ``step 120``, or ``save 7, 14:03:12 UTC``."""
         if self.step is not None:
             return f"step {self.step}"
         return f"save {self.save}, {clock.time_of_day(self.saved_ms)}"

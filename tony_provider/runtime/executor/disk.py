@@ -1,10 +1,12 @@
-"""Whether there is room left where the container writes."""
+"""The room that is left on the disk where the container writes."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from typing import Optional
+
+from tony_provider.runtime.quantities import size
 
 _LEAST = 1 << 20  # bytes; with less, next to nothing can be written
 # What logs leave free of a disk: a NodeManager takes one that is 90 % full for broken, and the node with it.
@@ -38,4 +40,4 @@ def crowded(directory: Path, wanted: int) -> Optional[str]:
     total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
     if free - wanted >= min(total * _RESERVE, _LARGEST_RESERVE):
         return None
-    return f"the disk of {directory} is nearly full ({free / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB left)"
+    return f"the disk of {directory} is nearly full ({size(free)} of {size(total)} left)"

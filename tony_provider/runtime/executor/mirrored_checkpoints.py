@@ -1,4 +1,4 @@
-"""Which of a task's checkpoints are copied to the store: its own newest, or the one that every rank has."""
+"""Which checkpoints of a task are copied to the store: its own newest, or the one that every rank has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ReportedStep = Callable[[], Awaitable[Optional[int]]]  # by the user process, la
 
 
 class Copies(ABC):
-    """``copy`` it again and again."""
+    """Chooses what a mirror copies, and copies it. ``copy`` it again and again."""
 
     def __init__(self, directory: CheckpointDirectory, uploader: CheckpointUploader, reported: ReportedStep) -> None:
         self.activity = ""  # for people; empty while there is nothing to copy
@@ -30,7 +30,7 @@ class Copies(ABC):
         self._reported = reported
 
     async def copy(self, *, last: bool) -> Optional[UploadTrouble]:
-        """What there is to copy now; None: nothing is left of it. ``last``: the user process has ended.
+        """Copy what there is to copy now; None: nothing is left of it. ``last``: the user process has ended.
 
         Raises OSError when the directory cannot be read.
         """
@@ -41,18 +41,15 @@ class Copies(ABC):
 
     @abstractmethod
     def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """The application master names a checkpoint."""
+        """Choose the checkpoint that the application master names, for the next ``copy``."""
 
     @property
     def said(self) -> Sequence[tony_pb2.FromExecutor]:
-        """What an application master that missed it must hear."""
+        """The messages that an application master which missed them must hear."""
         return ()
 
     @abstractmethod
     async def _copy(self, last: bool) -> Optional[UploadTrouble]: ...
-
-    async def _newer(self, last: bool) -> list[LocalCheckpoint]:
-        return await self._uploader.in_thread(self._directory.newer, await self._reported(), last)
 
     async def _carry(
         self, checkpoint: LocalCheckpoint, target: Optional[UploadTarget] = None
@@ -63,18 +60,21 @@ class Copies(ABC):
 
 
 class OwnCopies(Copies):
-    """The newest of one task, which is the training's."""
+    """Copies of the newest checkpoints of one task, which are the training's."""
 
     def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """Nobody names one."""
+        """Do nothing: nobody names one."""
 
     async def _copy(self, last: bool) -> Optional[UploadTrouble]:
-        newer = await self._newer(last)
-        return await self._carry(newer[-1]) if newer else None
+        newest = await self._uploader.in_thread(self._directory.newest, await self._reported(), last)
+        return await self._carry(newest) if newest else None
 
 
 class GangCopies(Copies):
-    """Of every rank the same: this one says what it holds, and the application master names one that all hold."""
+    """Copies of the same checkpoints from every rank.
+
+    This one says what it holds, and the application master names one that all hold.
+    """
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class GangCopies(Copies):
 
     async def _copy(self, last: bool) -> Optional[UploadTrouble]:
         while True:
-            newer = await self._newer(last)
+            newer = await self._uploader.in_thread(self._directory.newer, await self._reported(), last)
             held = {one.step: one for one in newer if one.step is not None}
             self._tell(held, last)
             if len(held) < len(newer) and not held:

@@ -1,4 +1,4 @@
-"""The end of what the user processes have printed so far: for whoever looks at the job's page, or for posterity."""
+"""The end of the user processes' output so far: for whoever looks at the job's page, or as last words."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _LAST_WORDS = 256 << 10  # bytes: YARN leaves 250 ms between SIGTERM and SIGKILL
 async def answer_tail(
     output: Output, wanted: tony_pb2.TailWanted, send: Callable[[tony_pb2.FromExecutor], None]
 ) -> None:
+    """Send the end of the output that the application master has asked for."""
     tail = tony_pb2.Tail(question=wanted.question)
     try:
         tail.data = await asyncio.to_thread(output.both.tail, wanted.bytes)
@@ -29,7 +30,7 @@ async def answer_tail(
 
 
 async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
-    """Nothing where nothing was printed."""
+    """Send the end of the output before the container is killed. Nothing where nothing was printed."""
     try:
         output = await asyncio.to_thread(context.output.both.tail, _LAST_WORDS)
     except OSError as error:

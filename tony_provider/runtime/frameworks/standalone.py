@@ -1,4 +1,8 @@
-"""Independent commands: no rendezvous beyond the TONY_* variables of every job; each tracked task must succeed."""
+"""Any program: no variables beside the TONY_* ones, by which its tasks find each other as in every job.
+
+They start together and may talk to each other. One that fails starts again alone, and the others go on, unless its
+type says ``restart: gang``.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,19 @@ from tony_provider.runtime.spec.problems import Problem
 
 
 class Standalone(Framework):
+    """Programs of any kind, of which nothing is known but that the chief and each worker must succeed."""
+
     name = "standalone"
 
     def problems(self, job: JobSpec) -> list[Problem]:
         return []
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """Chief and workers alike, whatever else there is: no task works for another."""
+        """The chief and every worker, beside parameter servers too: nothing says that one of them serves another."""
         return [name for name, role in job.roles.items() if role.is_tracked]
 
     def scope(self, role: Role) -> RestartScope:
-        """Nobody waits for anybody."""
+        """The failed task alone: nothing says that another depends on it."""
         return RestartScope.TASK
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

@@ -14,7 +14,7 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
 def encode_vlong(value: int) -> bytes:
-    """Raises ValueError when ``value`` does not fit in 64 bits."""
+    """The vlong encoding of a number. Raises ValueError when it does not fit in 64 bits."""
     if not _LONG_MIN <= value <= _LONG_MAX:
         raise ValueError(f"{value} does not fit in a vlong")
     if -112 <= value <= 127:
@@ -26,15 +26,20 @@ def encode_vlong(value: int) -> bytes:
 
 
 def encode_bytes(data: bytes) -> bytes:
+    """The encoding of a byte array: its length as a vint, then the bytes."""
     return encode_vlong(len(data)) + data
 
 
 def encode_text(text: str) -> bytes:
+    """The encoding of a Text: UTF-8, as a byte array."""
     return encode_bytes(text.encode())
 
 
 class WritableReader:
-    """Reads values one after the other; raises CredentialsError where the bytes end early or are not such a value."""
+    """Reads Writable values one after the other.
+
+    Raises CredentialsError where the bytes end early or are not such a value.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data

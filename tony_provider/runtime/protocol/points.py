@@ -1,4 +1,4 @@
-"""Resume points as master and executors tell them each other."""
+"""Resume points in the messages between master and executors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tony_provider.runtime.protocol import tony_pb2
 
 
 def of_message(message: tony_pb2.Resume) -> ResumePoint:
+    """The resume point that a message carries."""
     step = message.step if message.HasField("step") else None
     return ResumePoint(step, message.uri, message.save, message.saved_ms, message.checksum, message.reported)
 
@@ -20,7 +21,7 @@ def of_uploaded(message: tony_pb2.CheckpointUploaded) -> ResumePoint:
 
 
 def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
-    """None for none."""
+    """The message for a resume point; None for none."""
     if point is None:
         return None
     return tony_pb2.Resume(

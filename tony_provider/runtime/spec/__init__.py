@@ -1,1 +1,1 @@
-"""The job specification: ``model`` says what a job is; ``parse_job`` in ``parse`` reads what people write."""
+"""The job specification: ``model`` says what a job is; ``parsing`` beside it reads what people write."""

@@ -18,13 +18,14 @@ from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,
+    ContainerExit,
     ContainerRequest,
     Event,
+    ExitReason,
     Launch,
     LaunchFailed,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.words import ABORTED, KILLED_BY_APPLICATION_MASTER
 from tony_provider.runtime.application import (
     ApplicationDescription,
     LocalAccess,
@@ -200,13 +201,17 @@ async def test_where_the_master_is_asked_is_kept_for_its_owner_alone(inside: Ins
     assert tracking.make_secret(inside.root) != secret
 
 
+def exited(code: int) -> ContainerExit:
+    return ContainerExit(ExitReason.EXITED, code)
+
+
 async def test_container_finds_its_surroundings(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "not for containers")
     container_id = await inside.launch(
         "exec > $TONY_LOG_DIR/said; echo $CONTAINER_ID $NM_HOST $A; stat -c %a $HADOOP_TOKEN_FILE_LOCATION;"
         "env | grep -c AIRFLOW; exit 0"
     )
-    assert await inside.completed() == Completed(container_id, 0)
+    assert await inside.completed() == Completed(container_id, exited(0))
     said = (inside.root / "logs" / container_id / "said").read_text().splitlines()
     assert said == [f"{container_id} 127.0.0.1 b", "600", "0"]
     assert not (inside.root / "containers" / container_id).exists()
@@ -214,12 +219,12 @@ async def test_container_finds_its_surroundings(inside: Inside, monkeypatch: pyt
 
 async def test_exit_status_and_last_words(inside: Inside) -> None:
     container_id = await inside.launch("echo too bad >&2; exit 3")
-    assert await inside.completed() == Completed(container_id, 3, "too bad\n")
+    assert await inside.completed() == Completed(container_id, exited(3), "too bad\n")
 
 
 async def test_signal_becomes_an_exit_status_as_on_yarn(inside: Inside) -> None:
     await inside.launch("kill -9 $$")
-    assert (await inside.completed()).exit_status == 137
+    assert (await inside.completed()).exit == exited(137)
 
 
 async def test_what_a_process_leaves_in_its_group_is_killed(inside: Inside) -> None:
@@ -241,14 +246,15 @@ def running(pid: int) -> bool:
 async def test_released_container_is_stopped(inside: Inside) -> None:
     container_id = await inside.launch("exec sleep 1000")
     inside.manager.release([container_id])
-    assert (await inside.completed()).exit_status == KILLED_BY_APPLICATION_MASTER
+    assert (await inside.completed()).exit.reason is ExitReason.GIVEN_BACK
 
 
 async def test_container_given_back_before_its_launch_makes_room(inside: Inside) -> None:
     inside.manager.request([ask(1, memory=800)])
     first = (await inside.allocated()).container
     inside.manager.release([first.id])
-    assert await inside.completed() == Completed(first.id, ABORTED, "given back")
+    completed = await inside.completed()
+    assert (completed.container_id, completed.exit.reason) == (first.id, ExitReason.LOST)
     inside.manager.request([ask(2, memory=800)])
     assert (await inside.allocated()).key == 2
     await inside.manager.launch(first, Launch(["/bin/true"], {}, [], b""))
@@ -263,7 +269,7 @@ async def test_smaller_priority_numbers_first(inside: Inside) -> None:
 @pytest.mark.parametrize("wanted", [[ask(1, 600), ask(2, 600)], [ask(1, gpus=2), ask(2, gpus=1)]])
 async def test_what_can_never_fit_is_refused(inside: Inside, wanted: list[ContainerRequest]) -> None:
     inside.manager.request(wanted)
-    with pytest.raises(ResourceManagerError, match="the local cluster gives one job 1000 MiB, 8 vcores, gpus 2"):
+    with pytest.raises(ResourceManagerError, match="the local cluster gives one job 1000 MiB, 8 vcores, 2 GPUs"):
         await inside.next()
 
 

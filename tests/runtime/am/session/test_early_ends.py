@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, task_type
+from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.protocol import timing
@@ -96,7 +97,7 @@ def test_once_a_task_that_decides_has_failed_nothing_is_waited_for() -> None:
 def test_a_restart_for_another_reason_begins_anew() -> None:
     world = ps_job()
     world.end("ps:0")
-    world.lose("worker:1", -102)
+    world.lose("worker:1", ExitReason.PREEMPTED)
     world.restarted()
     assert world.generation == 2
     world.wait(2 * WAIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.session.containers.elastic import GROW_WAIT
+from tony_provider.runtime.am.session.elastic import GROW_WAIT
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.spec.model import RestartPolicy
 

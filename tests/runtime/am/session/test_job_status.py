@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tests.runtime.am.session.world import EPOCH, World, job, task_type
-from tony_provider.runtime.am.session.state import job_status
+from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.codec import dump_json, load_json, to_plain
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
+from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.recovery.recovery import MOST_WAIT, WAIT_FOR_NEXT
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.protocol import timing
@@ -106,7 +107,7 @@ def test_a_container_that_ends_meanwhile_is_not_waited_for() -> None:
     world = workers().run()
     world.master_dies()
     lost = next(executor for executor in world.executors.values() if executor.task == "worker:1")
-    world.complete(lost.container.id, -100)
+    world.complete(lost.container.id, ExitReason.LOST)
     world.come_back()
     assert world.session.phase is JobState.RESTARTING
     world.restarted()
@@ -165,7 +166,7 @@ def test_a_stop_that_is_told_late_is_no_failure() -> None:
     """The former master had told it to stop, and its end reaches only the new one."""
     world = workers(budget=0, tasks={"worker": 2}).run()
     world.preempt("worker:1")
-    world.lose("worker:1", -102)
+    world.lose("worker:1", ExitReason.PREEMPTED)
     stopping = world.executor("worker:0")
     world.master_dies()
     assert stopping.told_to_stop
@@ -232,9 +233,9 @@ def test_of_two_attempts_that_are_listed_the_newer_counts() -> None:
 
 def test_counters_live_on() -> None:
     world = workers(budget=2, memory_step=Memory(1024), node_losses=1).run()
-    world.lose("worker:1", -104)
+    world.lose("worker:1", ExitReason.EXCEEDED_MEMORY)
     world.restarted()
-    world.lose("worker:2", -100)
+    world.lose("worker:2", ExitReason.LOST)
     world.restarted()
     world.wait(6)
     world.start_all()
@@ -277,7 +278,7 @@ def test_a_missing_evaluator_starts_again_alone() -> None:
     world = World(job(ALL_ROLES, policy=RestartPolicy()), ["chief", "worker"]).run()
     world.master_dies()
     lost = next(executor for executor in world.executors.values() if executor.task == "evaluator:0")
-    world.complete(lost.container.id, -100)
+    world.complete(lost.container.id, ExitReason.LOST)
     world.come_back()
     assert world.session.phase is JobState.RUNNING
     world.run()
@@ -290,7 +291,7 @@ def test_independent_tasks_keep_their_ranks_when_several_are_missing() -> None:
     world.master_dies()
     for executor in list(world.executors.values()):
         if executor.task != "worker:2":
-            world.complete(executor.container.id, -100)
+            world.complete(executor.container.id, ExitReason.LOST)
     world.come_back()
     world.grant(max(world.outstanding))
     world.register_all()

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
+from tony_provider.runtime import exit_codes
+from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import StopProcess
 from tony_provider.runtime.am.session.restarts.root_cause import DOUBT
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
@@ -185,7 +187,7 @@ def test_a_process_that_was_killed_with_its_container_is_no_failure_of_the_job()
     world.obey_all()
     world.tick(2)
     assert world.generation == 1
-    world.lose("worker:1", -102)
+    world.lose("worker:1", ExitReason.PREEMPTED)
     world.run()
     assert world.generation == 2
     assert world.attempt("worker:1") == 2
@@ -527,8 +529,52 @@ def test_permanent_exit_codes_end_the_job() -> None:
     world.complete_all()
     assert world.verdict.failure
     assert world.verdict.failure.exit_code == 3
+    assert world.verdict.failure.permanent
     assert "permanent" in world.verdict.message
     assert world.generation == 1
+
+
+def test_other_exit_codes_are_not_permanent_when_they_are_given_up() -> None:
+    world = workers(budget=0, permanent_exit_codes=[3]).run()
+    world.end("worker:1", exit_code=4)
+    world.complete_all()
+    assert world.verdict.failure
+    assert not world.verdict.failure.permanent
+
+
+@pytest.mark.parametrize(("exit_code", "permanent"), [(3, True), (127, True), (4, False)])
+def test_a_task_that_never_starts_again_says_whether_another_application_might_do_better(
+    exit_code: int, permanent: bool
+) -> None:
+    tasks = {"worker": task_type(2, restart=RestartScope.NEVER)}
+    world = workers(tasks, permanent_exit_codes=[3]).run()
+    world.end("worker:1", exit_code=exit_code)
+    world.complete_all()
+    assert world.verdict.failure
+    assert world.verdict.failure.permanent is permanent
+
+
+def test_an_executors_own_exit_code_is_none_of_the_programs() -> None:
+    """One that its master refused, where the program's exit code of that number would be permanent."""
+    world = workers(budget=1, permanent_exit_codes=[exit_codes.REFUSED]).run()
+    world.lose("worker:1", exit_codes.REFUSED)
+    world.restarted()
+    assert world.generation == 2
+    world.lose("worker:1", exit_codes.REFUSED)
+    world.complete_all()
+    assert world.verdict.failure
+    assert world.verdict.failure.exit_code == exit_codes.REFUSED
+    assert not world.verdict.failure.permanent
+
+
+@pytest.mark.parametrize(("exit_code", "permanent"), [(exit_codes.REFUSED, False), (127, True)])
+def test_a_container_that_ends_before_anything_has_run(exit_code: int, permanent: bool) -> None:
+    world = workers(permanent_exit_codes=[exit_codes.REFUSED])
+    world.grant_all()
+    world.lose("worker:1", exit_code)
+    world.complete_all()
+    assert world.verdict.failure
+    assert (world.verdict.failure.kind, world.verdict.failure.permanent) == (FailureKind.LAUNCH, permanent)
 
 
 def test_a_command_that_does_not_exist_is_not_tried_again() -> None:
@@ -536,14 +582,14 @@ def test_a_command_that_does_not_exist_is_not_tried_again() -> None:
     world.end("worker:1", exit_code=127)
     world.complete_all()
     assert world.verdict.failure
-    assert world.verdict.failure.kind is FailureKind.LAUNCH
+    assert (world.verdict.failure.kind, world.verdict.failure.permanent) == (FailureKind.LAUNCH, True)
 
 
-@pytest.mark.parametrize("exit_status", [-102, -108])
-def test_preemption_is_not_counted(exit_status: int) -> None:
+@pytest.mark.parametrize("reason", [ExitReason.PREEMPTED, ExitReason.MADE_ROOM])
+def test_preemption_is_not_counted(reason: ExitReason) -> None:
     world = workers(budget=0).run()
     for generation in range(2, 6):
-        world.lose("worker:1", exit_status)
+        world.lose("worker:1", reason)
         world.restarted()
         assert world.generation == generation
 
@@ -560,14 +606,14 @@ def test_containers_that_the_cluster_said_it_would_take_are_not_counted() -> Non
     node = world.task("worker:2").node
     assert node
     world.node_leaves(node)
-    world.lose("worker:2", -100)
+    world.lose("worker:2", ExitReason.LOST)
     world.restarted()
     assert world.generation == 3
 
 
 def test_a_job_without_restarts_survives_preemption_but_not_a_loss() -> None:
     world = workers(budget=0).run()
-    world.lose("worker:1", -100)
+    world.lose("worker:1", ExitReason.LOST)
     world.complete_all()
     assert world.verdict.status is FinalStatus.FAILED
 
@@ -590,7 +636,7 @@ def test_more_memory_after_an_out_of_memory_kill_in_a_new_container() -> None:
     world.complete(former)
     world.run()
     assert world.generation == 2
-    world.lose("worker:2", -104)
+    world.lose("worker:2", ExitReason.EXCEEDED_MEMORY)
     (request,) = world.outstanding.values()
     assert request.memory == 3500
     world.restarted()
@@ -610,7 +656,7 @@ def test_more_memory_though_the_executor_tells_of_the_signal_first() -> None:
     world.obey_all()
     world.tick(1)
     assert not world.outstanding
-    world.complete(former, -104)
+    world.complete(former, ExitReason.EXCEEDED_MEMORY)
     (request,) = world.outstanding.values()
     assert request.memory == 3072
     world.restarted()
@@ -674,7 +720,7 @@ def test_avoided_nodes_are_taken_when_nothing_else_comes() -> None:
 
 def test_preemption_is_not_the_nodes_fault() -> None:
     world = workers(node_losses=1).run()
-    world.lose("worker:1", -102)
+    world.lose("worker:1", ExitReason.PREEMPTED)
     assert world.avoided == ()
 
 

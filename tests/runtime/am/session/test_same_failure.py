@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job
+from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.restarts.repeated_failures import essence, recognise
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, TaskProgress
 from tony_provider.runtime.spec.model import Duration, MirrorScope, RestartPolicy
@@ -85,7 +86,7 @@ def test_other_failures_in_between_do_not_matter() -> None:
     world = workers()
     fail(world)
     fail(world, exit_code=7, output_tail="no route to host")
-    world.lose("worker:0", -102)
+    world.lose("worker:0", ExitReason.PREEMPTED)
     world.restarted()
     fail(world)
     assert "the same failure 2 times" in ended(world)
@@ -127,7 +128,7 @@ def test_who_is_killed_from_outside_has_done_nothing_wrong(how: dict[str, Any]) 
 def test_lost_containers_are_no_failure_of_the_program() -> None:
     world = workers(node_losses=0)
     for _ in range(4):
-        world.lose("worker:1", -100)
+        world.lose("worker:1", ExitReason.LOST)
         world.restarted()
     assert world.generation == 5
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job
+from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import ShutdownTask
-from tony_provider.runtime.am.session.containers.container_failures import MOST_REPLACEMENTS
-from tony_provider.runtime.am.words import PREEMPTED
+from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import Role, TaskSpec
@@ -116,7 +116,7 @@ def test_two_gangs_that_each_need_more_than_half_both_finish() -> None:
 
 def test_container_lost_while_the_rest_is_waited_for_is_asked_for_again() -> None:
     world = workers()
-    world.complete(world.grant(), -100)
+    world.complete(world.grant(), ExitReason.LOST)
     assert len(world.outstanding) == 2
 
 
@@ -124,7 +124,7 @@ def test_container_lost_before_the_start_is_replaced() -> None:
     world = workers()
     world.grant_all()
     world.register("worker:1")
-    world.complete(world.container("worker:0"), -100)
+    world.complete(world.container("worker:0"), ExitReason.LOST)
     assert world.attempt("worker:0") == 2
     world.run()
     assert world.rendezvous
@@ -153,7 +153,7 @@ def test_containers_that_are_taken_back_before_a_process_runs_are_replaced_for_e
     world = workers()
     world.grant_all()
     for _ in range(3 * MOST_REPLACEMENTS):
-        world.lose("worker:0", PREEMPTED)
+        world.lose("worker:0", ExitReason.PREEMPTED)
         world.grant_all()
     assert world.run().generation == 1
 
@@ -162,7 +162,7 @@ def test_gang_whose_replacement_never_comes_gives_everything_back_and_asks_again
     world = workers(replacement=30)
     world.grant_all()
     world.register("worker:1")
-    world.complete(world.container("worker:0"), -101)
+    world.complete(world.container("worker:0"), ExitReason.DISKS_FAILED)
     second = world.container("worker:1")
     world.wait(31)
     assert world.shut_down() == ["worker:1"]
@@ -179,7 +179,7 @@ def test_former_attempt_may_not_speak() -> None:
     world = workers()
     world.grant_all()
     first = world.container("worker:0")
-    world.complete(first, -100)
+    world.complete(first, ExitReason.LOST)
     assert world.session.refusal("worker:0", 1, first)
     world.grant_all()
     second = world.container("worker:0")
@@ -377,7 +377,9 @@ def test_lost_container_is_the_cause_though_its_peer_failed_before_the_cluster_t
     world.tick()
     world.end("worker:0", exit_code=1, output_tail="connection reset by peer")
     assert world.session.verdict is None
-    world.complete(world.container("worker:1"), -104, "Container is running beyond physical memory limits")
+    world.complete(
+        world.container("worker:1"), ExitReason.EXCEEDED_MEMORY, "Container is running beyond physical memory limits"
+    )
     world.complete_all()
     failure = world.verdict.failure
     assert failure
@@ -389,7 +391,7 @@ def test_killed_process_takes_its_reason_from_the_container() -> None:
     world = workers().run()
     world.end("worker:0", signal=15, stopped=True)
     assert world.session.verdict is None
-    world.complete(world.container("worker:0"), -106)
+    world.complete(world.container("worker:0"), ExitReason.KILLED_BY_CLUSTER)
     world.complete_all()
     failure = world.verdict.failure
     assert failure

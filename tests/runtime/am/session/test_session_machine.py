@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.runtime.am.session.world import Executor, World, job, task_type
+from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
@@ -31,7 +32,7 @@ POLICIES = [
     RestartPolicy(budget=1000, memory_step=Memory(512), node_losses=1),
     RestartPolicy(budget=1000, same_failure=3),
 ]
-EXIT_STATUSES = [0, 1, 137, 143, -100, -101, -102, -103, -104, -105, -106, -1000]
+EXITS: list[int | ExitReason] = [0, 1, 137, 143, *(reason for reason in ExitReason if reason is not ExitReason.EXITED)]
 # grace, last copies, logs, the release, and some more
 LONGEST_END = 30 + 60 + 30 + 10 + 5
 
@@ -106,10 +107,10 @@ class SessionMachine(RuleBasedStateMachine):
         self.w.completed.add(container_id)
 
     @precondition(lambda self: set(self.w.allocated) - self.w.completed)
-    @rule(data=st.data(), exit_status=st.sampled_from(EXIT_STATUSES))
-    def complete(self, data: st.DataObject, exit_status: int) -> None:
+    @rule(data=st.data(), how=st.sampled_from(EXITS))
+    def complete(self, data: st.DataObject, how: int | ExitReason) -> None:
         candidates = sorted(set(self.w.allocated) - self.w.completed)
-        self.w.complete(data.draw(st.sampled_from(candidates)), exit_status, "what YARN says")
+        self.w.complete(data.draw(st.sampled_from(candidates)), how, "what YARN says")
 
     @precondition(lambda self: self._current())
     @rule(data=st.data())
@@ -222,9 +223,10 @@ class SessionMachine(RuleBasedStateMachine):
     def master_dies(self, data: st.DataObject) -> None:
         calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
         self.former |= self.w.held
-        failures = self._failures_seen()
+        going_on = self._going_on()
+        failures = self._failures_seen(going_on)
         self.w.master_dies()
-        assert self._failures_seen() == failures
+        assert self._failures_seen(going_on) == failures
         if calm:
             self.w.come_back()
             assert self.w.session.phase is JobState.RUNNING
@@ -234,10 +236,13 @@ class SessionMachine(RuleBasedStateMachine):
                 if data.draw(st.booleans()):
                     self.w.register(executor.task, executor)
 
-    def _failures_seen(self) -> dict[str, list[str]]:
-        """By group, of what goes on."""
+    def _going_on(self) -> list[str]:
+        """Groups. What was given up, the next master does not know, and tries once more."""
         given_up = {task.name for task in self._tasks() if task.given_up}
-        groups = [group for group in self.w.session.groups.every if group.name not in given_up]
+        return [group.name for group in self.w.session.groups.every if group.name not in given_up]
+
+    def _failures_seen(self, names: list[str]) -> dict[str, list[str]]:
+        groups = [group for group in self.w.session.groups.every if group.name in names]
         return {group.name: [each.what for each in group.repeats.seen] for group in groups}
 
     def _is_calm(self) -> bool:
@@ -292,7 +297,7 @@ class SessionMachine(RuleBasedStateMachine):
     def the_same_failure_is_the_jobs(self) -> None:
         if not self.world or self.w.session.verdict:
             return
-        for seen in self._failures_seen().values():
+        for seen in self._failures_seen(self._going_on()).values():
             assert all(seen.count(what) <= self.w.spec.restart.same_failure for what in seen)
 
     @invariant()

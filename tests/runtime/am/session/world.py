@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.am.resource_manager import Container, ContainerRequest
+from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ContainerRequest, ExitReason
 from tony_provider.runtime.am.session.actions import (
     Action,
     AskCheckpoint,
@@ -342,14 +342,16 @@ class World:
             for key in sorted(self.outstanding):
                 self.grant(key)
 
-    def complete(self, container_id: str, exit_status: int = 0, diagnostics: str = "") -> None:
+    def complete(self, container_id: str, how: int | ExitReason = 0, diagnostics: str = "") -> None:
+        """``how``: the exit code of its program, or why it ended otherwise."""
+        ended = ContainerExit(how) if isinstance(how, ExitReason) else ContainerExit(ExitReason.EXITED, how)
         self.completed.add(container_id)
         self.executors.pop(container_id, None)
-        self.carry_out(self.session.completed(container_id, exit_status, diagnostics, self.now))
+        self.carry_out(self.session.completed(container_id, ended, diagnostics, self.now))
 
-    def lose(self, name: str, exit_status: int = -100) -> None:
-        """Its container ends, as YARN says."""
-        self.complete(self.container(name), exit_status)
+    def lose(self, name: str, how: int | ExitReason = ExitReason.LOST) -> None:
+        """Its container ends, as the cluster says."""
+        self.complete(self.container(name), how)
 
     def complete_all(self, exit_status: int = 0) -> None:
         """Everything that was told to stop ends."""
@@ -543,7 +545,7 @@ class World:
 
     def lose_unheard(self, name: str) -> None:
         """Its container ends before it has registered with the new application master."""
-        self.complete(self.executor_of(name).container.id, -100)
+        self.complete(self.executor_of(name).container.id, ExitReason.LOST)
 
     def come_back(self) -> None:
         """Every executor that lives registers with the new application master."""

@@ -16,7 +16,6 @@ from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, ta
 from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
 from tony_provider.runtime.am.web import routes
 from tony_provider.runtime.am.web.http_messages import Head, HttpRequest
-from tony_provider.runtime.am.web.page import wording
 from tony_provider.runtime.am.web.page.html import Html, element, join
 from tony_provider.runtime.am.web.page.job_view import MOST_TASKS, JobView, PageLink
 from tony_provider.runtime.am.web.page.page import JobPage
@@ -246,35 +245,3 @@ def test_only_html_is_not_escaped() -> None:
         '<a href="&quot;" hidden>&lt;<i>5</a>'
     )
     assert join(element("br"), "&") == "<br>&amp;"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-3, "0 s"),
-        (0.4, "0 s"),
-        (59.6, "1 min"),
-        (61, "1 min 1 s"),
-        (7500, "2 h 5 min"),
-        (3600, "1 h"),
-        (90061, "1 d 1 h"),
-    ],
-)
-def test_spans_of_time(seconds: float, words: str) -> None:
-    assert wording.span(seconds) == words
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (2048, "2 KiB"),
-        (5 << 20, "5 MiB"),
-        (3 << 29, "1.5 GiB"),
-        (300 << 20, "300 MiB"),
-        (2**63, "8192 PiB"),
-    ],
-)
-def test_sizes(count: int, words: str) -> None:
-    assert wording.size(count) == words

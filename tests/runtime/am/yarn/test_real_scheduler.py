@@ -13,6 +13,7 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.runtime.am.yarn.leading import MASTER_MB, Led
 from tests.waiting import until
+from tony_provider.runtime.am.resource_manager import ExitReason
 
 pytestmark = pytest.mark.long
 
@@ -27,7 +28,6 @@ SETTINGS = Settings(
     # The ResourceManager accepts only intervals of more than three times its expiry of masters.
     properties={"yarn-site": {"yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs": "31"}},
 )
-ABORTED, PREEMPTED = -100, -102
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_what_another_queue_is_due_is_announced_before_it_is_taken(
     assert announced["container_ids"]
     assert set(announced["container_ids"]) <= {container["id"] for container in held}
     taken = first.event("Completed")[0]
-    assert taken["exit_status"] == PREEMPTED
+    assert taken["exit"]["reason"] == ExitReason.PREEMPTED
     assert taken["container_id"] in announced["container_ids"]
     second.event("Launched")
 
@@ -78,7 +78,7 @@ def test_a_node_that_is_told_to_leave_says_so_in_time(lead: list[Led], cluster: 
         (said,) = led.event("NodeLeaving")
         assert (said["node"], said["seconds"]) == (leaving["node"], 5.0)
         (ended,) = led.event("Completed")
-        assert (ended["container_id"], ended["exit_status"]) == (leaving["id"], ABORTED)
+        assert (ended["container_id"], ended["exit"]["reason"]) == (leaving["id"], ExitReason.LOST)
     finally:
         cluster.decommission(seconds=1)
         cluster.restart(f"nodemanager-{number_of(cluster, leaving['node'])}")

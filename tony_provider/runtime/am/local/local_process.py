@@ -11,18 +11,22 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am.resource_manager import Launch
-from tony_provider.runtime.am.words import KILLED_BY_APPLICATION_MASTER
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason, Launch
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
 
+# With YARN's numbers, so that the event logs of both read alike.
+GIVEN_BACK = ContainerExit(ExitReason.GIVEN_BACK, -105)
+NEVER_LAUNCHED = ContainerExit(ExitReason.LOST, -100)
 TERM_GRACE = 5.0  # seconds between SIGTERM and SIGKILL of the group
 _TAIL = 4096  # bytes of stderr for the diagnostics, as YARN does
 
 
 @attrs.define(eq=False)
 class LocalProcess:
+    """The process group of one local container, in its directory."""
+
     directory: Path
     log_dir: Path
     _process: asyncio.subprocess.Process
@@ -32,7 +36,7 @@ class LocalProcess:
     async def start(
         cls, container_id: str, directory: Path, log_dir: Path, launch: Launch, cache: ArchiveCache
     ) -> LocalProcess:
-        """Raises OSError, ArchiveError."""
+        """Prepare the directory and start the container's program. Raises OSError, ArchiveError."""
         await asyncio.to_thread(_prepare, directory, log_dir, launch, cache)
         environment = {**container_environment(container_id, directory, log_dir), **launch.env}
         with (log_dir / "stdout").open("ab") as stdout, (log_dir / "stderr").open("ab") as stderr:
@@ -53,17 +57,17 @@ class LocalProcess:
             raise
         return started
 
-    async def wait(self) -> tuple[int, str]:
-        """Exit status as YARN gives it, and diagnostics. What the process left in its group is killed."""
+    async def wait(self) -> tuple[ContainerExit, str]:
+        """How it ended, and diagnostics. What the process left in its group is killed."""
         code = await self._process.wait()
         self._signal(signal.SIGKILL)
         diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
         if self._stopped:
-            return KILLED_BY_APPLICATION_MASTER, diagnostics
-        return (shell.exit_code(-code) if code < 0 else code), diagnostics
+            return GIVEN_BACK, diagnostics
+        return ContainerExit(ExitReason.EXITED, shell.exit_code(-code) if code < 0 else code), diagnostics
 
     async def stop(self) -> None:
-        """SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
+        """Send SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
         self._stopped = True
         self._signal(signal.SIGTERM)
         try:
@@ -72,7 +76,7 @@ class LocalProcess:
             self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """At once."""
+        """Kill the group at once."""
         self._stopped = True
         self._signal(signal.SIGKILL)
 

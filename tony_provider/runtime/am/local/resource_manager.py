@@ -1,4 +1,4 @@
-"""The embedded local cluster from inside: containers are process groups on this machine."""
+"""The local cluster's ResourceManager, within the application master: containers are process groups here."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
-from tony_provider.runtime.am.local.local_process import LocalProcess
+from tony_provider.runtime.am.local.local_process import NEVER_LAUNCHED, LocalProcess
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,
@@ -34,14 +33,15 @@ from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.resource_names import GPU
+from tony_provider.runtime.quantities import amount, count
+from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 
 _NOTICE = 3600.0  # seconds: nobody kills a local application master that ends its tasks
 
 
 @attrs.frozen
 class Share:
-    """A part of this machine."""
+    """A part of this machine: memory, cores and GPUs."""
 
     memory: int = 0  # MiB
     vcores: int = 0
@@ -58,11 +58,14 @@ class Share:
         return self.memory <= whole.memory and self.vcores <= whole.vcores and self.gpus <= whole.gpus
 
     def __str__(self) -> str:
-        return f"{self.memory} MiB, {words.count(self.vcores, 'vcore')}, gpus {self.gpus}"
+        return ", ".join([amount(MEMORY, self.memory), amount(VCORES, self.vcores), amount(GPU, self.gpus)])
 
 
 class LocalResourceManager(ResourceManager):
-    """``shared`` is where unpacked archives are kept for later applications, the runtime above all."""
+    """The local cluster as the application master sees it: starts containers as process groups on this machine.
+
+    ``shared`` is where unpacked archives are kept for later applications, the runtime above all.
+    """
 
     notice = _NOTICE
 
@@ -91,7 +94,7 @@ class LocalResourceManager(ResourceManager):
             return
         self._events.fail(
             ResourceManagerError(
-                f"the job needs {wanted} for {words.count(len(self._held) + len(self._waiting), 'task')} at once, and "
+                f"the job needs {wanted} for {count(len(self._held) + len(self._waiting), 'task')} at once, and "
                 f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
             )
         )
@@ -106,11 +109,11 @@ class LocalResourceManager(ResourceManager):
             if process:
                 self._background.spawn(process.stop())
             elif self._held.pop(container_id, None):
-                self._events.put(Completed(container_id, words.ABORTED, "given back"))
+                self._events.put(Completed(container_id, NEVER_LAUNCHED, "given back"))
         self._grant()
 
     def avoid(self, nodes: Sequence[str]) -> None:
-        """There is only this one."""
+        """Do nothing: there is only this one node."""
 
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:
@@ -132,7 +135,7 @@ class LocalResourceManager(ResourceManager):
         return self._events.__aiter__()
 
     def set_progress(self, progress: float) -> None:
-        """The job's status says it already."""
+        """Do nothing: the job's status says it already."""
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
         await asyncio.gather(*(process.stop() for process in self._processes.values()))
@@ -150,11 +153,11 @@ class LocalResourceManager(ResourceManager):
         await self._background.close()
 
     async def _watch(self, container_id: str, process: LocalProcess) -> None:
-        exit_status, diagnostics = await process.wait()
+        ended, diagnostics = await process.wait()
         await asyncio.to_thread(remove_tree, process.directory)
         del self._processes[container_id]
         self._held.pop(container_id, None)
-        self._events.put(Completed(container_id, exit_status, diagnostics))
+        self._events.put(Completed(container_id, ended, diagnostics))
         self._grant()
 
     def _grant(self) -> None:

@@ -1,17 +1,16 @@
-"""What executors say, and what follows from it."""
+"""Reports of executors, and what follows from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessState
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
@@ -20,7 +19,10 @@ from tony_provider.runtime.spec.model import Role
 
 
 class ExecutorReports:
-    """Each ``task`` is one whose executor may speak. Times are the session's, in seconds."""
+    """The part of the session that handles what executors say.
+
+    Each ``task`` is one whose executor may speak. Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -40,21 +42,21 @@ class ExecutorReports:
         self._crowded: set[str] = set()  # nodes whose disks have cost a task lines of its output
 
     def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
-        """Its stream is up; ``start`` is that of the newest rendezvous that reached it."""
+        """Handle an executor's registration. ``start`` is that of the newest rendezvous that reached it."""
         task.connected, task.heard_at = True, now
         if not task.ended:
             task.trouble_at = None
         if task.told_to_stop:
             self._completion.stop(task, now, "the job has ended")
         elif task.state is TaskState.STARTING:
-            task.state, task.deadline = TaskState.REGISTERED, None
-            task.host, task.ports = host, dict(ports)
+            task.enter(TaskState.REGISTERED)
+            task.deadline, task.host, task.ports = None, host, dict(ports)
             self._state.note("registered", f"on {host}, ports {dict(ports)}", task)
         else:
             self._starts.say_again(task, start)
 
     def disconnected(self, task: Task, now: float) -> None:
-        """Its stream is down; it may come back."""
+        """An executor's stream is down; it may come back."""
         task.connected = False
         if not task.ended and task.trouble_at is None:
             task.trouble_at = now
@@ -77,7 +79,7 @@ class ExecutorReports:
         task.heard_at = process.started_at = process.moved_at = now
         task.replaced = 0
         if task.state is TaskState.REGISTERED and process.stop_by is None:
-            task.state = TaskState.RUNNING
+            task.enter(TaskState.RUNNING)
         self._state.note("started", f"user process {start}, of generation {process.generation}", task)
 
     def process_ended(self, task: Task, end: ProcessEnd, now: float) -> None:
@@ -89,7 +91,7 @@ class ExecutorReports:
         task.heard_at, process.end = now, end
         task.progress = end.progress or task.progress
         self._look_at_output(task, end.output_problem)
-        self._state.note("ended", words.process_end(end), task)
+        self._state.note("ended", end.in_words, task)
         if self._state.phase is not JobState.RECOVERING:  # then it is looked at once everybody is back
             self.look_at_end(task, process, end, now)
 
@@ -99,24 +101,24 @@ class ExecutorReports:
             self._restarts.stepped(task, step)
 
     def look_at_end(self, task: Task, process: ProcessState, end: ProcessEnd, now: float) -> None:
-        """What follows from the end of its user process."""
+        """Draw the consequences of a user process's end."""
         if end.succeeded and task.role is not Role.PS:
             if not task.ended:
-                task.state = TaskState.SUCCEEDED
+                task.enter(TaskState.SUCCEEDED)
         elif task.told_to_stop:
             if not task.ended:
-                task.state = TaskState.STOPPED
+                task.enter(TaskState.STOPPED)
         elif process.stop_by is not None:
-            task.state = TaskState.REGISTERED
+            task.enter(TaskState.REGISTERED)
         elif end.stopped and process.order is None:
             # Its former master died between two generations; what for, it knew and has counted.
-            task.state = TaskState.REGISTERED
+            task.enter(TaskState.REGISTERED)
             self._restarts.again(self._groups.of(task), "a former application master had stopped it", now)
         else:
             self._failed(task, process, end, now)
 
     def settled(self, task: Task, start: int, problem: str, now: float) -> None:
-        """Its last copies of checkpoints are over."""
+        """The last copies of checkpoints after a process are over."""
         process = task.process
         if process is None or process.start != start or process.settled:
             return

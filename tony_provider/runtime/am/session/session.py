@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
-from tony_provider.runtime.am.resource_manager import Container, Largest
+from tony_provider.runtime.am.resource_manager import Container, ContainerExit, Largest
 from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
-from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.containers.elastic import Elastic
+from tony_provider.runtime.am.session.elastic import Elastic
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import Recovery
+from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
@@ -36,6 +36,11 @@ from tony_provider.runtime.spec.model import JobSpec
 
 
 class Session:
+    """The state machine of one job: handles what happens, one method for each, and returns the actions to carry out.
+
+    ``now`` is the session's time: seconds of a clock that never goes back.
+    """
+
     def __init__(self, job: JobSpec, framework: Framework, *, jitter: Callable[[], float], epoch: float = 0.0) -> None:
         """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch."""
         self.state = SessionState(job, framework, epoch)
@@ -67,32 +72,36 @@ class Session:
 
     @property
     def tasks(self) -> Sequence[Task]:
-        """By type as specified, then by index."""
+        """All tasks, by type as specified, then by index."""
         return self.state.tasks
 
     @property
     def phase(self) -> JobState:
+        """What the job is doing, or how it has ended."""
         return self.state.phase
 
     @property
     def generation(self) -> int:
+        """The number of the current generation: how often the gang was brought together."""
         return self.state.generation.number
 
     @property
     def verdict(self) -> Optional[Verdict]:
-        """Once it is known; the tasks may still be ending."""
+        """How the job ends, once that is known; the tasks may still be ending."""
         return self.state.verdict
 
     @property
     def finished(self) -> bool:
+        """Whether the job is over: everything is stopped, or given up."""
         return self.state.finished
 
     def task(self, name: str) -> Optional[Task]:
+        """The task with this name, such as worker:0; None when there is none."""
         return self.state.by_name.get(name)
 
     @property
     def heartbeat_seconds(self) -> float:
-        """How often an executor is to be heard of; for Welcome."""
+        """Seconds between two heartbeats of an executor, for its Welcome."""
         return self._liveness.heartbeat_seconds
 
     def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
@@ -115,7 +124,7 @@ class Session:
         return self._checkpoints.commit_refusal(task, generation, start)
 
     def mirror_ranks(self) -> Sequence[tuple[str, int]]:
-        """Name and rank of the tasks of the current generation whose checkpoints are copied to the store."""
+        """Names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""
         return self._checkpoints.ranks()
 
     def still_copies(self, name: str) -> bool:
@@ -126,7 +135,7 @@ class Session:
     # ---- the cluster -------------------------------------------------------------------------------------------
 
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
-        """Ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
+        """Begin: ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
         self._begin(now, largest)
         self.containers.ask_for_all(now)
         self._restarts.prepare_start(now)
@@ -135,7 +144,10 @@ class Session:
     def recover(
         self, containers: Sequence[Container], history: History, now: float, largest: Optional[Largest] = None
     ) -> list[Action]:
-        """Instead of ``start``, for a later application master: ``containers`` are those that its cluster listed."""
+        """Begin as a later application master, in place of ``start``.
+
+        ``containers`` are those that its cluster listed.
+        """
         started = now if history.started is None else history.started - self.state.epoch
         self._begin(min(started, now), largest)
         self.recovery.begin(containers, history, now)
@@ -150,16 +162,19 @@ class Session:
             self.containers.sizes.limit(largest)
 
     def allocated(self, key: int, container: Container, now: float) -> list[Action]:
+        """The cluster has given a container for the request with this key."""
         self.containers.granted(key, container, now)
         return self._checked(now)
 
     def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
+        """A node did not start a container's program."""
         self._container_failures.not_launched(container_id, reason, now)
         return self._checked(now)
 
-    def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> list[Action]:
+    def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> list[Action]:
+        """A container has ended; ``exit_status`` as in Completed."""
         self.recovery.ended(container_id)
-        self._container_failures.completed(container_id, exit_status, diagnostics, now)
+        self._container_failures.completed(container_id, exit, diagnostics, now)
         return self._checked(now)
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
@@ -201,6 +216,7 @@ class Session:
         return self._checked(now)
 
     def checkpoint_committed(self, point: ResumePoint, now: float) -> list[Action]:
+        """A checkpoint is on the store, and counts."""
         self._checkpoints.committed(point)
         self._elastic.committed(now)
         return self._checked(now)
@@ -245,18 +261,21 @@ class Session:
         return self._checked(now)
 
     def heartbeat(self, name: str, attempt: int, beat: Heartbeat, now: float) -> list[Action]:
+        """An executor's heartbeat has come."""
         task = self._current(name, attempt)
         if task:
             self._reports.heartbeat(task, beat, now)
         return self.state.taken()
 
     def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
+        """A task's user process runs."""
         task = self._current(name, attempt)
         if task:
             self._reports.process_started(task, start, now)
         return self._checked(now)
 
     def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
+        """A task's user process has ended, or could not be started."""
         task = self._current(name, attempt)
         if task:
             self._reports.process_ended(task, end, now)
@@ -270,7 +289,7 @@ class Session:
         return self._checked(now)
 
     def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:
-        """Its container is being killed; ``tail`` is the end of what its user process had printed."""
+        """A task's container is being killed; ``tail`` is the end of what its user process had printed."""
         task = self._current(name, attempt)
         if task:
             task.last_words = tail
@@ -288,7 +307,7 @@ class Session:
     # ---- the clock ---------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Action]:
-        """To be called twice a second or so."""
+        """Look at what time it is: to be called twice a second or so."""
         if self.state.finished:
             return []
         self._timers.tick(now)

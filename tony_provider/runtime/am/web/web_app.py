@@ -1,4 +1,4 @@
-"""The application master's own address on the web, from before it registers until it leaves."""
+"""The application master's web server as a whole, from before it registers until it leaves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am.backends import open_gate
 from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.web.authenticator import Authenticator
@@ -20,6 +19,8 @@ from tony_provider.runtime.storage import Storage
 
 @attrs.define(eq=False)
 class WebApp:
+    """The web server of one application master: open first, serving once there is a master, closed at the end."""
+
     authenticator: Authenticator
     _server: WebServer
     _description: ApplicationDescription
@@ -27,9 +28,10 @@ class WebApp:
     _tails: Optional[LogTails] = None
 
     @classmethod
-    async def open(cls, description: ApplicationDescription, storage: Storage, host: str, user: str) -> WebApp:
-        """``user``: see ``open_gate``. Raises OSError."""
-        authenticator = open_gate(description, user)
+    async def open(
+        cls, description: ApplicationDescription, storage: Storage, host: str, authenticator: Authenticator
+    ) -> WebApp:
+        """Raises OSError."""
         return cls(authenticator, await WebServer.bind(host, description.job.port_range), description, storage)
 
     @property

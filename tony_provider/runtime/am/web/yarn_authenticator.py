@@ -1,4 +1,4 @@
-"""YARN's rules: only the web proxy is answered, and it says who asks."""
+"""YARN's Authenticator: only the web proxy is answered, and it says who asks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from http import HTTPStatus
 from typing import Optional
 from urllib.parse import unquote_plus
 
-from tony_provider.runtime.am.web.access_list import AccessList
 from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.am.web.http_messages import Head, HttpError
 from tony_provider.runtime.am.web.proxies import Proxies
 from tony_provider.runtime.am.web.router import AccessType
 from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.hadoop.access_list import AccessList
 
 _USER_COOKIE = "proxy-user"  # nobody signs it: from anywhere but the proxy it is worth nothing
 
 
 class YarnAuthenticator(Authenticator):
+    """Lets in whom YARN's web proxy names, as far as the application's access lists allow."""
+
     def __init__(self, access: YarnAccess, owners: Collection[str]) -> None:
         """``owners``: the names of the user whom the application runs as."""
         self._proxies = Proxies(access.proxies)

@@ -1,4 +1,4 @@
-"""YARN from inside an application: the ResourceManager behind Hadoop RPC."""
+"""YARN's ResourceManager, within the application master: spoken to over Hadoop RPC."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManager,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.yarn import preemption_messages
+from tony_provider.runtime.am.yarn import container_exits, preemption_messages
 from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
 from tony_provider.runtime.am.yarn.container_asks import ContainerAsks
 from tony_provider.runtime.am.yarn.nm_client import NMClient
@@ -57,12 +57,15 @@ _LEAST = 0.05
 
 
 class YarnResourceManager(ResourceManager):
-    """Keeps the heartbeat with whichever ResourceManager is active; its absence is waited out."""
+    """YARN as the application master sees it. Keeps the heartbeat with whichever ResourceManager is active.
+
+    While none is, that is waited out.
+    """
 
     notice = _NOTICE
 
     def __init__(self, description: ApplicationDescription, access: YarnAccess, credentials: Credentials) -> None:
-        """Within a running event loop. Raises CredentialsError, ResourceManagerError."""
+        """Made within a running event loop. Raises CredentialsError, ResourceManagerError."""
         self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token())
         self._asks = ContainerAsks()
         self._notices = PreemptionMessages()
@@ -227,7 +230,8 @@ class YarnResourceManager(ResourceManager):
         self._asks.completed(container_id)
         self._hurry()  # others may follow
         if self._containers.pop(str(container_id), None):
-            self._events.put(Completed(str(container_id), status.exit_status, words.without_frames(status.diagnostics)))
+            ended = container_exits.from_status(status.exit_status)
+            self._events.put(Completed(str(container_id), ended, words.without_frames(status.diagnostics)))
 
     def _lost(self, reason: str) -> None:
         if self._reachable:

@@ -16,6 +16,7 @@ _TABLE = _make_table()
 
 
 def crc32c(data: bytes) -> int:
+    """The CRC-32C of some bytes."""
     table = _TABLE
     crc = 0xFFFFFFFF
     for byte in data:
@@ -24,5 +25,5 @@ def crc32c(data: bytes) -> int:
 
 
 def masked(crc: int) -> int:
-    """As LevelDB's and TensorFlow's files store one."""
+    """The form in which LevelDB's and TensorFlow's files store a checksum."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

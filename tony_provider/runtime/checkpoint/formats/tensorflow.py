@@ -1,4 +1,4 @@
-"""What ``tf.train.Checkpoint``, CheckpointManager and Saver write: an index, its data files, and a state file.
+"""TensorFlow's checkpoints (``tf.train.Checkpoint``, CheckpointManager, Saver): an index, its data files, a state file.
 
 The state file ``checkpoint`` names the newest of its directory and others beside it, so each checkpoint travels with
 one that names it alone. A tensor's bytes are not summed up here: TensorFlow does that when it loads them.
@@ -22,6 +22,7 @@ _VARIABLES = "variables/variables"  # of a saved model
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that are TensorFlow's."""
     for name in sorted(view.files):
         if name.endswith(_INDEX) and not basename(name).startswith("."):
             yield from find_one(view, name[: -len(_INDEX)])
@@ -29,7 +30,7 @@ def find(view: View) -> Iterator[Finding]:
 
 
 def find_one(view: View, prefix: str, kind: CheckpointFormat = CheckpointFormat.TENSORFLOW) -> Iterator[Finding]:
-    """The checkpoint that ``<prefix>.index`` is of, if that is still there."""
+    """Finding: the checkpoint that ``<prefix>.index`` is of, if that is still there."""
     directory = _saved_model(prefix)
     try:
         names = _needed(view, prefix)

@@ -1,5 +1,7 @@
-"""Directories that are one checkpoint of PyTorch each: distributed checkpoints (DCP, FSDP), those of Hugging Face's
-Trainer and Accelerate, of DeepSpeed and Megatron, and any others whose name is that of a checkpoint.
+"""PyTorch's checkpoints that are a directory each.
+
+These are distributed checkpoints (DCP, FSDP), those of Hugging Face's Trainer and Accelerate, of DeepSpeed and
+Megatron, and any others whose name is that of a checkpoint.
 
 A distributed checkpoint lists its files and their lengths in ``.metadata``, which is written last. DeepSpeed and
 Megatron name the newest complete directory in a file beside it. The others say nowhere that they are written to their
@@ -34,6 +36,7 @@ _LONGEST_TRACKER = 1000  # bytes
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that are a directory of PyTorch each, the oldest first."""
     trackers = {name: _read_tracker(view, name) for name in view.files if basename(name) in _TRACKERS}
     named = {join(dirname(tracker), text): tracker for tracker, text in trackers.items()}
     roots = sorted(_roots(view, named), key=lambda root: view.step(root) or 0)
@@ -48,6 +51,7 @@ def find(view: View) -> Iterator[Finding]:
 
 
 def join(*parts: str) -> str:
+    """A path in the view, of its parts; empty ones are left out."""
     return "/".join(filter(None, parts))
 
 
@@ -65,6 +69,7 @@ def _roots(view: View, named: Iterable[str]) -> set[str]:
 
 
 def is_below(path: str, directory: str) -> bool:
+    """Whether a path in the view lies below a directory that is not the view's own."""
     return bool(directory) and path.startswith(f"{directory}/")
 
 

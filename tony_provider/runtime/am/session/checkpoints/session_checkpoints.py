@@ -9,11 +9,11 @@ import attrs
 
 from tony_provider.runtime.am.session.actions import AskCheckpoint, SetAside
 from tony_provider.runtime.am.session.checkpoints import mirroring
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -23,7 +23,10 @@ MOST_DAMAGED = 10  # resume points in a row
 
 
 class SessionCheckpoints:
-    """Times are the session's, in seconds."""
+    """The part of the session that asks for checkpoints, and handles what becomes of them: committed, chosen, damaged.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class SessionCheckpoints:
         self._set_aside: set[str] = set()
 
     def ranks(self) -> Sequence[tuple[str, int]]:
-        """Name and rank of the tasks whose checkpoints are copied to the store."""
+        """Names and ranks of the tasks whose checkpoints are copied to the store."""
         return mirroring.mirror_ranks(self._state.job.checkpoint.mirror, self._state.members())
 
     def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
@@ -91,12 +94,12 @@ class SessionCheckpoints:
         return {"checkpoint": attrs.asdict(own) if own else None}
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
-        """The store does not say what there is."""
+        """No resume point could be chosen: the store does not say what there is."""
         if self._starts.waits_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
     def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
-        """The resume point could not be put into a task's directory, so that its process was not started."""
+        """A resume point could not be put into a task's directory, so that its process was not started."""
         process = task.process
         if process is None or process.start != start or not process.runs:
             return

@@ -15,10 +15,14 @@ from tony_provider.runtime.am.session.containers.node_blocklist import NodeBlock
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.quantities import count, span
 
 
 class Containers:
-    """``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds."""
+    """The containers of all tasks: asks for them, launches executors in them, replaces them, gives them back.
+
+    ``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, jitter: Callable[[], float]) -> None:
         self._state = state
@@ -29,14 +33,14 @@ class Containers:
         self._by_id: dict[str, Task] = {}
 
     def task_in(self, container_id: str) -> Optional[Task]:
-        """Whose container that is now."""
+        """The task that has this container now; None: no task has."""
         return self._by_id.get(container_id)
 
     # ---- getting them ------------------------------------------------------------------------------------------
 
     def ask_for_all(self, now: float) -> None:
-        """Wait for the whole gang."""
-        self._state.phase = JobState.WAITING
+        """Ask for containers for the whole gang, and wait for all of them."""
+        self._state.enter(JobState.WAITING)
         self.gang.begin(now)
         self._state.emit(self.gang.ask(self.gang.wanted))
         self._state.note("requested", self.gang.describe(now))
@@ -57,35 +61,36 @@ class Containers:
             self._launch_all(now)
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
-        """A former application master launched this one."""
-        task.container, task.attempt, task.launched, task.container_ended = container, attempt, True, False
-        task.yields, task.failure = False, None
+        """Take over a container that a former application master launched."""
+        task.attempt, task.yields, task.failure = attempt, False, None
+        task.container_adopted(container)
         self.nodes.saw(container.node)
         self._by_id[container.id] = task
 
     def _launch_all(self, now: float) -> None:
-        self._state.phase = JobState.STARTING
-        self._state.note("gang_complete", f"all {words.count(len(self.gang.wanted), 'container')} are there")
+        self._state.enter(JobState.STARTING)
+        self._state.note("gang_complete", f"all {count(len(self.gang.wanted), 'container')} are there")
         for task in self._state.tasks:
             if task.container:
                 self._launch(task, task.container, now)
 
     def _launch(self, task: Task, container: Container, now: float) -> None:
-        task.state, task.launched = TaskState.STARTING, True
+        task.container_launched()
         task.deadline = now + self._state.job.timeouts.registration
         self._state.emit(LaunchTask(task.name, task.attempt, container))
 
     # ---- losing them -------------------------------------------------------------------------------------------
 
     def ended(self, container_id: str) -> Optional[Task]:
-        """The cluster says so. The task that counted on it, if there is one."""
+        """Record that the cluster says a container has ended; returns the task that counted on it, if there is one."""
         self.shutdowns.ended(container_id)
         task = self._by_id.pop(container_id, None)
         if task is None:
             return None
         if task.connected and not task.told_to_stop:
             self._state.emit(Disconnect(task.name))  # lost is not dead: its node may only be out of the cluster's reach
-        task.container_ended, task.connected = True, False
+        task.container_gone()
+        task.connected = False
         return task
 
     def take(self, task: Task, now: float) -> None:
@@ -95,7 +100,7 @@ class Containers:
             self.release(task, now)
 
     def release(self, task: Task, now: float) -> None:
-        """The same, when its executor cannot speak any more."""
+        """Give a task's container up at once: its executor cannot speak any more."""
         if task.container and not task.container_ended:
             self._let_go(task)
             self.shutdowns.take(task.container.id, now)
@@ -109,10 +114,11 @@ class Containers:
     def _let_go(self, task: Task) -> None:
         if task.container:
             self._by_id.pop(task.container.id, None)
-        task.container_ended, task.connected = True, False
+        task.container_gone()
+        task.connected = False
 
     def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
-        """Ask for another one: the former has ended, or was given up."""
+        """Ask for another container for a task, whose former one has ended or was given up."""
         task.back_to_request()
         task.replaced += int(counted)
         task.deadline = now + self._state.job.timeouts.replacement
@@ -120,14 +126,14 @@ class Containers:
         self._state.emit(self.gang.ask([task]))
 
     def ask_again(self, task: Task) -> None:
-        """A container was lost before anything was launched in it."""
-        task.container, task.state, task.container_ended = None, TaskState.REQUESTED, False
+        """Ask again for a container that was lost before anything was launched in it."""
+        task.without_container()
         self._state.emit(self.gang.ask([task]))
 
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Give back and ask again, as time goes by."""
+        """Give back and ask again what it is time for."""
         if self._state.phase is JobState.WAITING:
             if self.gang.may_ask_again(now):
                 wanted = self.gang.wanted
@@ -135,7 +141,7 @@ class Containers:
                 self._state.emit(self.gang.ask(wanted))
             elif self.gang.must_give_back(now):
                 held = sum(1 for task in self._state.tasks if task.container)
-                total = words.count(len(self.gang.wanted), "container")
+                total = count(len(self.gang.wanted), "container")
                 limit = self._state.job.timeouts.allocation
                 self.give_all_back(now, f"{held} of {total} were granted within {limit:g} s")
         elif self._replacements_are_late(now):
@@ -143,16 +149,16 @@ class Containers:
         self.shutdowns.tick(now)
 
     def give_all_back(self, now: float, why: str) -> None:
-        """Nobody is served by a gang that holds a part of what it needs."""
+        """Give all containers back: nobody is served by a gang that holds a part of what it needs."""
         state = self._state
         if state.phase is not JobState.WAITING:
-            state.phase = JobState.WAITING
+            state.enter(JobState.WAITING)
             self.gang.begin(now)
         wait = self.gang.pause(now)
         state.emit(*self.gang.cancel(), self.nodes.lift())
         for task in state.tasks:
             self._give_back(task, now, why)
-        state.note("given_back", f"{why}; giving them back, asking again in {wait:.0f} s")
+        state.note("given_back", f"{why}; giving them back, asking again in {span(wait)}")
 
     def _give_back(self, task: Task, now: float, why: str) -> None:
         self.dismiss(task, now, why)
@@ -160,8 +166,8 @@ class Containers:
             return
         if task.launched:
             task.back_to_request()
-        task.container, task.state, task.container_ended, task.deadline = None, TaskState.REQUESTED, False, None
-        task.replaced, task.absent = 0, False
+        task.without_container()
+        task.deadline, task.replaced, task.absent = None, 0, False
 
     def _replacements_are_late(self, now: float) -> bool:
         """Half of the time for one is over: perhaps there are no nodes but those that are avoided."""

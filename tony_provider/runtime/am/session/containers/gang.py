@@ -16,14 +16,17 @@ from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.actions import Action, CancelRequests, RequestContainers
 from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
 from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.quantities import count, span
 from tony_provider.runtime.spec.model import JobSpec
 
 _LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
 
 
 class Gang:
-    """Knows which requests are out. ``jitter`` gives random numbers from 0 to 1. Times are in seconds."""
+    """The requests for the gang's containers, and how long they have been waited for.
+
+    ``jitter`` gives random numbers from 0 to 1. Times are in seconds.
+    """
 
     def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
         self._job = job
@@ -39,7 +42,7 @@ class Gang:
 
     @property
     def wanted(self) -> list[Task]:
-        """Those that need a container."""
+        """The tasks that need a container."""
         return [task for task in self._tasks if not task.given_up]
 
     @property
@@ -48,11 +51,11 @@ class Gang:
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Keys of the requests that were not answered."""
+        """The keys of the requests that were not answered."""
         return tuple(self._waiting)
 
     def begin(self, now: float) -> None:
-        """The whole gang is waited for from now on; see timeouts.queue."""
+        """Wait for the whole gang from now on; see timeouts.queue."""
         self._since = now
         self._fewest = self._give_back_at = self._ask_at = None
 
@@ -70,8 +73,8 @@ class Gang:
         task = self._waiting.pop(key, None)
         if task is None:
             return None
-        task.key, task.container, task.state = None, container, TaskState.ALLOCATED
-        task.container_ended = False
+        task.key = None
+        task.container_granted(container)
         left = len(self._waiting)
         self._fewest = left if self._fewest is None else min(self._fewest, left)
         if self._give_back_at is None:
@@ -96,7 +99,7 @@ class Gang:
     # ---- while the whole gang is waited for --------------------------------------------------------------------
 
     def must_give_back(self, now: float) -> bool:
-        """Whether it has held a part of the gang for too long."""
+        """Whether the job has held a part of the gang for too long."""
         if self._give_back_at is None or now < self._give_back_at:
             return False
         if self._held:
@@ -105,20 +108,20 @@ class Gang:
         return False
 
     def pause(self, now: float) -> float:
-        """Everything was given back: ask again after these seconds."""
+        """Begin a pause, since everything was given back; returns after how many seconds to ask again."""
         wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
         self._give_back_at, self._ask_at = None, now + wait
         return wait
 
     def may_ask_again(self, now: float) -> bool:
-        """Whether that time is over; says so once."""
+        """Whether the pause is over; says so once."""
         if self._ask_at is None or now < self._ask_at:
             return False
         self._ask_at = None
         return True
 
     def timed_out(self, now: float) -> Optional[str]:
-        """What was missing, once the queue timeout is over."""
+        """What was missing, once the queue timeout is over; None before."""
         limit = self._job.timeouts.queue
         if limit is None or now - self._since < limit:
             return None
@@ -130,15 +133,15 @@ class Gang:
         )
 
     def describe(self, now: float) -> str:
-        """One line for people."""
+        """What the gang waits for, in one line for people."""
         if self._ask_at is not None:
             held = f"only {self._most} of {self._total} were granted; gave them back"
-            return f"{held}, asking again in {max(0.0, self._ask_at - now):.0f} s"
+            return f"{held}, asking again in {span(self._ask_at - now)}"
         missing = [task for task in self.wanted if task.container is None]
         return f"waiting for {len(missing)} of {self._total}: {self.words(missing)}"
 
     def words(self, tasks: Iterable[Task]) -> str:
-        """How many containers of what size these need."""
+        """How many containers of what size these tasks need, in words."""
         counts = Counter(task.type for task in tasks)
         return ", ".join(
             f"{number} x {name} ({words.size(self._sizes.of(name), self._job.node_label)})"
@@ -157,4 +160,4 @@ class Gang:
 
     @property
     def _total(self) -> str:
-        return words.count(len(self.wanted), "container")
+        return count(len(self.wanted), "container")

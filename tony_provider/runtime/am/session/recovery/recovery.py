@@ -1,4 +1,4 @@
-"""A new application master finds the tasks of its predecessor running, and goes on with them.
+"""The recovery of running tasks: a new application master finds those of its predecessor, and goes on with them.
 
 Nothing was written down for this but the counters (see History): what runs is what the cluster lists and what the
 executors say when they register.
@@ -11,7 +11,6 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
@@ -26,6 +25,7 @@ from tony_provider.runtime.am.session.state.session_state import Generation, Ses
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.quantities import count
 
 WAIT_FOR_NEXT = 30.0  # seconds for the next executor, once one has registered: thousands take their time
 MOST_WAIT = 60.0  # seconds for the first one
@@ -33,7 +33,10 @@ REPLAY = 0.5  # seconds for what an executor tells again once it has registered
 
 
 class Recovery:
-    """Times are the session's, in seconds."""
+    """The part of the session that waits for the executors of a former application master, and takes them over.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -53,15 +56,15 @@ class Recovery:
         self._told_by = 0.0
 
     def begin(self, containers: Sequence[Container], history: History, now: float) -> None:
-        self._state.phase = JobState.RECOVERING
+        self._state.enter(JobState.RECOVERING)
         self._listed = {container.id: container for container in containers}
         self._until = now + MOST_WAIT
         self._remember(history)
-        total = words.count(len(containers), "container")
+        total = count(len(containers), "container")
         self._state.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
 
     def leave_to_end(self, now: float) -> None:
-        """The former application master has told everybody to stop: they have their grace and last copies."""
+        """Let the listed containers end, with their grace and last copies: their former master told all to stop."""
         state = self._state
         seconds = state.job.timeouts.grace + state.last_copies
         for container_id in self._listed:
@@ -70,7 +73,7 @@ class Recovery:
 
     @property
     def waiting_for(self) -> int:
-        """Executors that have not come back yet."""
+        """How many executors have not come back yet."""
         return len(self._listed)
 
     def waits_for(self, container_id: str) -> bool:
@@ -100,12 +103,12 @@ class Recovery:
         resumed: Optional[ResumePoint],
         now: float,
     ) -> None:
-        """An executor that ``refusal`` has nothing against has registered."""
+        """Take over an executor that has registered, and that ``refusal`` has nothing against."""
         self._until = now + WAIT_FOR_NEXT
         self._told_by = now + REPLAY
         self._containers.release(task, now)  # that of an older attempt
         self._containers.adopt(task, self._listed.pop(container_id), attempt)
-        task.state, task.host, task.ports = TaskState.REGISTERED, host, dict(ports)
+        task.host, task.ports = host, dict(ports)
         task.start = max(task.start, start)
         task.process = ProcessState(start, generation) if start else None
         if generation > self._newest:
@@ -115,7 +118,7 @@ class Recovery:
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
     def ended(self, container_id: str) -> None:
-        """The cluster says so."""
+        """Record that the cluster says a container has ended."""
         self._listed.pop(container_id, None)
 
     # ---- going on ----------------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ class Recovery:
         tasks = [task for task in self._state.tasks if not task.given_up]
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
-        self._state.note("recovered", f"{len(adopted)} of {words.count(len(tasks), 'task')} are back")
+        self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} are back")
         self._state.emit(self._containers.nodes.choose())
         if not adopted:
             for task in missing:
@@ -157,11 +160,11 @@ class Recovery:
             self._containers.ask_for_all(now)
             self._restarts.prepare_start(now)
         elif not self._newest:
-            self._state.phase = JobState.STARTING
+            self._state.enter(JobState.STARTING)
             self._restarts.prepare_start(now)
             self._replace(missing, now)
         else:
-            self._state.phase = JobState.RUNNING
+            self._state.enter(JobState.RUNNING)
             self._go_on_running(adopted, missing, now)
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:

@@ -6,8 +6,8 @@ ended and its results are being uploaded. Otherwise the program lets them go too
 
 from __future__ import annotations
 
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.process_state import ProcessState
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
@@ -17,7 +17,10 @@ from tony_provider.runtime.ranks import in_cluster
 
 
 class EarlyEnds:
-    """Times are the session's, in seconds."""
+    """The part of the session that judges parameter servers which ended by themselves.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, completion: JobCompletion) -> None:
         self._state = state
@@ -27,8 +30,8 @@ class EarlyEnds:
         self._ended: dict[str, tuple[ProcessState, float]] = {}  # by task, and when
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:
-        """A parameter server has ended with exit code 0, and nobody had told it to."""
-        task.state = TaskState.SUCCEEDED
+        """Record that a parameter server has ended with exit code 0, and nobody had told it to."""
+        task.enter(TaskState.SUCCEEDED)
         self._ended[task.name] = process, now
         self._state.note("early_end", f"the tasks that decide have {self._wait:g} s to succeed as well", task)
 
@@ -36,7 +39,7 @@ class EarlyEnds:
         """Whether a task's failure is the consequence of such an end: then nothing else is to be made of it."""
         if not in_cluster(task.role) or not self._left():
             return False
-        task.failure, task.state = failure, TaskState.FAILED
+        task.fail(failure, TaskState.FAILED)
         self._state.note("failed", failure.message, task)
         if task.decisive:
             self._fail(now)
@@ -68,7 +71,7 @@ class EarlyEnds:
         task = self._state.by_name[name]
         others = [other for other in self._state.tasks if _goes_on(other)]
         failure = failures.of_early_end(task, others, now - since)
-        task.failure, task.state = failure, TaskState.FAILED
+        task.fail(failure, TaskState.FAILED)
         self._state.note("failed", failure.message, task)
         self._completion.fail(failure, now)
 

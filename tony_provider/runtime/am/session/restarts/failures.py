@@ -1,4 +1,4 @@
-"""From what happened to a task to a Failure that people can act on."""
+"""Makes of what happened to a task a Failure that people can act on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import attrs
 from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.hints import hint
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -18,11 +19,14 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind
 NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 KILL_SIGNALS = (9, 15)
 """SIGKILL and SIGTERM: they come from outside the program."""
+_OUT_OF_MEMORY = (ExitReason.EXCEEDED_MEMORY, ExitReason.EXCEEDED_VIRTUAL_MEMORY)
+_TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
+"""The cluster needed the room for others."""
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
-    """A user process ended badly, or could not be started."""
-    what = f"{_where(task)} {words.process_end(end)}"
+    """The failure of a user process that ended badly, or could not be started."""
+    what = f"{_where(task)} {end.in_words}"
     known = hint(end.output_tail)
     return _failure(
         task,
@@ -35,7 +39,7 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
 
 
 def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
-    """A parameter server ended by itself, and ``others`` had not succeeded so long after."""
+    """The failure of a parameter server that ended by itself, where ``others`` had not succeeded so long after."""
     message = (
         f"{_where(task)} ended with exit code 0, and {words.some(other.name for other in others)} had not succeeded "
         f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
@@ -44,23 +48,22 @@ def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
     return _failure(task, FailureKind.USER, message, end.output_tail if end else "", exit_code=0)
 
 
-def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
-    """A container ended under a task that had not said how it ended itself."""
+def of_container(task: Task, exit: ContainerExit, diagnostics: str) -> Failure:
+    """The failure of a task whose container ended before it had said how it ended itself."""
     end = task.process.end if task.process else None
     said = (end.output_tail if end else "") or task.last_words or diagnostics
     when = "" if task.host else " before its executor had registered"
-    message = f"the container of {_where(task)} {words.container_end(exit_status)}{when}"
-    kind = _container_kind(task, exit_status)
-    return _failure(task, kind, message, said, exit_code=exit_status if exit_status >= 0 else None)
+    message = f"the container of {_where(task)} {words.container_exit(exit)}{when}"
+    return _failure(task, _container_kind(task, exit.reason), message, said, exit_code=exit.exit_code)
 
 
 def of_launch(task: Task, reason: str) -> Failure:
-    """The node refused to start the container."""
+    """The failure of a task whose container a node refused to start."""
     return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not be started: {reason}")
 
 
 def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
-    """Their executors did not register in time."""
+    """The failure of tasks whose executors did not register in time."""
     message = (
         f"not registered within {seconds:g} s (timeouts.registration): "
         f"{words.some(_where(task) for task in tasks)}. "
@@ -70,16 +73,18 @@ def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
 
 
 def of_silence(task: Task, seconds: float) -> Failure:
+    """The failure of a task whose executor has not been heard of for so many seconds."""
     kind = FailureKind.PREEMPTED if task.yields else FailureKind.CONTAINER_LOST
     return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
 
 
 def of_stop(task: Task) -> Failure:
-    """Its executor does not do what it is told."""
+    """The failure of a task whose executor does not do what it is told."""
     return _failure(task, FailureKind.CONTAINER_LOST, f"{_where(task)} did not stop its user process when it was told")
 
 
 def of_stall(task: Task, seconds: float) -> Failure:
+    """The failure of a task whose user process has taken no step for so many seconds."""
     step = task.process.step if task.process else None
     last = "took no step" if step is None else f"took no step after step {step}"
     message = f"{_where(task)} {last} for {seconds:g} s (timeouts.stall); its log has the stacks of its threads"
@@ -87,34 +92,33 @@ def of_stall(task: Task, seconds: float) -> Failure:
 
 
 def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
-    """``resume``: None when it was something else than a checkpoint."""
+    """The failure of a task whose directory could not be prepared; ``resume``: None where it was no checkpoint."""
     what = f"could not restore the checkpoint of {resume.label}" if resume else "could not prepare for its user process"
     return _failure(task, FailureKind.CHECKPOINT, f"{_where(task)} {what}: {reason}")
 
 
 def of_upload(task: Task, end: ProcessEnd) -> Failure:
-    """Its user process ended well, and what it left did not get to the store."""
+    """The failure of a task whose user process ended well, and what it left did not get to the store."""
     return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has ended well, but {end.not_kept}", "", exit_code=0)
 
 
 def of_absence(task: Task) -> Failure:
-    """A former application master had it running."""
+    """The failure of a task that a former application master had running, and that is gone."""
     message = f"{task.name} was lost while no application master was there: its executor did not come back"
     return _failure(task, FailureKind.CONTAINER_LOST, message)
 
 
-def given_up(failure: Failure, why: str) -> Failure:
-    """The same, with the reason why it is not tried again at the end of its first line."""
-    if not why:
-        return failure
+def given_up(failure: Failure, why: str, *, permanent: bool = False) -> Failure:
+    """The failure with the reason why it is not tried again at the end of its first line."""
     first, newline, rest = failure.message.partition("\n")
-    return attrs.evolve(failure, message=f"{first}; {why}{newline}{rest}")
+    message = f"{first}; {why}{newline}{rest}" if why else failure.message
+    return attrs.evolve(failure, message=message, permanent=permanent)
 
 
-def _container_kind(task: Task, exit_status: int) -> FailureKind:
-    if exit_status in words.OUT_OF_MEMORY:
+def _container_kind(task: Task, reason: ExitReason) -> FailureKind:
+    if reason in _OUT_OF_MEMORY:
         return FailureKind.OUT_OF_MEMORY
-    if task.yields or exit_status in words.TAKEN_BACK:
+    if task.yields or reason in _TAKEN_BACK:
         return FailureKind.PREEMPTED
     return FailureKind.CONTAINER_LOST if task.host else FailureKind.LAUNCH
 

@@ -1,4 +1,4 @@
-"""Starting user processes, all of a generation or a single one, once everything that they need is there."""
+"""Starts of user processes, all of a generation or a single one, once everything that they need is there."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.protocol.timing import STOP_SLACK
+from tony_provider.runtime.quantities import count
 
 
 class ProcessStarts:
-    """Times are the session's, in seconds."""
+    """The part of the session that stops and starts user processes.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
         self._state = state
@@ -30,7 +34,7 @@ class ProcessStarts:
     # ---- stopping what runs ------------------------------------------------------------------------------------
 
     def stop(self, task: Task, now: float, reason: str, *, stacks: bool = False) -> None:
-        """Have its user process end, and the executor stay for the next one."""
+        """Have a task's user process end, and its executor stay for the next one."""
         process = task.process
         if process is None or not task.busy or process.stop_by is not None:
             return
@@ -46,7 +50,7 @@ class ProcessStarts:
         )
 
     def say_again(self, task: Task, start: int) -> None:
-        """An executor is back whose newest order was ``start``: it may have missed what came later."""
+        """Repeat what an executor may have missed, which is back and whose newest order was ``start``."""
         process = task.process
         if process is None or not process.runs:
             return
@@ -61,7 +65,7 @@ class ProcessStarts:
     # ---- getting everything together ---------------------------------------------------------------------------
 
     def renew(self, task: Task, now: float, reason: str) -> None:
-        """Ask for another container where that is due; not for a task that has its last one."""
+        """Ask for another container for a task where that is due; not for a task that has its last one."""
         if task.told_to_stop:
             return
         if task.unfit and not task.busy:
@@ -84,7 +88,7 @@ class ProcessStarts:
             self._begin(group, restart)
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
-        """The answer to every group that asked for this generation."""
+        """Give the resume point to every group that asked for this generation."""
         for choice in self._open_choices(generation):
             choice.made, choice.resume = True, resume
 
@@ -130,7 +134,7 @@ class ProcessStarts:
         for task in state.members():
             if task.is_up:
                 state.enter_cluster(task)
-        state.phase = JobState.RUNNING
+        state.enter(JobState.RUNNING)
         decided = self._begun(self._groups.gang, *map(self._groups.of, members))
         for group in self._groups.every:
             if group.restart:
@@ -145,7 +149,7 @@ class ProcessStarts:
         }
         without = f", without {words.some(absent)}" if absent else ""
         since = f"from {resume.label}" if resume else "from the beginning"
-        tasks = words.count(len(members), "task")
+        tasks = count(len(members), "task")
         state.note("rendezvous", f"generation {number} with {tasks}{without}, {since}", data=data)
 
     def _begin_alone(self, group: RestartGroup, restart: Restart) -> None:
@@ -178,7 +182,8 @@ class ProcessStarts:
         order = SendRendezvous(self._state.cluster(), {task.name: task.start for task in tasks}, resume, keep)
         for task in tasks:
             task.process = ProcessState(task.start, number, order)
-            task.state, task.failure, task.trouble_at = TaskState.REGISTERED, None, None
+            task.enter(TaskState.REGISTERED)
+            task.failure = task.trouble_at = None
         self._state.emit(order)
         start = min((task.start for task in self._state.tasks), default=0)
         return {"start": start, "tasks": {task.name: {"start": task.start} for task in tasks if task.start != start}}

@@ -8,11 +8,11 @@ import attrs
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_decision import NoRestart, decide
 from tony_provider.runtime.am.session.restarts.restart_groups import GANG, Restart, RestartGroup, RestartGroups
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
@@ -20,7 +20,10 @@ from tony_provider.runtime.spec.model import Role
 
 
 class Restarts:
-    """Times are the session's, in seconds."""
+    """The part of the session that collects failures, finds their cause, and has the right tasks start again.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -38,21 +41,21 @@ class Restarts:
         self._active = {GANG: groups.gang}  # and those of which something is under way, among thousands; it goes first
 
     def prepare_start(self, now: float) -> None:
-        """The first start, or the first after everything was given back: of every task."""
+        """Prepare a start of every task: the first one, or the first after everything was given back."""
         for group in self._groups.every:
             group.rest()
         self._groups.gang.restart = Restart("the job starts", self._containers.gang.wanted, not_before=now)
         self._active = {GANG: self._groups.gang}
 
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
-        """A task that was at work has failed; see Judge.failed. ``check`` does what follows."""
+        """Record that a task which was at work has failed; see RootCause.failed. ``check`` does what follows."""
         group = self._groups.of(task)
         group.root_cause.failed(task, failure, now, doubtful=doubtful)
         self._active[group.name] = group
         self.know_failure(task, failure)
 
     def know_failure(self, task: Task, failure: Failure) -> None:
-        """Why a task has failed is known, at once or, of a failure that was in doubt, at last."""
+        """Write down why a task has failed, at once or, of a failure that was in doubt, at last."""
         self._state.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory
@@ -61,7 +64,7 @@ class Restarts:
             task.unfit = task.has_container
 
     def again(self, group: RestartGroup, reason: str, now: float) -> None:
-        """Start again for a reason that is no failure."""
+        """Have a group start again for a reason that is no failure."""
         if group.restart is None:
             self._open(group, reason, now)
             self._schedule(group, reason, now)
@@ -71,7 +74,8 @@ class Restarts:
         if task.role is not Role.SIDECAR:
             self._completion.fail(failure, now)
             return
-        task.failure, task.state, task.given_up = failure, TaskState.FAILED, True
+        task.fail(failure, TaskState.FAILED)
+        task.given_up = True
         self._state.warnings.append(failure.message)
         self._state.note("given_up", words.first_line(failure.message), task)
         self._state.emit(*self._containers.gang.withdraw(task))
@@ -79,14 +83,14 @@ class Restarts:
 
     @property
     def undecided(self) -> bool:
-        """Something has failed, and it is not known yet what comes of it."""
+        """Whether something has failed, and it is not known yet what comes of it."""
         return any(group.root_cause.pending for group in self._active.values())
 
     def check(self, now: float) -> None:
-        """What follows from failures, and the next steps of the starts that are being prepared."""
+        """Draw the consequences of failures, and take the next steps of the starts that are being prepared."""
         for group in list(self._active.values()):
             if group.root_cause.pending:
-                self._root_cause(group, now)
+                self._decide(group, now)
             if self._state.verdict:
                 return
         for group in list(self._active.values()):
@@ -103,7 +107,7 @@ class Restarts:
         finishing = self._state.phase is JobState.FINISHING
         return finishing and any(task.told_to_stop for task in restart.members)
 
-    def _root_cause(self, group: RestartGroup, now: float) -> None:
+    def _decide(self, group: RestartGroup, now: float) -> None:
         cause = group.root_cause.cause(now)
         if cause is None or cause.failure is None:
             self._open(group, group.root_cause.reason, now)  # whatever the cause: the others cannot go on
@@ -113,7 +117,7 @@ class Restarts:
         times = group.repeats.add(cause.failure, cause.type, now)
         decision = decide(cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times)
         if isinstance(decision, NoRestart):
-            self.give_up(cause, failures.given_up(cause.failure, decision.why), now)
+            self.give_up(cause, failures.given_up(cause.failure, decision.why, permanent=decision.permanent), now)
             return
         self._open(group, cause.failure.message, now)
         group.damaged = 0
@@ -126,7 +130,7 @@ class Restarts:
         group.restart = Restart(words.first_line(reason), list(group.members))
         self._active[group.name] = group
         if group is self._groups.gang and self._state.phase is JobState.RUNNING:
-            self._state.phase = JobState.RESTARTING
+            self._state.enter(JobState.RESTARTING)
         stacks = FailureKind.STALLED in group.root_cause.kinds
         for task in group.members:
             if self._groups.of(task) is not group:
@@ -142,7 +146,7 @@ class Restarts:
         group.restart.not_before = now + delay
         for task in group.members:
             if task.state in (TaskState.FAILED, TaskState.LOST) and task.has_container:
-                task.state = TaskState.REGISTERED
+                task.enter(TaskState.REGISTERED)
         self._state.restarts += 1
         what = "the gang" if group.name == GANG else group.name
         wait = f" in {delay:g} s" if delay else ""
@@ -162,14 +166,17 @@ class Restarts:
     # ---- progress ----------------------------------------------------------------------------------------------
 
     def stepped(self, task: Task, step: int) -> None:
-        """Its user process has reported a step: a failure from now on is not the same as one before."""
+        """Record that a task's process has reported a step: a failure from now on is not the same as one before."""
         group = self._groups.of(task)
         if group.repeats.seen:
             group.repeats.forget()
             self._state.note("stepped", f"it took step {step}", task, data={"failures": {group.name: []}})
 
     def progress(self) -> dict[str, Any]:
-        """A newer checkpoint was committed than the generation went on from; what is forgotten, for the event log."""
+        """Record that a newer checkpoint was committed than the generation went on from.
+
+        Returns what is forgotten for it, for the event log.
+        """
         spent = [group for group in self._groups.every if group.budget.times or group.repeats.seen or group.damaged]
         for group in spent:
             group.budget.progress()

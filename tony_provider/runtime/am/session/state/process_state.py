@@ -6,6 +6,7 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import SendRendezvous
 from tony_provider.runtime.protocol.status import TaskProgress
 
@@ -30,6 +31,16 @@ class ProcessEnd:
     def succeeded(self) -> bool:
         problem = self.error or self.not_kept or self.out_of_memory or self.stopped
         return self.exit_code == 0 and self.signal == 0 and not problem
+
+    @property
+    def in_words(self) -> str:
+        """What became of the user process, to follow the task's name."""
+        killed = f"was killed by {words.signal_name(self.signal)}" if self.signal else words.exit_code(self.exit_code)
+        if self.out_of_memory:
+            return f"ran out of memory and {killed}; raise the task type's memory"
+        if self.error and self.exit_code == 0 and not self.signal:
+            return self.error
+        return f"{killed}; {self.error}" if self.error else killed
 
 
 @attrs.define(eq=False)

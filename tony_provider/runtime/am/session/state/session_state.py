@@ -8,6 +8,8 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
+from tony_provider.runtime.am.session.state import lifecycle
+from tony_provider.runtime.am.session.state.lifecycle import Lifecycle
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
@@ -53,13 +55,21 @@ class SessionState:
             for index in range(spec.instances)
         ]
         self.by_name = {task.name: task for task in self.tasks}
-        self.phase = JobState.WAITING
+        self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()
         self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
         self.restarts = 0
         self.verdict: Optional[Verdict] = None
         self.warnings: list[str] = []
         self.out: list[Action] = []
+
+    @property
+    def phase(self) -> JobState:
+        return self._lifecycle.state
+
+    def enter(self, phase: JobState) -> None:
+        """Raises ImpossibleTransitionError."""
+        self._lifecycle.enter(phase)
 
     @property
     def finished(self) -> bool:

@@ -7,6 +7,8 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session.state import lifecycle
+from tony_provider.runtime.am.session.state.lifecycle import ContainerState, Lifecycle
 from tony_provider.runtime.am.session.state.process_state import ProcessState
 from tony_provider.runtime.protocol.status import Failure, TaskProgress, TaskState
 from tony_provider.runtime.spec.model import RestartScope, Role, TaskSpec
@@ -26,7 +28,10 @@ class Heartbeat:
 
 @attrs.define(eq=False)
 class Task:
-    """Times are the session's clock, in seconds."""
+    """A task, its container, its executor and its user process, as far as the session counts on them.
+
+    Its states and its container's change as ``lifecycle`` says. Times are the session's clock, in seconds.
+    """
 
     type: str
     index: int
@@ -34,7 +39,6 @@ class Task:
     spec: TaskSpec
     decisive: bool
     scope: RestartScope
-    state: TaskState = TaskState.REQUESTED
     absent: bool = False  # the gang goes on without it, for now
     failure: Optional[Failure] = None
     trouble_at: Optional[float] = None  # first sign that something is wrong with it
@@ -46,8 +50,6 @@ class Task:
     replaced: int = 0  # containers in a row in which no user process of it has run
     key: Optional[int] = None  # of the outstanding request
     container: Optional[Container] = None
-    launched: bool = False
-    container_ended: bool = False  # or taken from it
     yields: bool = False  # the cluster has said that it takes this container back
     unfit: bool = False  # it needs another container as soon as nothing more comes of this one
     deadline: Optional[float] = None  # of a replacement's allocation, or of the registration
@@ -69,6 +71,26 @@ class Task:
     process: Optional[ProcessState] = None  # the newest in this container
     progress: Optional[TaskProgress] = None
 
+    _lifecycle: Lifecycle[TaskState] = attrs.field(init=False)
+    _container_lifecycle: Lifecycle[ContainerState] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._lifecycle = Lifecycle(self.name, lifecycle.TASK, TaskState.REQUESTED)
+        self._container_lifecycle = Lifecycle(f"the container of {self.name}", lifecycle.CONTAINER, ContainerState.NONE)
+
+    @property
+    def state(self) -> TaskState:
+        return self._lifecycle.state
+
+    def enter(self, state: TaskState) -> None:
+        """Raises ImpossibleTransitionError."""
+        self._lifecycle.enter(state)
+
+    def fail(self, failure: Failure, state: TaskState) -> None:
+        """``state``: FAILED, or LOST with its container."""
+        self.failure = failure
+        self.enter(state)
+
     @property
     def name(self) -> str:
         return f"{self.type}:{self.index}"
@@ -81,9 +103,51 @@ class Task:
     def ended(self) -> bool:
         return self.state.is_final or self.state is TaskState.LOST
 
+    # ---- its container -----------------------------------------------------------------------------------------
+
+    @property
+    def container_state(self) -> ContainerState:
+        return self._container_lifecycle.state
+
     @property
     def has_container(self) -> bool:
-        return self.container is not None and not self.container_ended
+        return self.container_state in (ContainerState.GRANTED, ContainerState.LAUNCHED)
+
+    @property
+    def launched(self) -> bool:
+        """An executor was started in the container, which may have ended since."""
+        return self.container_state in (ContainerState.LAUNCHED, ContainerState.ENDED)
+
+    @property
+    def container_ended(self) -> bool:
+        """Or was taken from it."""
+        return self.container_state in (ContainerState.UNUSED, ContainerState.ENDED)
+
+    def container_granted(self, container: Container) -> None:
+        self.container = container
+        self._container_lifecycle.enter(ContainerState.GRANTED)
+        self.enter(TaskState.ALLOCATED)
+
+    def container_launched(self) -> None:
+        self._container_lifecycle.enter(ContainerState.LAUNCHED)
+        self.enter(TaskState.STARTING)
+
+    def container_adopted(self, container: Container) -> None:
+        """A former application master launched it, and its executor is back."""
+        self.container = container
+        self._container_lifecycle.enter(ContainerState.LAUNCHED)
+        self.enter(TaskState.REGISTERED)
+
+    def container_gone(self) -> None:
+        self._container_lifecycle.enter(ContainerState.ENDED if self.launched else ContainerState.UNUSED)
+
+    def without_container(self) -> None:
+        """Another one is wanted."""
+        self.container = None
+        self._container_lifecycle.enter(ContainerState.NONE)
+        self.enter(TaskState.REQUESTED)
+
+    # ---- what may be done with it ------------------------------------------------------------------------------
 
     @property
     def is_up(self) -> bool:
@@ -114,9 +178,9 @@ class Task:
     def back_to_request(self) -> None:
         """Its container is gone and another one is wanted, for the next attempt."""
         self.attempt += 1
-        self.state = TaskState.REQUESTED
-        self.container = self.process = self.deadline = None
-        self.launched = self.connected = self.container_ended = self.yields = self.unfit = False
+        self.without_container()
+        self.process = self.deadline = None
+        self.connected = self.yields = self.unfit = False
         self.heard_at = self.trouble_at = None
         self.host, self.ports = "", {}
         self.activity = self.store_trouble = self.output_problem = self.last_words = ""

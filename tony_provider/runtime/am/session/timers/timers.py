@@ -1,4 +1,4 @@
-"""What happens when nothing happens: the session's clock."""
+"""The session's clock: what is due when time goes by and nothing else happens."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Optional
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.session.containers.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.containers.elastic import Elastic
+from tony_provider.runtime.am.session.elastic import Elastic
+from tony_provider.runtime.am.session.job_completion import JobCompletion
+from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.job_completion import JobCompletion
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.timers.liveness import Liveness
@@ -22,7 +22,10 @@ _ASLEEP = 5.0  # seconds between two ticks after which the application master it
 
 
 class Timers:
-    """Times are the session's, in seconds."""
+    """The part of the session that looks at its deadlines.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Timers:
         self._ticked: Optional[float] = None
 
     def start(self, started: float) -> None:
-        """The application began then."""
+        """Set when the application began."""
         self._started = started
 
     def tick(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What the page shows of a job, in words: made of its status, and of nothing else."""
+"""The job as its page shows it, in words: made of its status, and of nothing else."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 import attrs
 
+from tony_provider.runtime import quantities
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.web.page import wording
+from tony_provider.runtime.clock import moment
 from tony_provider.runtime.contract import path_of_task
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import Failure, JobState, JobStatus, TaskProgress, TaskState, TaskStatus
@@ -23,7 +24,7 @@ _LONGEST_FORECAST = 365 * 86400.0  # seconds
 
 
 class Tone(str, Enum):
-    """How something is to be taken; the style sheet has a colour for each."""
+    """How a state is to be taken; the style sheet has a colour for each."""
 
     GOOD = "good"
     BUSY = "busy"
@@ -48,7 +49,7 @@ _TASK_TONES = {
 
 @attrs.frozen
 class PageLink:
-    """Somewhere else to go from the page: ``path`` is relative to it."""
+    """A link of the page to somewhere else: ``path`` is relative to it."""
 
     title: str
     path: str
@@ -56,6 +57,8 @@ class PageLink:
 
 @attrs.frozen
 class Progress:
+    """How far the job is, in words."""
+
     step: str  # such as "120 of 900"
     fraction: Optional[float]  # 0 to 1; None: nobody knows how far it is
     percent: str
@@ -65,6 +68,8 @@ class Progress:
 
 @attrs.frozen
 class TaskView:
+    """One task as the page's table shows it, in words."""
+
     name: str
     state: str
     tone: Tone
@@ -86,6 +91,8 @@ class TaskView:
 
 @attrs.frozen
 class JobView:
+    """The whole job as its page shows it, in words."""
+
     application_id: str
     name: str
     state: str
@@ -118,7 +125,7 @@ class JobView:
             final=status.state.is_final,
             course=tuple(_course(status)),
             progress=_progress(status),
-            metrics=tuple((name, wording.number(value)) for name, value in sorted(status.metrics.items())),
+            metrics=tuple((name, quantities.number(value)) for name, value in sorted(status.metrics.items())),
             checkpoint=tuple(_checkpoint(status)),
             failure=status.failure,
             warnings=tuple(status.warnings),
@@ -127,7 +134,7 @@ class JobView:
             counts=_counts(status.tasks),
             hidden=len(status.tasks) - len(tasks),
             places=tuple(places),
-            updated=wording.moment(status.updated_ms),
+            updated=moment(status.updated_ms),
         )
 
 
@@ -136,8 +143,8 @@ def _course(status: JobStatus) -> list[tuple[str, str]]:
     if status.started_ms:
         until = status.finished_ms or status.updated_ms
         word = "Took" if status.finished_ms else "For"
-        facts.append(("Since", wording.moment(status.started_ms)))
-        facts.append((word, wording.span((until - status.started_ms) / 1000)))
+        facts.append(("Since", moment(status.started_ms)))
+        facts.append((word, quantities.span((until - status.started_ms) / 1000)))
     facts.append(("Master", f"number {status.am_attempt}"))
     facts.append(("Generation", str(status.generation)))
     facts.append(("Restarts", str(status.restarts)))
@@ -162,10 +169,10 @@ def _progress(status: JobStatus) -> Progress:
     fraction = min(1.0, max(0.0, status.progress)) if known and math.isfinite(status.progress) else None
     rate = status.steps_per_second
     return Progress(
-        step="" if status.step is None else wording.steps(status.step, status.total_steps or 0),
+        step="" if status.step is None else quantities.steps(status.step, status.total_steps),
         fraction=fraction,
-        percent="" if fraction is None else f"{math.floor(100 * fraction)} %",
-        speed="" if rate is None else wording.speed(rate),
+        percent="" if fraction is None else quantities.percent(fraction),
+        speed="" if rate is None else quantities.speed(rate),
         left=_left(status),
     )
 
@@ -176,7 +183,7 @@ def _left(status: JobStatus) -> str:
     rate, steps = status.steps_per_second, status.total_steps - status.step
     if not rate or not rate > 0 or steps <= 0 or steps / rate > _LONGEST_FORECAST:
         return ""
-    return f"about {wording.span(steps / rate)} left"
+    return f"about {quantities.span(steps / rate)} left"
 
 
 def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
@@ -206,11 +213,11 @@ def _task(task: TaskStatus, now_ms: int, silence: float) -> TaskView:
         container=task.attempt,
         container_id=task.container_id or "",
         starts=task.start,
-        heartbeat="" if silent is None or task.state.is_final else f"{wording.span(silent)} ago",
+        heartbeat="" if silent is None or task.state.is_final else f"{quantities.span(silent)} ago",
         late=silent is not None and silent > silence and not task.state.is_final,
-        step=wording.steps(progress.step, progress.total_steps or 0) if task.progress else "",
-        speed="" if rate is None else wording.number(rate),
-        memory=wording.size(task.rss_bytes) if task.rss_bytes else "",
+        step=quantities.steps(progress.step, progress.total_steps) if task.progress else "",
+        speed="" if rate is None else quantities.number(rate),
+        memory=quantities.size(task.rss_bytes) if task.rss_bytes else "",
         cpu=f"{task.cpu_percent:.0f} %" if task.cpu_percent is not None else "",
         exit=_exit(task),
         log=log,

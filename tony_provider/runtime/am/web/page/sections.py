@@ -1,4 +1,4 @@
-"""The parts of the page, one function each. A part that has nothing to say is empty, and does not show."""
+"""The sections of the page, one function each. A section that has nothing to say is empty, and does not show."""
 
 from __future__ import annotations
 
@@ -45,16 +45,12 @@ def failure(view: JobView) -> Html:
 
 
 def warnings(view: JobView) -> Html:
-    if not view.warnings:
-        return Html()
-    return join(element("h2", "Warnings"), element("ul", *(element("li", warning) for warning in view.warnings)))
+    return _lines("Warnings", view.warnings)
 
 
 def troubles(view: JobView) -> Html:
-    """The page itself is up to date all the same."""
-    if not view.troubles:
-        return Html()
-    return join(element("h2", "Out of reach"), element("ul", *(element("li", trouble) for trouble in view.troubles)))
+    """Whom the master cannot reach just now. The page itself is up to date all the same."""
+    return _lines("Out of reach", view.troubles)
 
 
 def course(view: JobView) -> Html:
@@ -149,6 +145,10 @@ _COLUMNS: Sequence[tuple[str, Optional[str], Callable[[TaskView], str]]] = (
 
 def _badge(text: str, tone: Tone) -> Html:
     return element("b", text, class_=f"badge {tone.value}")
+
+
+def _lines(title: str, lines: Sequence[str]) -> Html:
+    return join(element("h2", title), element("ul", *(element("li", line) for line in lines))) if lines else Html()
 
 
 def _list(pairs: Sequence[tuple[str, str]]) -> Html:

@@ -8,13 +8,13 @@ from typing import Any, Optional, Union
 import attrs
 
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.parsing.validate import validate
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError
 from tony_provider.runtime.spec.reader import Reader
 from tony_provider.runtime.spec.source import load_source
 from tony_provider.runtime.spec.tensorboard import with_its_task, without_its_task
-from tony_provider.runtime.spec.validate import validate
 
 Source = Union[str, bytes, Mapping[str, Any]]
 

@@ -9,8 +9,8 @@ import attrs
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.progress_line import message as message
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.state.progress_line import message as message
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
 from tony_provider.runtime.ranks import leading_type

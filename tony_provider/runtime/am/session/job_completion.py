@@ -47,9 +47,9 @@ class JobCompletion:
         grace = self._state.job.timeouts.grace if grace is None else grace
         self._containers.shutdowns.ask(task, now, reason, grace)
         if not task.has_container or not task.launched:
-            task.container_ended = True
+            task.container_gone()
             if not task.ended:
-                task.state = TaskState.STOPPED
+                task.enter(TaskState.STOPPED)
 
     def look_at_success(self, now: float) -> None:
         """End the job once every task that decides has succeeded, and the evaluators have had their time."""
@@ -57,7 +57,7 @@ class JobCompletion:
         if not self._all_succeeded():
             return
         if self._evaluators_until is None:
-            state.phase = JobState.FINISHING
+            state.enter(JobState.FINISHING)
             self._evaluators_until = now + state.job.timeouts.evaluator
             message = "every task that decides has succeeded; stopping the others"
             state.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, _SUCCESS)))
@@ -72,7 +72,7 @@ class JobCompletion:
         """A former application master was ending the job: its tasks were told to stop, and none starts again."""
         if verdict.status is FinalStatus.SUCCEEDED:
             for task in self._deciders():
-                task.state = TaskState.SUCCEEDED  # or there would be no such verdict
+                task.enter(TaskState.SUCCEEDED)  # or there would be no such verdict
         self._conclude(verdict, now, verdict.message)
 
     def _all_succeeded(self) -> bool:
@@ -93,10 +93,10 @@ class JobCompletion:
         state = self._state
         if state.verdict is None or state.finished or not self._containers.shutdowns.done:
             return
-        state.phase = JobState(state.verdict.status.value)
+        state.enter(JobState(state.verdict.status.value))
         for task in state.tasks:
             if not task.ended:
-                task.state = TaskState.STOPPED
+                task.enter(TaskState.STOPPED)
         state.emit(Finish(state.verdict))
 
     def _conclude(self, verdict: Verdict, now: float, reason: str, grace: Optional[float] = None) -> None:
@@ -104,7 +104,7 @@ class JobCompletion:
         if state.verdict:
             return
         state.verdict = verdict
-        state.phase = JobState.FINISHING
+        state.enter(JobState.FINISHING)
         state.note("verdict", f"{verdict.status.value}: {words.first_line(verdict.message)}", data=_noted(verdict))
         state.emit(*self._containers.gang.cancel())
         for task in state.tasks:

@@ -10,6 +10,7 @@ from tony_provider.runtime.am.session.restarts.restart_groups import Restart
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.quantities import count, span
 
 
 def message(session: Session, now: float) -> str:
@@ -20,7 +21,7 @@ def message(session: Session, now: float) -> str:
     if session.phase is JobState.STARTING:
         return _starting(session, now)
     if session.phase is JobState.RECOVERING:
-        waiting = words.count(session.recovery.waiting_for, "executor")
+        waiting = count(session.recovery.waiting_for, "executor")
         return f"a new application master took over; waiting for {waiting} to come back"
     if session.phase is JobState.RESTARTING:
         restart = session.groups.gang.restart
@@ -35,7 +36,7 @@ def _starting(session: Session, now: float) -> str:
     tasks = session.containers.gang.wanted
     missing = [task for task in tasks if task.state is TaskState.STARTING]
     if missing and not any(task.state is TaskState.REQUESTED for task in tasks):
-        total = words.count(len(tasks), "executor")
+        total = count(len(tasks), "executor")
         return f"{len(tasks) - len(missing)} of {total} registered, waiting for {_names(missing)}"
     restart = session.groups.gang.restart
     return _waiting_for(restart, now) if restart else "starting"
@@ -45,7 +46,7 @@ def _running(session: Session) -> str:
     running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
     absent = [task for task in session.tasks if task.absent]
     without = f", going on without {_names(absent)}" if absent else ""
-    return f"{running} of {words.count(len(session.tasks), 'task')} running{without}"
+    return f"{running} of {count(len(session.tasks), 'task')} running{without}"
 
 
 def _single_restarts(session: Session, now: float) -> Iterator[str]:
@@ -74,7 +75,7 @@ def _waiting_for(restart: Restart, now: float) -> str:
 def _wait(not_before: Optional[float], now: float) -> str:
     if not_before is None:
         return "waiting for the cluster's word on the cause"
-    return f"in {not_before - now:.0f} s" if not_before > now else ""
+    return f"in {span(not_before - now)}" if not_before > now else ""
 
 
 def _names(tasks: Sequence[Task]) -> str:

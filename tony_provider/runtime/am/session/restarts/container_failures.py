@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Optional
 
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.actions import ReleaseContainers
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.restart_decision import is_permanent
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import Role
 
 MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
@@ -22,11 +25,22 @@ _IN_A_ROW = (
     f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
     "the nodes, or what is copied to them, need a look"
 )
+_NODE_TROUBLE = (
+    ExitReason.LOST,
+    ExitReason.DISKS_FAILED,
+    ExitReason.PREEMPTED,
+    ExitReason.KILLED_BY_CLUSTER,
+    ExitReason.MADE_ROOM,
+)
+"""Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
 _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
 
 
 class ContainerFailures:
-    """Times are the session's, in seconds."""
+    """The part of the session that handles lost containers and silent executors.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups, restarts: Restarts) -> None:
         self._state = state
@@ -34,21 +48,21 @@ class ContainerFailures:
         self._groups = groups
         self._restarts = restarts
 
-    def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> None:
-        """The cluster says that a container has ended."""
+    def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
+        """Handle the end of a container, as the cluster reports it."""
         task = self._containers.ended(container_id)
         if task is None:
             return
-        self._state.note("container_completed", f"exit status {exit_status}", task)
+        self._state.note("container_completed", f"exit status {exit.status}", task)
         if not task.launched and not task.told_to_stop:
             self._containers.ask_again(task)
             return
-        failure = failures.of_container(task, exit_status, diagnostics)
-        better = failure if exit_status < 0 else None
-        self._lost(task, failure, now, again=exit_status in words.NODE_TROUBLE, better=better)
+        failure = failures.of_container(task, exit, diagnostics)
+        better = failure if exit.exit_code is None else None
+        self._lost(task, failure, now, again=exit.reason in _NODE_TROUBLE, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
-        """Its node refused."""
+        """Handle a node's refusal to start a container."""
         task = self._containers.ended(container_id)  # nothing runs in it that could end
         if task is None:
             return
@@ -57,7 +71,7 @@ class ContainerFailures:
         self._lost(task, failures.of_launch(task, reason), now)
 
     def not_registered(self, tasks: Sequence[Task], now: float) -> None:
-        """Their executors should have done so long ago."""
+        """The executors of these tasks have not registered in time."""
         needed = [task for task in tasks if task.role is not Role.SIDECAR]
         for task in tasks:
             late = needed if task in needed else [task]
@@ -65,11 +79,11 @@ class ContainerFailures:
             self._take(task, failure, now, again=False)
 
     def silent(self, task: Task, seconds: float, now: float) -> None:
-        """Nothing was heard of its executor for so long."""
+        """Nothing was heard of the task's executor for so many seconds."""
         self._take(task, failures.of_silence(task, seconds), now)
 
     def not_stopped(self, task: Task, now: float) -> None:
-        """Its executor was told to stop the user process, and did not say that it has."""
+        """The task's executor was told to stop the user process, and did not say that it has."""
         self._take(task, failures.of_stop(task), now)
 
     def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:
@@ -87,7 +101,7 @@ class ContainerFailures:
             self._blame(task.node)
         if task.told_to_stop or task.given_up:
             if not task.ended:
-                task.state = TaskState.STOPPED
+                task.enter(TaskState.STOPPED)
             return
         if self._groups.of(task).root_cause.settled(task, better) and better:
             self._restarts.know_failure(task, better)
@@ -109,16 +123,17 @@ class ContainerFailures:
         if taken_back or (not too_many and (again or self._state.generation.number)):
             self._containers.replace(task, now, failure.message, counted=not taken_back)
         elif task.absent:
-            task.state = TaskState.LOST
+            task.enter(TaskState.LOST)
             self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
         else:
-            self._restarts.give_up(task, failures.given_up(failure, _IN_A_ROW if too_many else ""), now)
+            why, permanent = _IN_A_ROW if too_many else "", is_permanent(failure, self._state.job.restart)
+            self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)
 
     def _blame(self, node: str) -> None:
         avoid = self._containers.nodes.lost(node)
         losses = self._containers.nodes.losses[node]
         data = {"nodes": {node: losses}}
-        self._state.note("node_loss", f"{words.count(losses, 'container')} lost on {node}", data=data)
+        self._state.note("node_loss", f"{count(losses, 'container')} lost on {node}", data=data)
         if avoid:
             avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
             self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")

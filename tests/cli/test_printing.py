@@ -1,0 +1,54 @@
+"""Tables and jobs, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Tony
+from tony_provider.cli.printing import print_rows, print_whole
+from tony_provider.cli.table import job_table
+from tony_provider.hooks.tony import TonyHook
+
+URI = f"hdfs://nameservice/user/alice/.tony/jobs/{'long-' * 60}name/applications/application_1_0001"
+
+
+def test_a_path_in_a_pipe_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    print_whole(job_table("application_1_0001", None, None, URI))
+    print_rows([{"what": "chain", "directory": URI, "size": "1 B"}], "table")
+    job, table = (line for line in capsys.readouterr().out.splitlines() if "hdfs://" in line)
+    assert job.split() == ["directory", URI]
+    assert [cell.strip() for cell in table.split("|")] == ["chain", URI, "1 B"]
+
+
+def test_a_path_on_a_terminal_is_folded_and_not_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    print_whole(job_table("application_1_0001", None, None, URI))
+    told = capsys.readouterr().out
+    assert "…" not in told
+    assert URI in "".join(line.split()[-1] for line in told.splitlines()[2:])
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_data_for_programs_are_not_padded(capsys: pytest.CaptureFixture[str], output: str) -> None:
+    print_rows([{"what": "chain", "directory": URI}], output)
+    assert max(map(len, capsys.readouterr().out.splitlines())) < len(URI) + 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "No job is running or waiting; --ended lists those that have ended"),
+        (["--user", "bob", "--queue", "ml"], "No job of bob in queue ml is running or waiting; --ended lists"),
+        (["--ended"], "The cluster remembers no job\n"),
+    ],
+)
+def test_where_there_is_nothing_to_list_it_says_how_to_see_more(
+    tony: Tony, local: TonyHook, arguments: list[str], expected: str
+) -> None:
+    said = tony("list", *arguments)
+    assert (said.code, said.error) == (0, "")
+    assert said.out.startswith(expected)
+    assert tony("list", *arguments, "--output", "json").out.strip() == "[]"

@@ -1,0 +1,61 @@
+"""``python -m tests.pythons [VERSION …]``: the tests that need no daemons, on one Python after the other.
+
+Each has an environment of its own in ``.tony/pythons``, which stays for the next time. Interpreters are looked for on
+PATH, with pyenv and with uv, and none is downloaded: those that are not here are named.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.jobs.pythons import find_python
+from tests.pythons.sides import SIDES, Side
+
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / ".tony" / "pythons"
+UV = Path(sys.executable).with_name("uv")
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def main(chosen: Sequence[str]) -> int:
+    """The exit code: 0 when all that could run has passed."""
+    known = [version for side in SIDES for version in side.versions]
+    unknown = [version for version in chosen if version not in known]
+    if unknown:
+        print(f"{', '.join(unknown)}: not among {', '.join(known)}", file=sys.stderr)
+        return 2
+    said = {
+        f"{version:5} {side.name}": run(side, version)
+        for side in SIDES
+        for version in side.versions
+        if not chosen or version in chosen
+    }
+    print("\n" + "\n".join(f"{what:25} {result}" for what, result in said.items()))
+    return 1 if "FAILED" in said.values() else 0
+
+
+def run(side: Side, version: str) -> str:
+    """What is said of it in the table."""
+    interpreter = Path(sys.executable) if version == OWN else find_python(version)
+    if interpreter is None:
+        return f"skipped: no Python {version} is here (pyenv install {version}, or uv python install {version})"
+    print(f"\nPython {version}, {side.name}: setting up {HOME / version} …", flush=True)
+    python = HOME / version / "bin" / "python"
+    if not python.exists():
+        called([UV, "venv", "--quiet", "--python", interpreter, HOME / version])
+    called([UV, "pip", "install", "--quiet", "--python", python, *side.requirements])
+    modules = called([python, "-m", "tests.pythons.import_all", "tony_provider.runtime"], check=False)
+    tests = called([python, "-m", "pytest", "-q", "--no-daemons", "-m", "not long", *side.tests], check=False)
+    return "passed" if modules == tests == 0 else "FAILED"
+
+
+def called(command: Sequence[str | Path], *, check: bool = True) -> int:
+    """The exit code. With ``check`` raises subprocess.CalledProcessError for any but 0."""
+    return subprocess.run(command, cwd=ROOT, check=check).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""Where answers are written: a terminal, whose width tables keep to, or a file or pipe, where nothing is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow.cli.simple_table import AirflowConsole
+from rich.console import Console, RenderableType
+
+_WIDE = 1 << 14  # characters; wider than any path
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], output: str) -> None:
+    """As ``--output`` says."""
+    console = AirflowConsole()
+    if output == "table" and not console.is_terminal:  # JSON would be padded with blanks up to the width
+        console.width = _WIDE
+    console.print_as(rows, output)
+
+
+def print_whole(renderable: RenderableType) -> None:
+    """What is no table of rows, such as a job."""
+    console = Console(soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _WIDE
+    console.print(renderable)

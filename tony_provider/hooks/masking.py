@@ -1,0 +1,30 @@
+"""What Airflow says of values that are too short to be masked in logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Of the masker as tasks and triggerers have it. Source: airflow/sdk/_shared/secrets_masker/secrets_masker.py of 3.3.2.
+_MASKER = "airflow.sdk._shared.secrets_masker.secrets_masker"
+_WARNING = "Skipping masking"
+
+
+@contextmanager
+def without_masking_warnings() -> Iterator[None]:
+    """Meanwhile Airflow does not warn of secrets that are too short to be masked.
+
+    For values that are none: it takes all of a connection's extra for secrets, such as a queue ``ml``, and a ``tony``
+    connection has no place for one. It warns once in a process, so who masks real secrets has to say it itself.
+    """
+    logger = logging.getLogger(_MASKER)
+    logger.addFilter(_is_of_something_else)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_of_something_else)
+
+
+def _is_of_something_else(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_WARNING)

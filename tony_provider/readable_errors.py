@@ -1,0 +1,110 @@
+"""How errors reach the log of a task: once, and with the place of a template that is wrong.
+
+Airflow writes an exception with all its causes and every frame of each. What a person is to mend is in the message of
+ours, and the cause says the same once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jinja2 import TemplateError, TemplateNotFound, TemplateSyntaxError, UndefinedError
+
+from tony_provider import exceptions
+from tony_provider.exceptions import TonySpecError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator
+    from jinja2 import Environment
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def with_readable_errors(method: Method) -> Method:
+    """An operator's method that Airflow calls: our own errors leave it without causes, and without our frames.
+
+    Those go to the log at level DEBUG. All other errors, which may be mistakes of this provider, stay as they are.
+    """
+
+    @functools.wraps(method)
+    def call(self: BaseOperator, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            if not _is_ours(error):
+                raise
+            self.log.debug("Where it was raised", exc_info=error)
+            raise error.with_traceback(None) from None
+
+    return call  # type: ignore[return-value]
+
+
+def _is_ours(error: Exception) -> bool:
+    # Here, as DAG files pay for what is imported above.
+    from tony_provider.cluster.errors import ClusterError
+    from tony_provider.runtime.storage.errors import StorageError
+
+    return isinstance(error, (ClusterError, StorageError)) or any(
+        kind.__module__ == exceptions.__name__ for kind in type(error).__mro__
+    )
+
+
+@contextmanager
+def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iterator[None]:
+    """Around the rendering of ``content``, which may be a field of the task, or a part of one.
+
+    Raises TonySpecError for a template that Jinja cannot read; TemplateNotFound, which a retry may mend, for a file
+    that is not there; UndefinedError. Each says the field, and the text or the file that is wrong.
+    """
+    try:
+        yield
+    except (TemplateError, TonySpecError) as error:
+        told = _with_text(error, content, env)
+        if field := next((name for name in task.template_fields if getattr(task, name, None) is content), None):
+            told = _below(field, told)
+        if told is error:
+            raise
+        raise told from None
+
+
+@contextmanager
+def naming_field(name: str) -> Iterator[None]:
+    """Around the rendering of what is templated and no template field."""
+    try:
+        yield
+    except (TemplateError, TonySpecError) as error:
+        raise _below(name, error) from None
+
+
+def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
+    """As said of the innermost text; whatever that is in has it said already."""
+    if not isinstance(content, str):
+        return error
+    if isinstance(error, TemplateSyntaxError):
+        return TonySpecError(f"{error.message}, in {_line(error, content)}")
+    if isinstance(error, TemplateNotFound):
+        folders = ", ".join(getattr(env.loader, "searchpath", [])) or str(env.loader)
+        return TemplateNotFound(error.name, f"there is no file {error.name} in {folders}")
+    if isinstance(error, UndefinedError):
+        return UndefinedError(f"{error.message}, in {content!r}")
+    return error
+
+
+def _line(error: TemplateSyntaxError, content: str) -> str:
+    """The one that Jinja stumbled over, of the text or of the file that it names."""
+    lines = (error.source or content).splitlines()
+    line = lines[error.lineno - 1].strip() if 0 < error.lineno <= len(lines) else content
+    if error.name:
+        return f"{line!r} (line {error.lineno} of {error.name})"
+    return f"{line!r} (line {error.lineno})" if len(lines) > 1 else repr(line)
+
+
+def _below(field: str, error: Exception) -> Exception:
+    if isinstance(error, TemplateNotFound):
+        return TemplateNotFound(error.name, f"{field}: {error.message}")
+    if isinstance(error, (UndefinedError, TonySpecError)):
+        return type(error)(f"{field}: {error}")
+    return error

@@ -1,0 +1,166 @@
+"""The states of the job, of its tasks and of their containers: which can follow which, and when they do.
+
+Nothing else writes a state, so nothing happens to a job that is not in these tables. docs/how-it-works.md shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Generic, TypeVar
+
+from tony_provider.runtime.protocol.status import JobState, TaskState
+
+S = TypeVar("S", bound=Enum)
+Transitions = Mapping[S, Mapping[S, str]]
+"""From a state to those that can follow it, each with the words for when that happens."""
+
+
+class ContainerState(str, Enum):
+    """The state of the container that a task has, or waits for."""
+
+    NONE = "NONE"  # it is asked for, or will be
+    GRANTED = "GRANTED"
+    LAUNCHED = "LAUNCHED"  # an executor was started in it
+    UNUSED = "UNUSED"  # there will be no executor in it: it has ended, was given back, or is not wanted any more
+    ENDED = "ENDED"  # its executor is not counted on any more: it has ended, or was given up
+
+
+class ImpossibleTransitionError(RuntimeError):
+    """A state was to follow one that it cannot follow: a mistake in the session, not in a job."""
+
+
+_STOPPED = "the job has ended"
+_NOT_TO_BE_HAD = "no container is to be had for it, and the gang goes on without"
+_START = "its user process is ordered"
+
+JOB: Transitions[JobState] = {
+    JobState.WAITING: {
+        JobState.STARTING: "the containers of the whole gang are there",
+        JobState.RECOVERING: "the application master is not the first one of its application",
+        JobState.FINISHING: "the verdict is known",
+    },
+    JobState.STARTING: {
+        JobState.RUNNING: "all executors have registered: a generation begins",
+        JobState.WAITING: "a lost container was not replaced in time: all are given back",
+        JobState.FINISHING: "the verdict is known",
+    },
+    JobState.RUNNING: {
+        JobState.RESTARTING: "the gang starts again",
+        JobState.FINISHING: "the verdict is known, or all that decide have succeeded",
+    },
+    JobState.RESTARTING: {
+        JobState.RUNNING: "the next generation begins",
+        JobState.WAITING: "a lost container was not replaced in time: all are given back",
+        JobState.FINISHING: "the verdict is known",
+    },
+    JobState.RECOVERING: {
+        JobState.RUNNING: "executors with user processes are back",
+        JobState.STARTING: "executors are back, and nothing had begun yet",
+        JobState.WAITING: "no executor is back",
+        JobState.FINISHING: "the verdict is known",
+    },
+    JobState.FINISHING: {
+        JobState.SUCCEEDED: "every container has ended",
+        JobState.FAILED: "every container has ended",
+        JobState.KILLED: "every container has ended",
+    },
+}
+
+TASK: Transitions[TaskState] = {
+    TaskState.REQUESTED: {
+        TaskState.ALLOCATED: "a container was granted",
+        TaskState.REGISTERED: "its executor is back, at a new application master",
+        TaskState.SUCCEEDED: "a former application master knew that it has",
+        TaskState.FAILED: "no container is to be had for it",
+        TaskState.LOST: _NOT_TO_BE_HAD,
+        TaskState.STOPPED: _STOPPED,
+    },
+    TaskState.ALLOCATED: {
+        TaskState.STARTING: "its executor is launched",
+        TaskState.REQUESTED: "the container was lost, or is given back",
+        TaskState.STOPPED: _STOPPED,
+    },
+    TaskState.STARTING: {
+        TaskState.REGISTERED: "its executor has registered",
+        TaskState.REQUESTED: "the container was lost, or is given back",
+        TaskState.FAILED: "no executor registers, and another container would not help",
+        TaskState.LOST: "the container was lost, and another one would not help",
+        TaskState.STOPPED: _STOPPED,
+    },
+    TaskState.REGISTERED: {
+        TaskState.RUNNING: "its user process has started",
+        TaskState.REQUESTED: "another container is asked for",
+        TaskState.SUCCEEDED: "its user process ended well, as a former application master had ordered it",
+        TaskState.FAILED: "its user process could not be started",
+        TaskState.LOST: "the container was lost",
+        TaskState.STOPPED: _STOPPED,
+    },
+    TaskState.RUNNING: {
+        TaskState.REGISTERED: "its user process was stopped, and another one is to start",
+        TaskState.REQUESTED: "another container is asked for",
+        TaskState.SUCCEEDED: "its user process ended well",
+        TaskState.FAILED: "its user process failed",
+        TaskState.LOST: "the container was lost",
+        TaskState.STOPPED: _STOPPED,
+    },
+    TaskState.SUCCEEDED: {
+        TaskState.REGISTERED: _START,
+        TaskState.REQUESTED: "another container is asked for, to start again with the gang",
+        TaskState.FAILED: "it is a parameter server, and ended before the others could do without it",
+    },
+    TaskState.FAILED: {
+        TaskState.REGISTERED: "it starts again in its container",
+        TaskState.REQUESTED: "another container is asked for",
+        TaskState.LOST: "the container was lost before anything came of the failure",
+    },
+    TaskState.LOST: {
+        TaskState.REGISTERED: "it starts again: its container is there after all",
+        TaskState.REQUESTED: "another container is asked for",
+        TaskState.FAILED: "it is a side-car, and is given up",
+    },
+}
+
+CONTAINER: Transitions[ContainerState] = {
+    ContainerState.NONE: {
+        ContainerState.GRANTED: "the cluster has granted it",
+        ContainerState.LAUNCHED: "a former application master had launched it, and its executor is back",
+        ContainerState.UNUSED: "the task needs none any more",
+    },
+    ContainerState.GRANTED: {
+        ContainerState.LAUNCHED: "its executor is launched",
+        ContainerState.UNUSED: "it was lost, or is given back",
+    },
+    ContainerState.LAUNCHED: {
+        ContainerState.ENDED: "it has ended, or was given up",
+    },
+    ContainerState.UNUSED: {
+        ContainerState.NONE: "another one is asked for",
+    },
+    ContainerState.ENDED: {
+        ContainerState.NONE: "another one is asked for",
+        ContainerState.LAUNCHED: "a newer one was launched by a former application master, and its executor is back",
+    },
+}
+
+
+class Lifecycle(Generic[S]):
+    """A state that changes only as its table says. To enter the state that it is in changes nothing."""
+
+    def __init__(self, name: str, transitions: Transitions[S], beginning: S) -> None:
+        """``name``: whose states these are, for the error."""
+        self._name = name
+        self._transitions = transitions
+        self._state = beginning
+
+    @property
+    def state(self) -> S:
+        return self._state
+
+    def enter(self, state: S) -> None:
+        """Raises ImpossibleTransitionError."""
+        if state is self._state:
+            return
+        if state not in self._transitions.get(self._state, {}):
+            raise ImpossibleTransitionError(f"{self._name}: {self._state.value} cannot become {state.value}")
+        self._state = state

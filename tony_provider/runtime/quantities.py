@@ -1,0 +1,68 @@
+"""Durations, sizes, amounts and progress as people read them: in the log, on the command line and on the page."""
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
+
+_DURATIONS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP = 1024
+_ROUNDING = 1e-9  # 100 * 0.29 is a little less than 29
+_NOUNS = {VCORES: "vcore", GPU: "GPU"}
+
+
+def span(seconds: float) -> str:
+    """A duration by its largest unit and the one below that: ``2 h 5 min``, ``12 s``; ``1 h`` for 3605 seconds."""
+    left = max(0, round(seconds))
+    for at, (length, unit) in enumerate(_DURATIONS):
+        if left >= length:
+            whole, rest = divmod(left, length)
+            smaller, name = _DURATIONS[min(at + 1, len(_DURATIONS) - 1)]
+            more = f" {rest // smaller} {name}" if rest >= smaller else ""
+            return f"{whole} {unit}{more}"
+    return "0 s"
+
+
+def size(count: float) -> str:
+    """Bytes: ``512 B``, ``1.5 GiB``, ``300 MiB``."""
+    left, unit = float(count), 0
+    while round(left) >= _STEP and unit < len(_SIZES) - 1:
+        left, unit = left / _STEP, unit + 1
+    digits = 0 if unit == 0 or left >= 100 else 1
+    return f"{f'{left:.{digits}f}'.removesuffix('.0')} {_SIZES[unit]}"
+
+
+def amount(resource: str, number: int) -> str:
+    """What a container is given of a resource, by YARN's name of that: ``8192 MiB``, ``1 vcore``, ``2 GPUs``."""
+    if resource == MEMORY:
+        return f"{number} MiB"  # as the specification has it, so that the two can be compared
+    noun = _NOUNS.get(resource)
+    return count(number, noun) if noun else f"{number} {resource}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 task``, ``3 tasks``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def number(value: float) -> str:
+    """A number with four digits that count: ``0.3142``, ``1.25e+08``, ``nan``."""
+    return f"{value:.4g}"
+
+
+def speed(steps_per_second: float) -> str:
+    """``8.4 steps/s``"""
+    return f"{number(steps_per_second)} steps/s"
+
+
+def steps(done: int, total: Optional[int] = None) -> str:
+    """``120 of 900``, or ``120`` where the total is not known."""
+    return f"{done:,} of {total:,}" if total else f"{done:,}"
+
+
+def percent(fraction: float) -> str:
+    """Never more than there is: ``99 %`` until all is done."""
+    return f"{math.floor(100 * fraction + _ROUNDING)} %"
