@@ -38,7 +38,7 @@ from tony_provider.runtime.storage import LocalStorage, read_bytes
 SIZES = (100, 1000, 3000, 10_000)
 EXECUTORS_IN_PROCESS = 2500
 STEADY = 20.0  # seconds
-PATIENCE = 600.0  # seconds for each of the things that are measured
+TIMEOUT = 600.0  # seconds for each of the things that are measured
 LOOK = 0.05  # seconds
 
 MOST_MEMORY = 1536  # MiB, with 10,000 tasks
@@ -198,10 +198,10 @@ class Field:
 
 
 def until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not reached():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {PATIENCE:g} s")
+            raise TimeoutError(f"not within {TIMEOUT:g} s")
         time.sleep(LOOK)
 
 

@@ -1,6 +1,6 @@
 """Nodes of a cluster that is none: many simulated executors in one process, for `benchmarks.scale`.
 
-The stream of each is the real one (``executor.link.Link``: TLS, proofs, patience, the way to a new master); what it
+The stream of each is the real one (``executor.link.Link``: TLS, proofs, retries, the way to a new master); what it
 runs is nothing. It says at once what a real one says in time.
 
 `python -m benchmarks.scale_nodes SOCKET DIRECTORY` serves on a Unix socket, a line of JSON for each order: the stand-in

@@ -28,7 +28,7 @@ WARM_UP = 30.0  # seconds
 STEADY = 60.0  # seconds
 ENDS = 40  # applications that end, one after the other
 PAUSE = 0.5  # seconds between two of them
-PATIENCE = 300.0  # seconds until the last event is there
+TIMEOUT = 300.0  # seconds until the last event is there
 
 
 @attrs.frozen
@@ -83,7 +83,7 @@ def measure(make: Callable[[str], tuple[str, dict[str, Any]]]) -> Figures:
                 ended[name] = time.monotonic()
                 cluster.ask(f"/finish/{name}")
                 runner.run_for(PAUSE)
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT
             while len(runner.seen) < ENDS and time.monotonic() < deadline:
                 runner.run_for(PAUSE)
             if runner.problems:

@@ -13,7 +13,7 @@ from tests.waiting import until
 
 DAGS = Path(__file__).parent / "dags"
 TASKS = 50
-PATIENCE = 600.0  # seconds, for fifty tasks to start on a busy machine
+TIMEOUT = 600.0  # seconds, for fifty tasks to start on a busy machine
 PAUSE = 2.0  # seconds between two ends
 _BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 
@@ -41,17 +41,17 @@ def _measured(airflow: Airflow, cluster: StandInProcess) -> list[float]:
         found = states()
         return len(found) == TASKS and set(found) == {state}
 
-    until(lambda: rest.call("GET", "/dags")["total_entries"] == 1, "the DAG", PATIENCE)
+    until(lambda: rest.call("GET", "/dags")["total_entries"] == 1, "the DAG", TIMEOUT)
     rest.call("PATCH", "/dags/deferred", {"is_paused": False})
     run_id: Any = rest.call("POST", "/dags/deferred/dagRuns", {"logical_date": None, "conf": {}})["dag_run_id"]
     run = f"/dags/deferred/dagRuns/{run_id}"
-    until(lambda: are("deferred"), lambda: f"all tasks to be deferred; they are {states()}", PATIENCE)
+    until(lambda: are("deferred"), lambda: f"all tasks to be deferred; they are {states()}", TIMEOUT)
     ended = []
     for number in range(TASKS):
         ended.append(time.time())
         cluster.ask(f"/finish/{application_id(number)}")
         time.sleep(PAUSE)
-    until(lambda: are("success"), lambda: f"all tasks to succeed; they are {states()}", PATIENCE)
+    until(lambda: are("success"), lambda: f"all tasks to succeed; they are {states()}", TIMEOUT)
     resumed = [
         rest.call("GET", f"{run}/taskInstances/wait/xcomEntries/return_value", map_index=number)["value"]
         for number in range(TASKS)

@@ -63,7 +63,7 @@ _DETAILS_PER_SECOND = Option(
     "details_per_second",
     10.0,
     "How many trainings a second a triggerer asks for their steps and metrics, for each connection. With more of them "
-    "than that each is asked less often; ends are noticed by the list all the same.",
+    "than that each is asked less often; the end of a training is noticed by the list anyway.",
 )
 OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 

@@ -47,7 +47,7 @@ class TonyJobFailed(AirflowException):
 
 
 class TonyQueueTimeout(TonyJobFailed):
-    """The containers of the whole job could not be had in time. The application was ended."""
+    """The cluster had no room for all containers of the job in time. The application was ended."""
 
 
 class TonyKilledExternally(TonyJobFailed):

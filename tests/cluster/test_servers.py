@@ -34,17 +34,17 @@ def settings(managers: list[str], namenodes: list[str], **more: bool) -> YarnSet
 def test_where_nobody_listens(server: str, closed: str) -> None:
     port = closed.rpartition(":")[2]
     with pytest.raises(ClusterUnreachable) as raised:
-        expect_servers(settings([closed, NOWHERE], [server]), patience=0.1)
+        expect_servers(settings([closed, NOWHERE], [server]), timeout=0.1)
     assert str(raised.value) == (
         f"no ResourceManager is there: nothing listens on port {port} of 127.0.0.1; the name 'no-such-host.invalid' "
         "has no address here (for 0.1 s); check the addresses in the tony connection, and that the server runs"
     )
     with pytest.raises(StagingFailed, match=rf"^no NameNode is there: nothing listens on port {port}"):
-        expect_servers(settings([server], [closed]), patience=0.1)
+        expect_servers(settings([server], [closed]), timeout=0.1)
 
 
 def test_one_that_listens_is_enough(server: str, closed: str) -> None:
-    expect_servers(settings([closed, server], [NOWHERE, server]), patience=0.1)
+    expect_servers(settings([closed, server], [NOWHERE, server]), timeout=0.1)
 
 
 def test_one_that_is_silent_is_waited_for_by_the_calls_themselves(server: str, closed: str) -> None:
@@ -53,7 +53,7 @@ def test_one_that_is_silent_is_waited_for_by_the_calls_themselves(server: str, c
             each = waiting.enter_context(socket.socket())
             each.setblocking(False)
             each.connect_ex(busy.getsockname())
-        expect_servers(settings([closed, f"http://127.0.0.1:{busy.getsockname()[1]}"], [server]), patience=0.1)
+        expect_servers(settings([closed, f"http://127.0.0.1:{busy.getsockname()[1]}"], [server]), timeout=0.1)
 
 
 def test_one_that_is_just_starting_is_waited_for(server: str) -> None:
@@ -62,7 +62,7 @@ def test_one_that_is_just_starting_is_waited_for(server: str) -> None:
     timer = threading.Timer(1.0, lambda: listening.append(socket.create_server(("127.0.0.1", port))))
     timer.start()
     try:
-        expect_servers(settings([f"http://127.0.0.1:{port}"], [server]), patience=60.0)
+        expect_servers(settings([f"http://127.0.0.1:{port}"], [server]), timeout=60.0)
         timer.join()
     finally:
         timer.cancel()
@@ -74,6 +74,6 @@ def test_a_proxy_knows_names_that_we_do_not(server: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("HTTP_PROXY", server)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    expect_servers(settings([NOWHERE], [server], trust_env=True), patience=0.1)
+    expect_servers(settings([NOWHERE], [server], trust_env=True), timeout=0.1)
     with pytest.raises(ClusterUnreachable):
-        expect_servers(settings([NOWHERE], [server]), patience=0.1)
+        expect_servers(settings([NOWHERE], [server]), timeout=0.1)

@@ -107,7 +107,7 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
 
 
 def test_a_kill_of_what_is_never_submitted_gives_up(hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kill_switch, "SIGNAL_PATIENCE", 0.5)
+    monkeypatch.setattr(kill_switch, "SIGNAL_TIMEOUT", 0.5)
     switch = KillSwitch()
     switch.remember(hook.get_conn().new_application())
     switch.pull(lambda: hook, "enough")

@@ -1,4 +1,4 @@
-"""HeartbeatLookout over scripted sightings: hours go by in no time."""
+"""HeartbeatCondition over scripted observations: hours go by in no time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 from tests.operators.statuses import worker
-from tests.watching.sightings import OF_TRAINING, Clock, seen
+from tests.watching.observations import OF_TRAINING, Clock, seen
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.runtime.protocol.status import TaskProgress, TaskStatus
 from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
-from tony_provider.watching.job_search import JobSighting
+from tony_provider.watching.job_search import JobObservation
 from tony_provider.watching.sensor_conditions import SensorEnd, SensorMemory, SensorOutcome
 from tony_provider.watching.task_states import TrainTaskStates
 
@@ -28,17 +28,17 @@ class Watch:
             OF_TRAINING, self.memory, start_timeout=None, log=lambda _: None, clock=self.clock, limits=limits
         )
 
-    def look(self, sighting: JobSighting) -> SensorOutcome | None:
-        return self.conditions.judge(sighting, TrainTaskStates())
+    def look(self, observation: JobObservation) -> SensorOutcome | None:
+        return self.conditions.judge(observation, TrainTaskStates())
 
-    def stale(self, sighting: JobSighting) -> str:
+    def stale(self, observation: JobObservation) -> str:
         """Why; empty when it is not."""
-        outcome = self.look(sighting)
+        outcome = self.look(observation)
         assert outcome is None or outcome.end is SensorEnd.STALE
         return outcome.message if outcome is not None else ""
 
 
-def job(*tasks: TaskStatus, updated_ms: int = MASTER_MS, state: str = "RUNNING", **more: Any) -> JobSighting:
+def job(*tasks: TaskStatus, updated_ms: int = MASTER_MS, state: str = "RUNNING", **more: Any) -> JobObservation:
     return seen(state, updated_ms=updated_ms, tasks=list(tasks), **more)
 
 
@@ -113,7 +113,7 @@ def test_an_outage_is_no_silence() -> None:
     watch = Watch()
     assert not watch.stale(job(heard(0, 1)))
     watch.clock.now += 500
-    assert watch.look(JobSighting(outages=(ClusterUnreachable("gone"),))) is None
+    assert watch.look(JobObservation(outages=(ClusterUnreachable("gone"),))) is None
     assert not watch.stale(job(heard(0, 1)))
 
 

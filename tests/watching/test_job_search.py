@@ -1,4 +1,4 @@
-"""Search and SoughtJob against a scripted cluster: retries and outages in no time."""
+"""Search and PolledJob against a scripted cluster: retries and outages in no time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import attrs
 import pytest
 
 from tests.operators.statuses import application, status
-from tests.watching.sightings import TRAINING
+from tests.watching.observations import TRAINING
 from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.watching.job_search import FoundApplication, JobSearch, JobSighting, JobTarget, PolledJob
+from tony_provider.watching.job_search import FoundApplication, JobObservation, JobSearch, JobTarget, PolledJob
 
 FIRST, SECOND = "application_1700000000000_0001", "application_1700000000000_0002"
 OF_TRAINING, BY_ID, BY_TAG = JobTarget(identity=TRAINING), JobTarget(application_id=FIRST), JobTarget(tag="nightly")
@@ -73,18 +73,18 @@ def hook() -> ScriptedHook:
     return ScriptedHook()
 
 
-def look(search: JobSearch, hook: ScriptedHook) -> JobSighting:
+def look(search: JobSearch, hook: ScriptedHook) -> JobObservation:
     return search.look(cast(TonyHook, hook))
 
 
-def looked_at(sighting: JobSighting) -> str | None:
-    return sighting.found.application_id if sighting.found is not None else None
+def looked_at(observation: JobObservation) -> str | None:
+    return observation.found.application_id if observation.found is not None else None
 
 
 @pytest.mark.parametrize("target", [OF_TRAINING, BY_ID, BY_TAG])
 def test_it_is_there_when_it_is_there(hook: ScriptedHook, target: JobTarget) -> None:
     search = JobSearch(target)
-    assert look(search, hook) == JobSighting()
+    assert look(search, hook) == JobObservation()
     hook.run(FIRST)
     seen = look(search, hook)
     assert seen.found == FoundApplication(FIRST, TRAINING)
@@ -129,12 +129,12 @@ def test_one_that_is_about_to_be_submitted_is_absent(hook: ScriptedHook) -> None
 def test_an_outage_keeps_what_was_found(hook: ScriptedHook) -> None:
     search = JobSearch(OF_TRAINING)
     hook.fault = ClusterUnreachable("gone")
-    assert look(search, hook) == JobSighting(outages=(hook.fault,))
+    assert look(search, hook) == JobObservation(outages=(hook.fault,))
     hook.fault = None
     hook.run(FIRST)
     look(search, hook)
     hook.fault = ClusterUnreachable("gone")
-    assert look(search, hook) == JobSighting(outages=(hook.fault,), found=FoundApplication(FIRST, TRAINING))
+    assert look(search, hook) == JobObservation(outages=(hook.fault,), found=FoundApplication(FIRST, TRAINING))
 
 
 @pytest.mark.parametrize("target", [OF_TRAINING, BY_ID, BY_TAG])

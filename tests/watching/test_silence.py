@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.operators.statuses import ID, application, status
-from tests.watching.sightings import Clock
+from tests.watching.observations import Clock
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, MasterOutOfReach
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus

@@ -1,4 +1,4 @@
-"""StateLookout over scripted sightings: every state in no time, and clusters that do not answer."""
+"""StateCondition over scripted observations: every state in no time, and clusters that do not answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from tests.operators.statuses import ID
-from tests.watching.sightings import (
+from tests.watching.observations import (
     BY_ID,
     BY_TAG,
     FOUND,
@@ -21,7 +21,7 @@ from tests.watching.sightings import (
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
 from tony_provider.watching import outages
-from tony_provider.watching.job_search import FoundApplication, JobSighting, JobTarget
+from tony_provider.watching.job_search import FoundApplication, JobObservation, JobTarget
 from tony_provider.watching.outages import OUTAGE_SECONDS
 from tony_provider.watching.sensor_conditions import SensorEnd, SensorMemory, SensorResult
 from tony_provider.watching.state_condition import StateCondition
@@ -49,18 +49,18 @@ class Watch:
             states=states_of(states or ("RUNNING", "SUCCEEDED")),
         )
 
-    def end(self, sighting: JobSighting, task_states: TrainTaskStates = UNKNOWN) -> SensorEnd | None:
-        outcome = self.conditions.judge(sighting, task_states)
+    def end(self, observation: JobObservation, task_states: TrainTaskStates = UNKNOWN) -> SensorEnd | None:
+        outcome = self.conditions.judge(observation, task_states)
         return None if outcome is None else outcome.end
 
-    def message(self, sighting: JobSighting, task_states: TrainTaskStates = UNKNOWN) -> str:
-        outcome = self.conditions.judge(sighting, task_states)
+    def message(self, observation: JobObservation, task_states: TrainTaskStates = UNKNOWN) -> str:
+        outcome = self.conditions.judge(observation, task_states)
         assert outcome is not None
         return outcome.message
 
 
 @pytest.mark.parametrize(
-    ("states", "sighting", "end"),
+    ("states", "observation", "end"),
     [
         (["RUNNING"], seen("RUNNING"), SensorEnd.REACHED),
         (["RUNNING"], seen("WAITING"), None),
@@ -85,9 +85,9 @@ class Watch:
     ],
 )
 def test_states_of_the_job_and_of_its_application(
-    states: list[str], sighting: JobSighting, end: SensorEnd | None
+    states: list[str], observation: JobObservation, end: SensorEnd | None
 ) -> None:
-    assert Watch(BY_ID, *states).end(sighting) == end
+    assert Watch(BY_ID, *states).end(observation) == end
 
 
 @pytest.mark.parametrize("given", ["running, succeeded", ["RUNNING", "SUCCEEDED"], ("Running", "Succeeded")])
@@ -170,9 +170,9 @@ def test_start_timeout_counts_anew_when_there_was_an_application() -> None:
     watch.clock.now += 59
     assert watch.end(seen("FAILED"), GOES_ON) is None
     watch.clock.now += 59
-    assert watch.end(JobSighting(found=FOUND), GOES_ON) is None  # the next is about to be submitted
+    assert watch.end(JobObservation(found=FOUND), GOES_ON) is None  # the next is about to be submitted
     watch.clock.now += 61
-    assert watch.end(JobSighting(found=FOUND), GOES_ON) is SensorEnd.START_TIMEOUT
+    assert watch.end(JobObservation(found=FOUND), GOES_ON) is SensorEnd.START_TIMEOUT
 
 
 def test_without_start_timeout_a_training_is_waited_for_and_an_id_is_not() -> None:
@@ -185,7 +185,7 @@ def test_without_start_timeout_a_training_is_waited_for_and_an_id_is_not() -> No
 
 def test_an_outage_is_told_once_and_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(BY_ID)
-    gone = JobSighting(outages=(ClusterUnreachable("nobody answers"),))
+    gone = JobObservation(outages=(ClusterUnreachable("nobody answers"),))
     assert [watch.end(gone), watch.end(gone)] == [None, None]
     assert sum("nobody answers" in line for line in watch.log) == 1
     assert watch.end(seen("WAITING")) is None
@@ -198,7 +198,7 @@ def test_an_outage_is_told_once_and_borne_for_a_while(monkeypatch: pytest.Monkey
 
 def test_what_no_waiting_mends_is_an_error_at_once() -> None:
     with pytest.raises(ConnectionProblem):
-        Watch(BY_ID).end(JobSighting(outages=(ConnectionProblem("removed"),)))
+        Watch(BY_ID).end(JobObservation(outages=(ConnectionProblem("removed"),)))
 
 
 @pytest.mark.parametrize(

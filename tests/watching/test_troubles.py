@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.watching.sightings import Clock
+from tests.watching.observations import Clock
 from tony_provider.watching.troubles import FIRST_REMINDER, LONGEST_PAUSE, Troubles
 
 _TIME = re.compile(r" since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")

@@ -56,7 +56,7 @@ _SUBMIT = ActionCommand(
 )
 _STATUS = ActionCommand(
     name="status",
-    help="Show how a job is getting on",
+    help="Show the state of a job, and how far it is",
     description="The job and its tasks. --output plain has a line for each task, json and yaml have all there is.",
     func=lazily("tony_provider.cli.status.status"),
     args=(
@@ -84,7 +84,10 @@ _KILL = ActionCommand(
     args=(
         *_WHICH,
         _arg("--reason", help="For its diagnostics, and for the log of a task that watches it"),
-        _arg("--grace", help="That its tasks get between SIGTERM and SIGKILL, such as 30s (default: as the job says)"),
+        _arg(
+            "--grace",
+            help="How long its tasks have between SIGTERM and SIGKILL, such as 30s (default: as the job says)",
+        ),
     ),
 )
 _LIST = ActionCommand(

@@ -18,34 +18,34 @@ from requests.utils import get_environ_proxies
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed
 from tony_provider.cluster.settings import YarnSettings
 
-PATIENCE = 10.0  # seconds that all servers of a kind may refuse: one may just be starting
+TIMEOUT = 10.0  # seconds that all servers of a kind may refuse: one may just be starting
 _CONNECT_SECONDS = 2.0  # after which a server is silent, which is for the calls to wait for
 _PAUSE = 0.5  # seconds between two rounds
 _PORTS = {"http": 80, "https": 443}
 
 
-def expect_servers(yarn: YarnSettings, patience: float = PATIENCE) -> None:
-    """Check that ResourceManagers and NameNodes take connections. Blocks for ``patience`` seconds, or little more.
+def expect_servers(yarn: YarnSettings, timeout: float = TIMEOUT) -> None:
+    """Check that ResourceManagers and NameNodes take connections. Blocks for ``timeout`` seconds, or little more.
 
     Raises ClusterUnreachable when every ResourceManager refuses connections or has a name without an address,
     StagingFailed when every NameNode does. One of them that takes connections, or is silent, is enough.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     managers = [address for address in yarn.resource_managers if not _is_behind_proxy(address, yarn)]
     if len(managers) == len(yarn.resource_managers):
-        _expect("ResourceManager", managers, deadline, patience, ClusterUnreachable)
-    _expect("NameNode", yarn.webhdfs.addresses, deadline, patience, StagingFailed)
+        _expect("ResourceManager", managers, deadline, timeout, ClusterUnreachable)
+    _expect("NameNode", yarn.webhdfs.addresses, deadline, timeout, StagingFailed)
 
 
 def _is_behind_proxy(address: str, yarn: YarnSettings) -> bool:
     return yarn.trust_env and bool(get_environ_proxies(address))
 
 
-def _expect(kind: str, addresses: Sequence[str], deadline: float, patience: float, error: type[ClusterError]) -> None:
+def _expect(kind: str, addresses: Sequence[str], deadline: float, timeout: float, error: type[ClusterError]) -> None:
     while all(refusals := _refusals(addresses)):
         if time.monotonic() + _PAUSE >= deadline:
             raise error(
-                f"no {kind} is there: {'; '.join(refusals)} (for {patience:g} s); check the addresses in the tony "
+                f"no {kind} is there: {'; '.join(refusals)} (for {timeout:g} s); check the addresses in the tony "
                 "connection, and that the server runs"
             )
         time.sleep(_PAUSE)

@@ -42,7 +42,7 @@ class TrainingFunction:
             source, first = _definition(function)
         except (OSError, SyntaxError, ValueError) as error:
             raise TonySpecError(
-                f"@task.tony: {where}: its source is not to be had, and is what would run: {error}"
+                f"@task.tony: {where}: its source cannot be read, and the source is what would run: {error}"
             ) from None
         problems = [*_parameter_problems(function), *_name_problems(function, source)]
         if problems:

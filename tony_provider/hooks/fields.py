@@ -43,7 +43,7 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
     "log_size": _text(
         "Log size",
-        "What each task may fill of its container's log directory with what it prints, in jobs that do not say it "
+        "How much of its container's log directory a task's output may fill, in jobs that do not say it "
         f"(logs.max_size). Default: {contract.LOG_SIZE}MiB.",
         f"{contract.LOG_SIZE}MiB",
     ),
@@ -60,8 +60,8 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "scheduler_address": _text(
         "Scheduler addresses",
-        "host:port that application masters reach the ResourceManagers at, with commas between. Default: the "
-        "ResourceManager's own configuration says.",
+        "host:port that application masters reach the ResourceManagers at, with commas between. Default: as "
+        "the ResourceManager's own configuration says.",
         "rm1:8030,rm2:8030",
     ),
     "runtime_archive": _text(
@@ -77,7 +77,8 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "kerberos": _flag("Kerberos", "The cluster asks for Kerberos. Default: as [core] security says."),
     "rm_principal": _text(
-        "ResourceManager's principal", "Renews HDFS tokens. Default: the ResourceManager's own configuration says."
+        "ResourceManager's principal",
+        "The principal that renews HDFS tokens. Default: as the ResourceManager's own configuration says.",
     ),
     "verify": _text(
         "Verify TLS",
@@ -90,7 +91,7 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     "trust_env": _flag("Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no."),
     "autoscaling": _flag(
         "Autoscaling",
-        "Nodes are added where jobs wait for them: one that is larger than the cluster is now gets a warning, and is "
+        "The cluster adds nodes when jobs wait for them: a job larger than the present cluster gets a warning, and is "
         "not refused. Default: no.",
     ),
     "timeout": _number(
@@ -99,14 +100,18 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         f"Default: {defaults.CALL_SECONDS:g}.",
         minimum=1,
     ),
-    "local_root": _text("Local: state directory", "Of the local cluster. Default: cluster, in the staging directory."),
+    "local_root": _text(
+        "Local: state directory", "Where the local cluster keeps its state. Default: cluster, in the staging directory."
+    ),
     "local_memory": _number(
         "Local: memory", "MiB that one job may use on this machine. Default: all of it.", minimum=1
     ),
     "local_vcores": _number(
-        "Local: vcores", "How many one job may use. Default: 8, or the processors when these are more.", minimum=1
+        "Local: vcores",
+        "How many vcores one job may use. Default: 8, or the processors when these are more.",
+        minimum=1,
     ),
-    "local_gpus": _number("Local: GPUs", "How many one job may use. Default: 0.", minimum=0),
+    "local_gpus": _number("Local: GPUs", "How many GPUs one job may use. Default: 0.", minimum=0),
 }
 
 FIELD_BEHAVIOUR: dict[str, Any] = {

@@ -40,7 +40,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file beside the DAG that ends in
         ``.tony.yaml`` or ``.tony.json``. See docs/job-specification.md. Templated, every text in it.
-    :param overrides: laid over the job and over the arguments below, at last. Mappings merge key by key, lists replace,
+    :param overrides: laid over the job, and over the arguments below as well. Mappings merge key by key, lists replace,
         null deletes. Templated.
     :param tony_conn_id: a connection of type ``tony``. See docs/connection.md. Templated.
     :param name: what the application is called; default: the job's ``name``, else ``<dag>.<task>``. Templated.
@@ -48,7 +48,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
     :param proxy_user: run the job as this user, whom the cluster must let the connection's user impersonate; default:
         the connection's user. Templated.
     :param env_vars: environment variables, over the job's ``env``. Templated.
-    :param secrets: name -> value; each user process finds them in its environment, and nobody else anywhere: they are
+    :param secrets: name -> value; each user process finds them in its environment, and they are nowhere else: they are
         masked in logs, and travel in the application's credentials. Text given literally is in the DAG's file, and in
         Airflow's database too where the task is mapped, so use a template: ``{{ conn.model_store.password }}``.
         Templated.
@@ -70,10 +70,10 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
     :param warm_start: URI of the directory of a model on the job's store that the training code may take its initial
         weights from, at step 0: it finds the files in ``TONY_WARM_START``. Nothing when empty. For an earlier period's
         model use ``macros.tony.newest_model``. Templated.
-    :param checkpoint_key: the author's name for this training among the mapped instances of the task, in place of the
-        map index, whose meaning changes with the list; each has its own; default: the map index. Templated.
-    :param durable: False: look at nothing that earlier tries have started or reached; end it, and start an application
-        of this try's own. What ``resume`` says of its checkpoints holds all the same.
+    :param checkpoint_key: a name for this training, unique among the mapped instances of the task, in place of the map
+        index, whose meaning changes with the list; default: the map index. Templated.
+    :param durable: False: ignore what earlier tries have started or reached: end it, and start a new application. What
+        ``resume`` says of checkpoints still applies.
     :param on_kill_action: what happens to the application when this task is marked, cleared, or its worker shuts down:
         ``kill`` stops it, with the grace of its user processes; ``keep`` lets the next try attach to it. A timeout of
         the task kills it in any case.

@@ -120,7 +120,7 @@ class Training:
     def go_on_without_trigger(self, failure: Exception) -> Any:
         """Go on after the trigger failed: wait in the triggerer again, and at last in the worker.
 
-        The job is none the worse for a failed trigger.
+        The job runs on undisturbed when a trigger fails.
         """
         known = remembered(self._store)
         if known is not None:

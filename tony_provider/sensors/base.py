@@ -50,12 +50,13 @@ class TonySensor(BaseSensorOperator):
         application that has it. Templated.
     :param train_task_id: a training task of the same run (in a task group, ``<group>.<task>``); no dependency is
         needed. A retry is followed to its new application, as long as Airflow has not done with the task. Templated.
-    :param map_index: of the mapped training task; default: the sensor's own, or none. Templated.
+    :param map_index: the map index of the training task, where it is mapped; default: the sensor's own, or none.
+        Templated.
     :param checkpoint_key: the training task's, where it has one. Templated.
     :param start_timeout: seconds that there may be no application, from the sensor's start and between two tries of the
         training; default: no limit but ``timeout``.
     :param tony_conn_id: the training task's connection. Templated.
-    :param proxy_user: whom to ask as: for ``train_task_id`` the training task's; default: the connection's user.
+    :param proxy_user: the user to ask as; with ``train_task_id``, the training task's; default: the connection's user.
         Templated.
     :param deferrable: wait in the triggerer, else in the worker, as ``mode`` says; default: Airflow's
         ``[operators] default_deferrable``.

@@ -23,8 +23,8 @@ class TonyJobSensor(TonySensor):
 
     :param states: names of states of the job (``WAITING``, ``STARTING``, ``RUNNING``, ``RESTARTING``, ``RECOVERING``,
         ``FINISHING``, ``SUCCEEDED``, ``FAILED``, ``KILLED``) or of its application before (``NEW``, ``NEW_SAVING``,
-        ``SUBMITTED``, ``ACCEPTED``) or after (``FINISHED``); a list, or text with commas. One that passes between two
-        looks is not seen: name those that may follow it too. Templated.
+        ``SUBMITTED``, ``ACCEPTED``) or after (``FINISHED``); a list, or text with commas. A state may
+        be over between two looks: name those that may follow it, too. Templated.
     :return: see ``SensorResult``: each key is an XCom of its own.
 
     Raises TonyJobMissed when the job has ended otherwise, or none will come; AirflowSensorTimeout, TonySpecError,
@@ -52,12 +52,12 @@ class TonyHeartbeatSensor(TonySensor):
 
     The job's tasks are judged while the job is ``RUNNING``; not while it waits for containers, or starts again.
 
-    :param max_heartbeat_age: seconds that the application master may not have heard of a running task, or may itself
-        say nothing; at least 10. None: it is not judged.
-    :param min_steps_per_second: steps per second that each running task which reports steps is to make, over its last
-        minute. None: speed is not judged.
+    :param max_heartbeat_age: seconds for which the application master may hear nothing of a running task, or be silent
+        itself; at least 10. None: not checked.
+    :param min_steps_per_second: the least steps per second of each running task that reports steps, over its last
+        minute. None: not checked.
     :param slow_for: seconds that a task may be slower than that.
-    :param task_types: those to judge, such as ``["worker"]``; default: all.
+    :param task_types: the task types to check, such as ``["worker"]``; default: all.
     :param on_stale: ``fail``, or ``kill`` to end the application before, with the grace of its user processes: its
         task's next try goes on from the newest checkpoint.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 class DeferredByNewerRelease(Exception):  # noqa: N818 - named for what is wrong
     """A trigger was given arguments of a newer release, which it cannot read.
 
-    Its task is none the worse for it, and may defer anew.
+    Its job runs on undisturbed, and its task may defer anew.
     """
 
 

@@ -10,7 +10,7 @@ import attrs
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 from tony_provider.runtime.quantities import number, span
-from tony_provider.watching.job_search import JobSighting
+from tony_provider.watching.job_search import JobObservation
 from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorOutcome, state_of
 
 _MOST_NAMED = 10  # tasks in one message
@@ -38,7 +38,7 @@ class HeartbeatCondition(SensorConditions):
         super().__init__(*arguments, **options)
         self._limits = limits
 
-    def _of_live(self, seen: JobSighting, now: float) -> SensorOutcome | None:
+    def _of_live(self, seen: JobObservation, now: float) -> SensorOutcome | None:
         if not seen.whole:
             return None  # the status is one that was judged already
         status, application = seen.status, seen.application
@@ -53,7 +53,7 @@ class HeartbeatCondition(SensorConditions):
             SensorEnd.STALE, seen, f"{status.application_id}: " + "; ".join(stale[:_MOST_NAMED]) + more
         )
 
-    def _is_good_end(self, seen: JobSighting) -> bool:
+    def _is_good_end(self, seen: JobObservation) -> bool:
         return state_of(seen) == JobState.SUCCEEDED.value
 
     def _unheard(self, status: JobStatus, now: float) -> Iterator[str]:

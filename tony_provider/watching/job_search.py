@@ -46,7 +46,7 @@ class FoundApplication:
 
 
 @attrs.frozen
-class JobSighting(Observation):
+class JobObservation(Observation):
     """An observation, and the application that it is of: what a sensor judges."""
 
     found: FoundApplication | None = None  # None: there is no such application, as far as anybody knows
@@ -70,7 +70,7 @@ class JobSearch:
         self.target = target
         self.known: FoundApplication | None = None
 
-    def look(self, hook: TonyHook) -> JobSighting:
+    def look(self, hook: TonyHook) -> JobObservation:
         """Look once.
 
         Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
@@ -78,10 +78,10 @@ class JobSearch:
         try:
             return self._look(hook)
         except (ClusterError, StorageError) as error:
-            return JobSighting(outages=(error,), found=self.known)
+            return JobObservation(outages=(error,), found=self.known)
 
-    def _look(self, hook: TonyHook) -> JobSighting:
-        seen = self._observe(hook, self.known) if self.known is not None else JobSighting()
+    def _look(self, hook: TonyHook) -> JobObservation:
+        seen = self._observe(hook, self.known) if self.known is not None else JobObservation()
         if seen.is_live or seen.outage is not None or (self.known is not None and self.target.application_id):
             return seen
         found = _find(hook, self.target)
@@ -91,8 +91,8 @@ class JobSearch:
         return self._observe(hook, found)
 
     @staticmethod
-    def _observe(hook: TonyHook, found: FoundApplication) -> JobSighting:
-        return _sighting(observe(hook, found.identity, found.application_id), found)
+    def _observe(hook: TonyHook, found: FoundApplication) -> JobObservation:
+        return _observation(observe(hook, found.identity, found.application_id), found)
 
 
 class PolledJob(FollowedJob):
@@ -104,10 +104,10 @@ class PolledJob(FollowedJob):
     def __init__(self, target: JobTarget, interval: float) -> None:
         super().__init__(target.identity, target.application_id or "", interval)
         self._search = JobSearch(target)
-        self._newest = JobSighting()
+        self._newest = JobObservation()
 
-    async def next(self, seconds: float | None) -> JobSighting | None:
-        return cast("JobSighting | None", await super().next(seconds))
+    async def next(self, seconds: float | None) -> JobObservation | None:
+        return cast("JobObservation | None", await super().next(seconds))
 
     def look(self, hook: TonyHook) -> Observation:
         return self._search.look(hook)
@@ -117,29 +117,29 @@ class PolledJob(FollowedJob):
         return True
 
     def read_status(self, hook: TonyHook) -> Observation:
-        newest = cast(JobSighting, self._newest)
+        newest = cast(JobObservation, self._newest)
         if newest.found is None or not newest.is_live:
             return self._search.look(hook)
         found = newest.found
-        return _sighting(observe_status(hook, found.identity, found.application_id, newest.application), found)
+        return _observation(observe_status(hook, found.identity, found.application_id, newest.application), found)
 
     def is_read(self, observation: Observation) -> None:
-        newest, read = cast(JobSighting, self._newest), cast(JobSighting, observation)
+        newest, read = cast(JobObservation, self._newest), cast(JobObservation, observation)
         if newest.is_live and newest.found == read.found:
             super().is_read(read)
         else:
             self.is_seen(read)
 
     def is_among(self, live: Mapping[str, Application]) -> bool:
-        newest = cast(JobSighting, self._newest)
+        newest = cast(JobObservation, self._newest)
         if newest.found is not None and (application := live.get(newest.found.application_id)) is not None:
             self.is_listed(application)
             return True
         return not newest.is_live and not any(map(self._search.target.is_hit_by, live.values()))
 
 
-def _sighting(seen: Observation, found: FoundApplication) -> JobSighting:
-    return JobSighting(**attrs.asdict(seen, recurse=False), found=found)
+def _observation(seen: Observation, found: FoundApplication) -> JobObservation:
+    return JobObservation(**attrs.asdict(seen, recurse=False), found=found)
 
 
 def _find(hook: TonyHook, target: JobTarget) -> FoundApplication | None:

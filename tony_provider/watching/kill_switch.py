@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tony_provider.hooks.tony import TonyHook
 
 KILL_REASON = "the task was ended by a user, or with its worker"
-SIGNAL_PATIENCE = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
+SIGNAL_TIMEOUT = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
 
 
 class KillSwitch:
@@ -43,7 +43,7 @@ class KillSwitch:
         ``hook`` is called where there is an application: before that, the task may still be loading what a hook is.
         """
         self.pulled = True
-        _in_thread(self._act, hook, reason).join(SIGNAL_PATIENCE)
+        _in_thread(self._act, hook, reason).join(SIGNAL_TIMEOUT)
 
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds, or until the switch is pulled."""
@@ -59,7 +59,7 @@ class KillSwitch:
             kill = Kill(reason, self.whose)
             if not stop_once_known(hook(), application_id, kill, within=0.0):
                 # The main thread may be submitting it, which stands still until this thread ends.
-                _in_thread(stop_once_known, hook(), application_id, kill, SIGNAL_PATIENCE)
+                _in_thread(stop_once_known, hook(), application_id, kill, SIGNAL_TIMEOUT)
         finally:
             self._woken.set()
 

@@ -1,5 +1,5 @@
-"""The conditions that sensors wait for, each of which judges one sighting of a job after another: in a worker, poke by
-poke, and in a triggerer alike.
+"""The conditions that sensors wait for: each judges one observation of a job after another, in a worker, poke by poke,
+and in a triggerer alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.quantities import span
 from tony_provider.watching.contact import Contact
-from tony_provider.watching.job_search import FoundApplication, JobSighting, JobTarget
+from tony_provider.watching.job_search import FoundApplication, JobObservation, JobTarget
 from tony_provider.watching.outages import OUTAGE_SECONDS, outage_start
 from tony_provider.watching.progress_log import ProgressLog
 from tony_provider.watching.silence import Silence
@@ -45,7 +45,7 @@ class SensorResult:
     steps_per_second: float | None = None  # as measured last
 
     @classmethod
-    def of(cls, seen: JobSighting, application_id: str) -> SensorResult:
+    def of(cls, seen: JobObservation, application_id: str) -> SensorResult:
         status = seen.status
         if status is None:
             return cls(application_id, state_of(seen))
@@ -87,7 +87,7 @@ class SensorMemory:
 
 
 class SensorConditions(ABC):
-    """Base of what sensors wait for: judges each sighting, and ends the wait for jobs that are missed or out of reach.
+    """Base of what sensors wait for: judges each observation, and ends the wait for a job that will not come.
 
     :param start_timeout: seconds that there may be no application; None: no limit.
     :param log: is given lines for the task's log.
@@ -112,7 +112,7 @@ class SensorConditions(ABC):
         self._found: FoundApplication | None = None
         self._told = ""
 
-    def judge(self, seen: JobSighting, task_states: TrainTaskStates) -> SensorOutcome | None:
+    def judge(self, seen: JobObservation, task_states: TrainTaskStates) -> SensorOutcome | None:
         """The sensor's outcome by what was seen; None while there is something to wait for.
 
         ``task_states``: from before the look, so that what it rules out cannot have happened in between. A cluster or
@@ -135,16 +135,16 @@ class SensorConditions(ABC):
         return self._of_ended(seen, task_states, now) if seen.has_ended else self._of_absent(seen, task_states, now)
 
     @abstractmethod
-    def _of_live(self, seen: JobSighting, now: float) -> SensorOutcome | None: ...
+    def _of_live(self, seen: JobObservation, now: float) -> SensorOutcome | None: ...
 
     @abstractmethod
-    def _is_good_end(self, seen: JobSighting) -> bool: ...
+    def _is_good_end(self, seen: JobObservation) -> bool: ...
 
-    def _outcome(self, end: SensorEnd, seen: JobSighting, message: str = "") -> SensorOutcome:
+    def _outcome(self, end: SensorEnd, seen: JobObservation, message: str = "") -> SensorOutcome:
         result = SensorResult.of(seen, seen.found.application_id) if seen.found is not None else None
         return SensorOutcome(end, message, seen.found, result)
 
-    def _of_ended(self, seen: JobSighting, task_states: TrainTaskStates, now: float) -> SensorOutcome | None:
+    def _of_ended(self, seen: JobObservation, task_states: TrainTaskStates, now: float) -> SensorOutcome | None:
         self.memory.absent_since = None
         if self._is_good_end(seen):
             return self._outcome(SensorEnd.REACHED, seen)
@@ -167,7 +167,7 @@ class SensorConditions(ABC):
             return seconds < (OUTAGE_SECONDS if self._start_timeout is None else self._start_timeout)
         return not task_states.is_over
 
-    def _of_absent(self, seen: JobSighting, task_states: TrainTaskStates, now: float) -> SensorOutcome | None:
+    def _of_absent(self, seen: JobObservation, task_states: TrainTaskStates, now: float) -> SensorOutcome | None:
         self.memory.ended_since = None
         if self.memory.absent_since is None:
             self.memory.absent_since = now
@@ -197,7 +197,7 @@ class SensorConditions(ABC):
             self._log(f"The cluster and its store answer again, after {span(now - self.memory.outage_since)}")
         self.memory.outage_since = None
 
-    def _tell_of(self, seen: JobSighting) -> None:
+    def _tell_of(self, seen: JobObservation) -> None:
         if seen.found is not None and seen.found != self._found:
             self._log(f"Looking at {seen.found.application_id}")
             if seen.found.identity is None:
@@ -219,7 +219,7 @@ class SensorConditions(ABC):
             self._log(line)
 
 
-def state_of(seen: JobSighting) -> str:
+def state_of(seen: JobObservation) -> str:
     """The job's state by its name; the application's where the job tells nothing, ABSENT where neither does."""
     application, status = seen.application, seen.status
     if status is not None and status.state.is_final:
@@ -233,7 +233,7 @@ def state_of(seen: JobSighting) -> str:
     return application.state.value
 
 
-def _how_ended(seen: JobSighting) -> str:
+def _how_ended(seen: JobObservation) -> str:
     status, application = seen.status, seen.application
     name = seen.found.application_id if seen.found is not None else "it"
     why = application.diagnostics.strip() if application is not None else ""

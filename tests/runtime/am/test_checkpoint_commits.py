@@ -298,7 +298,7 @@ async def test_store_that_is_away_delays_the_choice(make: Make, monkeypatch: pyt
 
 
 async def test_store_that_stays_away_is_given_up(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHOICE_PATIENCE", 0.5)
+    monkeypatch.setattr(module, "CHOICE_TIMEOUT", 0.5)
     storage = Flaky()
     storage.down = True
     setting = make(storage=storage)

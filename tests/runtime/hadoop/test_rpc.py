@@ -32,7 +32,7 @@ from tony_provider.runtime.hadoop.rpc import RetryPolicy, RpcClient
 from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
 
 # Far more than any of these tests needs: a call that hangs fails, a slow machine does not.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 STANDBY = "org.apache.hadoop.ipc.StandbyException"
 RETRIABLE = "org.apache.hadoop.ipc.RetriableException"
 
@@ -49,7 +49,7 @@ async def client_of(
     before = asyncio.all_tasks()
     client = RpcClient(addresses, "test.Protocol", TOKEN, retry=retry, settings=settings)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             yield client
     finally:
         await client.close()
@@ -61,7 +61,7 @@ async def ask(
     client: RpcClient,
     host: str = "a",
     *,
-    timeout: float = PATIENCE,  # noqa: ASYNC109 - the client's own
+    timeout: float = TIMEOUT,  # noqa: ASYNC109 - the client's own
     idempotent: bool = False,
 ) -> str:
     answer = await client.call("ask", NodeIdProto(host=host), NodeIdProto, timeout=timeout, idempotent=idempotent)
@@ -197,7 +197,7 @@ async def test_the_standby_is_left_for_the_active_one() -> None:
                 echo(session, call)
 
     # With a delay that would end the test: the other of the pair is tried at once.
-    patient = RetryPolicy(first_delay=2 * PATIENCE, max_delay=2 * PATIENCE)
+    patient = RetryPolicy(first_delay=2 * TIMEOUT, max_delay=2 * TIMEOUT)
     async with serve(script, servers=2) as addresses, client_of(addresses, patient) as client:
         assert await ask(client) == "a!"
         assert client.address == addresses[1]
@@ -228,7 +228,7 @@ async def test_the_deadline_ends_the_tries_with_the_last_error() -> None:
         session.refuse(await session.call(), STANDBY, "standby")
         await session.until_closed()
 
-    patient = RetryPolicy(first_delay=2 * PATIENCE, max_delay=2 * PATIENCE)
+    patient = RetryPolicy(first_delay=2 * TIMEOUT, max_delay=2 * TIMEOUT)
     async with serve(standby) as addresses, client_of(addresses, patient) as client:
         with pytest.raises(Standby):
             await ask(client)

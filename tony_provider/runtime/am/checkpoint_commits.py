@@ -33,8 +33,8 @@ from tony_provider.runtime.storage import StorageError, StorageExists
 
 log = logging.getLogger(__name__)
 
-CHOICE_PATIENCE = 600.0  # seconds for the store to say which checkpoint is the newest
-_COMMIT_PATIENCE = 120.0  # seconds for one commit: a NameNode that restarts or fails over takes its time
+CHOICE_TIMEOUT = 600.0  # seconds for the store to say which checkpoint is the newest
+_COMMIT_TIMEOUT = 120.0  # seconds for one commit: a NameNode that restarts or fails over takes its time
 
 Step = Callable[[float], "list[Action]"]
 
@@ -146,7 +146,7 @@ class CheckpointCommits:
 
         look = partial(self._chain.do, partial(self._chain.newest, generation))
         try:
-            found = await retry(look, CHOICE_PATIENCE, StorageError, troubled)
+            found = await retry(look, CHOICE_TIMEOUT, StorageError, troubled)
         except StorageError as error:
             self._post(partial(self._session.resume_failed, generation, str(error)))
             return
@@ -162,7 +162,7 @@ class CheckpointCommits:
         made = manifest(whole, self._application_id, epoch_ms())
         commit = partial(self._chain.do, partial(_commit, catalog, uri, made))
         try:
-            stored = await retry(commit, _COMMIT_PATIENCE, StorageError, _warn)
+            stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, _warn)
         except (StorageError, DamagedCheckpoint) as error:
             self._abandoned(uri, str(error))
             return

@@ -14,7 +14,7 @@ from tony_provider.runtime.task_identity import TaskIdentity
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 20.0  # seconds, at the end of the job
+_TIMEOUT = 20.0  # seconds, at the end of the job
 
 
 class LastOutputs:
@@ -35,7 +35,7 @@ class LastOutputs:
     async def close(self) -> None:
         """Wait a limited time for writes that are under way."""
         if self._keeping:
-            await asyncio.wait(set(self._keeping), timeout=_PATIENCE)
+            await asyncio.wait(set(self._keeping), timeout=_TIMEOUT)
 
     def _write(self, uri: str, output: bytes) -> None:
         try:

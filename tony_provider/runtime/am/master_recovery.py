@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_PATIENCE = 600.0  # seconds for a store that cannot be reached
+_TIMEOUT = 600.0  # seconds for a store that cannot be reached
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ async def from_store(work: Callable[[], T]) -> T:
 
     Raises StorageError, and what ``work`` raises.
     """
-    return await retry(partial(asyncio.to_thread, work), _PATIENCE, StorageUnreachable, _troubled)
+    return await retry(partial(asyncio.to_thread, work), _TIMEOUT, StorageUnreachable, _troubled)
 
 
 def _troubled(error: StorageUnreachable) -> None:

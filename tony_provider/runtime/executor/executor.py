@@ -30,10 +30,10 @@ from tony_provider.runtime.protocol import points, timing, tony_pb2
 
 log = logging.getLogger(__name__)
 
-_GOODBYE_PATIENCE = 5.0  # seconds for the last messages to reach the application master
+_GOODBYE_TIMEOUT = 5.0  # seconds for the last messages to reach the application master
 _LAST_EVENT_FILES = 10.0  # seconds, while the log goes to the store
 _TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL when SIGTERM came to us: YARN itself leaves 0.25
-_TERM_PATIENCE = 1.0  # seconds for the kernel then
+_TERM_TIMEOUT = 1.0  # seconds for the kernel then
 
 
 class Executor:
@@ -76,7 +76,7 @@ class Executor:
             return exit_codes.TERMINATED
         finally:
             await _cancel(working, killing)
-            await processes.kill_all(os.getpid(), self._pid, _TERM_PATIENCE)
+            await processes.kill_all(os.getpid(), self._pid, _TERM_TIMEOUT)
 
     def _on_sigterm(self) -> None:
         if self._current is not None:
@@ -133,7 +133,7 @@ class Executor:
         self._activity = "keeping its log"
         await asyncio.gather(keep_log(self._context), self._event_files.finish(_LAST_EVENT_FILES))
         self._link.finish()
-        await asyncio.wait({link}, timeout=_GOODBYE_PATIENCE)
+        await asyncio.wait({link}, timeout=_GOODBYE_TIMEOUT)
 
     # ---- what the master says ----------------------------------------------------------------------------------
 

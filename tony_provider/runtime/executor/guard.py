@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-_PATIENCE = 10.0  # seconds for those that fork while they are being killed
+_TIMEOUT = 10.0  # seconds for those that fork while they are being killed
 _POLL = 0.02  # seconds between two looks: nothing tells of the end of somebody else's child
 _LOOKS = 3  # in a row that find nobody: one that is just forking, or becoming another program, may escape one of them
 
@@ -74,7 +74,7 @@ def _marked(mark: bytes) -> list[int]:
 
 def _end_all(mark: bytes) -> set[int]:
     """The numbers of those that had to be killed."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _TIMEOUT
     killed: set[int] = set()
     empty = 0
     while empty < _LOOKS and time.monotonic() < until:

@@ -13,7 +13,7 @@ from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 20.0  # seconds for the log to reach the store; the application master waits timing.KEEP_LOGS
+_TIMEOUT = 20.0  # seconds for the log to reach the store; the application master waits timing.KEEP_LOGS
 
 
 async def keep_log(context: ExecutorContext) -> None:
@@ -25,9 +25,9 @@ async def keep_log(context: ExecutorContext) -> None:
     name = contract.log_name(container.identity.task, container.identity.attempt)
     try:
         target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
-        await within(asyncio.to_thread(_upload, context, target), _PATIENCE)
+        await within(asyncio.to_thread(_upload, context, target), _TIMEOUT)
     except asyncio.TimeoutError:
-        log.warning("the log could not be uploaded within %g s", _PATIENCE)
+        log.warning("the log could not be uploaded within %g s", _TIMEOUT)
     except (StorageError, OSError) as error:
         log.warning("the log could not be uploaded: %s", error)
 

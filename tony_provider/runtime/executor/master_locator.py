@@ -12,7 +12,7 @@ from tony_provider.runtime.storage import Storage, StorageError
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 10.0  # seconds for the store; the address known so far is to be tried meanwhile, too
+_TIMEOUT = 10.0  # seconds for the store; the address known so far is to be tried meanwhile, too
 
 
 class MasterLocator:
@@ -38,7 +38,7 @@ class MasterLocator:
             return False
         reading = asyncio.to_thread(master_address.read, self._storage, self._directory, self._key)
         try:
-            found = await within(reading, _PATIENCE)
+            found = await within(reading, _TIMEOUT)
         except (asyncio.TimeoutError, StorageError) as error:
             log.warning("where the application master is could not be read: %s", str(error) or "no answer in time")
             return False

@@ -288,9 +288,9 @@ class Capture:
                 os.close(descriptor)
         self.stdout = self.stderr = -1
 
-    async def drained(self, patience: float) -> bool:
-        """Wait for the end of the output; False when something still holds a pipe after ``patience`` seconds."""
-        _, pending = await asyncio.wait(self._tasks, timeout=patience)
+    async def drained(self, seconds: float) -> bool:
+        """Wait for the end of the output; False when something still holds a pipe after so many seconds."""
+        _, pending = await asyncio.wait(self._tasks, timeout=seconds)
         return not pending
 
     def tail(self) -> str:

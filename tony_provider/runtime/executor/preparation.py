@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 # Seconds for a store that is out of reach, which is every container's trouble: longer than a NameNode's restart or
 # failover takes as a rule. Then it may be this node's own, and a container on another one is worth its price.
-_STORE_PATIENCE = 300.0
+_STORE_TIMEOUT = 300.0
 
 
 class PreparationError(Exception):
@@ -65,9 +65,9 @@ def _wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
     """Blocks. Raises what ``work`` does, in the end also StorageUnreachable; Cancelled."""
 
     def told(error: StorageUnreachable) -> None:
-        log.warning("waiting up to %g s for the store: %s", _STORE_PATIENCE, error)
+        log.warning("waiting up to %g s for the store: %s", _STORE_TIMEOUT, error)
 
-    return retry_blocking(work, _STORE_PATIENCE, StorageUnreachable, told, cancelled)
+    return retry_blocking(work, _STORE_TIMEOUT, StorageUnreachable, told, cancelled)
 
 
 def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> None:

@@ -21,7 +21,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STOP_POLL = 0.05  # seconds between looks at processes that are ending: nothing tells of a grandchild's end
-KILL_PATIENCE = 10.0  # seconds for the kernel to end what got SIGKILL; a process stuck in a device may take for ever
+KILL_TIMEOUT = 10.0  # seconds for the kernel to end what got SIGKILL; a process stuck in a device may take for ever
 
 Table = dict[int, "Process"]
 
@@ -140,13 +140,13 @@ async def stop_all(root: int, keep: Optional[int], deadline: Callable[[], float]
     the child that somebody else waits for.
     """
     if send(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
-        return await kill_all(root, keep, KILL_PATIENCE)
+        return await kill_all(root, keep, KILL_TIMEOUT)
     return 0
 
 
-async def kill_all(root: int, keep: Optional[int], patience: float) -> int:
-    """Kill everything below ``root`` (SIGKILL); returns how many were still there after ``patience`` seconds."""
-    until = time.monotonic() + patience
+async def kill_all(root: int, keep: Optional[int], seconds: float) -> int:
+    """Kill everything below ``root`` (SIGKILL); returns how many were still there after so many seconds."""
+    until = time.monotonic() + seconds
     return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
 
 

@@ -32,7 +32,7 @@ from tony_provider.runtime.storage import (
 
 log = logging.getLogger(__name__)
 
-_CANCEL_PATIENCE = 5.0  # seconds for an upload that was told to stop to clear away what it has made
+_CANCEL_TIMEOUT = 5.0  # seconds for an upload that was told to stop to clear away what it has made
 _AT_ONCE = 4  # files in transfer; each holds a buffer of storage.base.CHUNK or so
 
 
@@ -87,7 +87,7 @@ class Results:
         uploading = asyncio.ensure_future(
             asyncio.to_thread(_keep, self._context, self._order, self._stopping.cancelled)
         )
-        if not await self._stopping.bound(uploading, lambda: self._stopping.asked_at + _CANCEL_PATIENCE):
+        if not await self._stopping.bound(uploading, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
             raise UploadCancelledError("the upload did not end when it was told to")
         result = uploading.result()
         self.trouble = ""

@@ -30,7 +30,7 @@ from tony_provider.runtime.text import replaced
 
 log = logging.getLogger(__name__)
 
-_CANCEL_PATIENCE = 5.0  # seconds for a copy from the store that was told to stop
+_CANCEL_TIMEOUT = 5.0  # seconds for a copy from the store that was told to stop
 _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -155,7 +155,7 @@ class Run:
         preparing = loop.run_in_executor(
             self._context.preparing, prepare, self._context, self.order, self._stopping.cancelled
         )
-        if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_PATIENCE):
+        if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
             raise Cancelled("a copy from the store did not end when it was told to")
         prepared = preparing.result()
         self.resumed = prepared.resumed

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 SIGNAL = signal.SIGUSR2
 _INTERPRETERS = ("python", "pypy")  # how the names of their programs begin
-_PATIENCE = 3.0  # seconds for the stacks to be written
+_TIMEOUT = 3.0  # seconds for the stacks to be written
 _QUIET = 0.3  # seconds without output, after which they have been
 _POLL = 0.1
 _LONGEST_COMMAND = 200  # characters
@@ -29,7 +29,7 @@ _LONGEST_COMMAND = 200  # characters
 async def write(root: int, output: Output) -> None:
     """Have every process below ``root`` write what it is doing.
 
-    Returns once the answers are in the log, or after ``_PATIENCE`` seconds.
+    Returns once the answers are in the log, or after ``_TIMEOUT`` seconds.
     """
     asked = await asyncio.to_thread(_ask_all, root, output)
     if asked:
@@ -53,7 +53,7 @@ def _ask_all(root: int, output: Output) -> int:
 
 
 async def _settle(output: Output) -> None:
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _TIMEOUT
     before, changed_at = output.stderr.written, float("inf")
     while (now := time.monotonic()) < until and now < changed_at + _QUIET:
         await asyncio.sleep(_POLL)

@@ -24,7 +24,7 @@ from tony_provider.runtime.text import masked
 log = logging.getLogger(__name__)
 
 LEFTOVER_GRACE = 5.0  # seconds that what a user process leaves running gets between SIGTERM and SIGKILL
-_DRAIN_PATIENCE = 5.0  # seconds for the end of the output, once nobody is left to write it
+_DRAIN_TIMEOUT = 5.0  # seconds for the end of the output, once nobody is left to write it
 _OOM_SCORE = 500  # of 1000: the kernel, short of memory, takes the user process rather than its executor
 
 # The score first, then the command in the same process: whatever it starts inherits it.
@@ -63,7 +63,7 @@ class UserProcess:
                 ending.cancel()
                 self.pid = None
                 self._take_ports_back()
-            if not await capture.drained(_DRAIN_PATIENCE):
+            if not await capture.drained(_DRAIN_TIMEOUT):
                 log.warning("something still holds the output of process %d", process.pid)
             # It goes into messages, which more people read than the job's log.
             exited.output_tail = masked(capture.tail(), self._context.container.user_secrets.values())
@@ -102,7 +102,7 @@ class UserProcess:
             await stacks.write(os.getpid(), self._context.output)
         latest = time.monotonic() + LEFTOVER_GRACE if by_itself else float("inf")
         left = await processes.stop_all(os.getpid(), pid, lambda: min(latest, self._stopping.kill_at()))
-        await asyncio.wait({ending}, timeout=processes.KILL_PATIENCE)
+        await asyncio.wait({ending}, timeout=processes.KILL_TIMEOUT)
         if ending.done():
             code = ending.result()
             exited.exit_code, exited.signal = max(code, 0), max(-code, 0)

@@ -14,7 +14,7 @@ from tony_provider.runtime.hadoop.proto import security_pb2 as security
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.tokens import Token
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 REGISTERED_ALREADY = "org.apache.hadoop.yarn.exceptions.InvalidApplicationMasterRequestException"
 NOT_REGISTERED = "org.apache.hadoop.yarn.exceptions.ApplicationMasterNotRegisteredException"
 
@@ -33,7 +33,7 @@ async def test_a_registration_whose_answer_is_lost_counts() -> None:
         session.refuse(call, REGISTERED_ALREADY, "Application Master is already registered")
         await session.until_closed()
 
-    async with serve(script) as addresses, asyncio.timeout(PATIENCE):
+    async with serve(script) as addresses, asyncio.timeout(TIMEOUT):
         scheduler = AMRMClient(addresses, TOKEN)
         assert await scheduler.register("host", 1, "") is None
         await scheduler.close()
@@ -45,7 +45,7 @@ async def test_a_registration_that_somebody_else_made_does_not_count() -> None:
         session.refuse(await session.call(), REGISTERED_ALREADY, "Application Master is already registered")
         await session.until_closed()
 
-    async with serve(script) as addresses, asyncio.timeout(PATIENCE):
+    async with serve(script) as addresses, asyncio.timeout(TIMEOUT):
         scheduler = AMRMClient(addresses, TOKEN)
         with pytest.raises(ResourceManagerError, match="already registered"):
             await scheduler.register("host", 1, "")
@@ -73,7 +73,7 @@ async def test_registering_again_whose_answer_is_lost_is_still_told() -> None:
             else:
                 session.refuse(call, REGISTERED_ALREADY, "Application Master is already registered")
 
-    async with serve(script) as addresses, asyncio.timeout(PATIENCE):
+    async with serve(script) as addresses, asyncio.timeout(TIMEOUT):
         scheduler = AMRMClient(addresses, TOKEN)
         assert await scheduler.register("host", 1, "") is not None
         with pytest.raises(RpcConnectionError):
@@ -96,7 +96,7 @@ async def test_a_rolled_token_is_for_the_next_connection(caplog: pytest.LogCaptu
         for _ in range(2):  # then the connection breaks
             session.answer(await session.call(), service.AllocateResponseProto(response_id=1, am_rm_token=given))
 
-    async with serve(script) as addresses, asyncio.timeout(PATIENCE):
+    async with serve(script) as addresses, asyncio.timeout(TIMEOUT):
         scheduler = AMRMClient(addresses, TOKEN)
         await scheduler.register("host", 1, "")
         with caplog.at_level("INFO"):

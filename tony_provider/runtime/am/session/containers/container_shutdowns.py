@@ -47,7 +47,7 @@ class ContainerShutdowns:
             self.take(task.container.id, now)
             return
         departure = self._leaving.setdefault(task.container.id, _Departure(float("inf")))
-        departure.deadline = min(departure.deadline, now + self._patience(task, grace))
+        departure.deadline = min(departure.deadline, now + self._timeout(task, grace))
         self._state.emit(ShutdownTask(task.name, grace, reason))
 
     def take(self, container_id: str, now: float) -> None:
@@ -83,7 +83,7 @@ class ContainerShutdowns:
             else:
                 self.take(container_id, now)
 
-    def _patience(self, task: Task, grace: float) -> float:
+    def _timeout(self, task: Task, grace: float) -> float:
         if task.process is None or not task.busy:
             return KEEP_LOGS
         return (grace if task.process.runs else 0.0) + self._state.last_copies + KEEP_LOGS

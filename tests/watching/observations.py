@@ -1,4 +1,4 @@
-"""Sightings of jobs, and a clock that is set by hand."""
+"""Observations of jobs, and a clock that is set by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.identity import Identity
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.watching.job_search import FoundApplication, JobSighting, JobTarget
+from tony_provider.watching.job_search import FoundApplication, JobObservation, JobTarget
 
 TRAINING = Identity("digits", "0123456789abcdef0123")
 FOUND = FoundApplication(ID, TRAINING)
@@ -25,17 +25,17 @@ class Clock:
         return self.now
 
 
-def nothing() -> JobSighting:
-    return JobSighting()
+def nothing() -> JobObservation:
+    return JobObservation()
 
 
-def seen(state: str = "RUNNING", cluster: str | None = None, **fields: Any) -> JobSighting:
+def seen(state: str = "RUNNING", cluster: str | None = None, **fields: Any) -> JobObservation:
     """A job in this state, and its application in what goes with that, or ``cluster``."""
     if cluster is None:
         cluster = "FINISHED" if state in FINAL else "RUNNING"
     final = FinalStatus(state) if state in FINAL and cluster == "FINISHED" else None
-    return JobSighting(application(cluster, final_status=final), status(state, **fields), found=FOUND)
+    return JobObservation(application(cluster, final_status=final), status(state, **fields), found=FOUND)
 
 
-def without_status(cluster: str, **fields: Any) -> JobSighting:
-    return JobSighting(application(cluster, **fields), found=FOUND)
+def without_status(cluster: str, **fields: Any) -> JobObservation:
+    return JobObservation(application(cluster, **fields), found=FOUND)
