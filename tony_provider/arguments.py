@@ -1,4 +1,4 @@
-"""What arguments of operators and sensors can be."""
+"""Checks of single arguments, shared by operators and sensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def positive_seconds(name: str, value: timedelta | float) -> float:
-    """Raises ValueError."""
+    """The argument ``name`` as a positive number of seconds. Raises ValueError."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_positive(seconds):
         raise ValueError(f"{name} is {value!r}: a timedelta or a number of seconds, more than 0")
@@ -16,7 +16,7 @@ def positive_seconds(name: str, value: timedelta | float) -> float:
 
 
 def positive_number(name: str, value: float) -> float:
-    """Raises ValueError."""
+    """The argument ``name``, checked to be a positive number. Raises ValueError."""
     if not _is_positive(value):
         raise ValueError(f"{name} is {value!r}: a number, more than 0")
     return float(value)
@@ -27,15 +27,16 @@ def _is_positive(value: Any) -> bool:
 
 
 def yes_or_no(name: str, value: bool) -> bool:
-    """Raises ValueError: texts are all true, "no" too."""
+    """The argument ``name``, checked to be a bool. Raises ValueError: texts are all true, "no" too."""
     if value is not True and value is not False:
         raise ValueError(f"{name} is {value!r}: True or False")
     return value
 
 
 def empty_to_none(task: Any, names: Iterable[str]) -> None:
-    """Have those of its rendered arguments be None that gave no value: Jinja writes None, such as a parameter left
-    empty, as text.
+    """Set those rendered arguments of ``task`` to None that gave no value.
+
+    Jinja writes None as text, such as that of a parameter that was left empty.
     """
     for name in names:
         value = getattr(task, name)

@@ -11,12 +11,12 @@ SECTION = "tony"
 
 
 class ConfigurationProblem(ValueError):  # noqa: N818 - named for what is wrong
-    """An option of the section holds something that it cannot be."""
+    """Error: an option of the section ``[tony]`` holds a value that it cannot have."""
 
 
 @attrs.frozen
 class Option:
-    """A positive number."""
+    """One option of the section ``[tony]``; its value is a positive number."""
 
     name: str
     default: float
@@ -24,7 +24,7 @@ class Option:
 
     @property
     def info(self) -> dict[str, Any]:
-        """As Airflow is told of it; the form of it: ``airflow/provider_info.schema.json``."""
+        """The option's description for Airflow's provider data, in the form of ``airflow/provider_info.schema.json``."""
         return {
             "description": self.description,
             "version_added": "0.1.0",
@@ -34,7 +34,7 @@ class Option:
         }
 
     def read(self) -> float:
-        """Raises ConfigurationProblem."""
+        """The option's value as it is configured, else its default. Raises ConfigurationProblem."""
         from airflow.providers.common.compat.sdk import conf  # here: Airflow asks for ``info`` while it starts
 
         text = str(conf.get(SECTION, self.name, fallback=self.default))
@@ -69,22 +69,25 @@ OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 
 
 def poll_interval() -> float:
-    """Seconds. Raises ConfigurationProblem."""
+    """``[tony] poll_interval``: seconds between two looks at a job. Raises ConfigurationProblem."""
     return _POLL_INTERVAL.read()
 
 
 def list_interval() -> float:
-    """Seconds. Raises ConfigurationProblem."""
+    """``[tony] list_interval``: seconds between two requests for the list of applications.
+
+    Raises ConfigurationProblem.
+    """
     return _LIST_INTERVAL.read()
 
 
 def details_per_second() -> float:
-    """Look-ups a second. Raises ConfigurationProblem."""
+    """``[tony] details_per_second``: looks at single jobs, per second. Raises ConfigurationProblem."""
     return _DETAILS_PER_SECOND.read()
 
 
 def provider_config() -> dict[str, Any]:
-    """The provider data's ``config``."""
+    """The section ``[tony]`` as the entry ``config`` of Airflow's provider data."""
     return {
         SECTION: {
             "description": "Distributed training on YARN.",

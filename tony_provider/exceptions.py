@@ -1,4 +1,4 @@
-"""How a training task fails in Airflow. Those that no retry can mend fail the task at once."""
+"""The exceptions with which a training task fails in Airflow. Those that no retry can mend fail the task at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TonySpecError(AirflowFailException):
 
 
 class TonyJobRejected(AirflowFailException):
-    """A person must change the job, the connection, the cluster or a file on the store before this can go on.
+    """The job was not started: a person must change the job, the connection, the cluster or a file on the store first.
 
     Nothing was started by this try.
     """
@@ -44,7 +44,7 @@ class TonyJobFailed(AirflowException):
 
 
 class TonyQueueTimeout(TonyJobFailed):
-    """The containers of the whole job were not to be had in time. The application was ended."""
+    """The containers of the whole job could not be had in time. The application was ended."""
 
 
 class TonyKilledExternally(TonyJobFailed):
@@ -60,4 +60,4 @@ class TonyJobMissed(AirflowFailException):
 
 
 class TonyJobStale(AirflowFailException):
-    """A job runs on, and its tasks are not heard of, or too slow; the message names each."""
+    """A job runs on, but its tasks are not heard of or are too slow; the message names each."""

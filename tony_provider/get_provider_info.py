@@ -1,4 +1,4 @@
-"""What Airflow is told of this provider; the form of it: ``airflow/provider_info.schema.json``."""
+"""The provider data: what Airflow is told of this provider, in the form of ``airflow/provider_info.schema.json``."""
 
 from __future__ import annotations
 

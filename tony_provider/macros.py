@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Version:
-    """A published model: a directory with a VERSION_FILE, which is written when the model is complete."""
+    """One published model: a directory with a VERSION_FILE, which is written when the model is complete."""
 
     model_dir: str  # URI
     period_end: datetime  # of what it was trained on

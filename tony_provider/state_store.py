@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StateStore:
-    """That of the task that ``context`` is of. It may lose what it was given: nobody's training depends on it.
+    """A task's part of Airflow's ``task_state_store``. It may lose what it was given: nobody's training depends on it.
 
     Nothing here raises. An installation may have a backend of its own for it, ``[workers] state_store_backend``, which
     runs in this process and may raise anything.
@@ -26,13 +26,16 @@ class StateStore:
         self._log = log
 
     def get(self, key: str) -> JsonValue:
-        """None also where it does not answer."""
+        """The value that was stored under ``key``; None where there is none, or the store does not answer."""
         with self._bearing("tell", key):
             return self._context["task_state_store"].get(key)
         return None
 
     def set(self, key: str, value: JsonValue, *, forever: bool = False) -> bool:
-        """Whether it was taken; for as long as the installation keeps such things, or ``forever``."""
+        """Store ``value`` under ``key``, for as long as the installation keeps such things, or ``forever``.
+
+        Returns whether it was taken.
+        """
         with self._bearing("take", key):
             self._context["task_state_store"].set(key, value, retention=NEVER_EXPIRE if forever else None)
             return True

@@ -1,1 +1,1 @@
-"""``airflow tony …``."""
+"""The commands ``airflow tony …``: a small file for each, defined in ``definition.py``."""

@@ -1,4 +1,4 @@
-"""``airflow tony check``"""
+"""``airflow tony check``: check a job file against a cluster, without starting anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 @command
 def check(args: Namespace) -> None:
-    """Exits with 1 and every problem: of the file itself, else of the cluster and the files that it names."""
+    """The command. Exits with 1 and every problem: of the file itself, else of the cluster and the files it names."""
     job = read_job(args)
     problems: list[str] = []
     with hook_of(args) as hook:

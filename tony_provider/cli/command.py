@@ -1,4 +1,4 @@
-"""What all commands have in common: how they end."""
+"""What all commands have in common: no log lines, and messages in place of tracebacks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _INTERRUPTED = 130  # as shells say it
 
 
 def command(function: Command) -> Command:
-    """Without Airflow's log lines, which are not for those who look at a command (``--verbose`` shows them), and with
-    one message in place of a traceback for what a person can mend. The exit code is 1 then.
+    """Decorator for the function of a command: hides log lines and turns known errors into a message.
+
+    Airflow's log lines are not for those who look at a command (``--verbose`` shows them). What a person can mend is
+    told in one message in place of a traceback; the exit code is 1 then.
     """
 
     @functools.wraps(function)

@@ -160,7 +160,7 @@ _RUNTIME_BUILD = ActionCommand(
 
 
 def get_tony_cli_commands() -> list[CLICommand]:
-    """What the provider adds to Airflow's command line."""
+    """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
     commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _LIST, _CHECK, _DOCTOR, _GC, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

@@ -1,4 +1,4 @@
-"""``airflow tony doctor``"""
+"""``airflow tony doctor``: find what is wrong with a connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIDYING_SECONDS = 5.0  # after all was told, for a slow store to remove the fil
 
 @command
 def doctor(args: Namespace) -> None:
-    """Exits with 1 when something keeps jobs from running."""
+    """The command. Exits with 1 when something keeps jobs from running."""
     with hook_of(args) as hook:
         report = hook.diagnose()
     rows = [

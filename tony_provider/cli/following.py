@@ -1,4 +1,4 @@
-"""Looking at a job until it ends."""
+"""Following a job from a command until it ends."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _LOOK = 1.0  # seconds between two looks of somebody who watches a table
 
 
 class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
-    """For the exit code; its message is the job's own."""
+    """The followed job did not succeed: makes the command exit with 1. Its message is the job's own."""
 
 
 def wait_for(hook: TonyHook, identity: Identity, application_id: str) -> JobStatus | None:
-    """With a table that follows the job on a terminal, line by line elsewhere; its last status.
+    """Follow the job until it ends, clear up after it, and return its last status.
 
-    Raises JobEndedBadly, and ClusterError and StorageError when the cluster is out of reach for long.
+    On a terminal a table follows the job; elsewhere news is printed line by line. Raises JobEndedBadly, and
+    ClusterError and StorageError when the cluster is out of reach for long.
     """
     console = Console()
     if console.is_terminal:
@@ -56,7 +57,10 @@ def until_the_end(
     say: Callable[[str], None],
     show: Callable[[Observation | None, list[str]], None],
 ) -> WatchResult:
-    """``say`` is given lines of news, ``show`` each look, ``pause`` seconds apart, and who keeps silent."""
+    """Look at the job every ``pause`` seconds until it has ended; returns how it did.
+
+    ``say`` is given lines of news; ``show`` is given each observation, and who keeps silent.
+    """
     watch = JobWatch(application_id, WatchLimits(), say)
 
     def look() -> Observation:

@@ -1,4 +1,4 @@
-"""``airflow tony gc``"""
+"""``airflow tony gc``: remove what old trainings have left in the staging directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tony_provider.runtime.storage.errors import StorageError
 
 @command
 def gc(args: Namespace) -> None:
-    """Tells what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
+    """The command. Lists what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
     before_ms = int((time.time() - seconds_of("--older-than", args.older_than)) * 1000)
     with hook_of(args) as hook:
         garbage = hook.garbage(args.models or [])

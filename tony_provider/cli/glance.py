@@ -24,6 +24,8 @@ from tony_provider.watching.silence import Silence
 
 @attrs.frozen
 class Glance:
+    """What one look at a job has shown: its application, its status, and what keeps them from being current."""
+
     application_id: str
     application: Application | None
     status: JobStatus | None
@@ -33,7 +35,10 @@ class Glance:
 
 
 def glance(hook: TonyHook, args: Namespace) -> Glance:
-    """Raises NotFound, ClusterError, and StorageError where the cluster does not tell of the application either."""
+    """Look once at the application that the command line names.
+
+    Raises NotFound, ClusterError, and StorageError where the cluster does not tell of the application either.
+    """
     found, seen = _look(hook, args)
     if seen.unreadable is not None:
         raise seen.unreadable

@@ -1,4 +1,4 @@
-"""A job's file, with what the command line lays over it."""
+"""The job file that a command was given, with what the command line lays over it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TEMPLATE = ("{{", "{%")
 
 
 def read_job(args: Namespace) -> JobSpec:
-    """Raises TonySpecError with every problem, and for a file that cannot be read."""
+    """The job of the file that the command line names, with its options laid over it.
+
+    Raises TonySpecError with every problem, and for a file that cannot be read.
+    """
     path = Path(args.job)
     try:
         text = path.read_text(encoding="utf-8")
@@ -39,7 +42,7 @@ def read_job(args: Namespace) -> JobSpec:
 
 
 def search_path(args: Namespace) -> list[Path]:
-    """Where the files that the job names are looked for: beside it."""
+    """The directories in which files that the job names are looked for: the one of the job's file."""
     return [Path(args.job).absolute().parent]
 
 

@@ -1,4 +1,4 @@
-"""``airflow tony kill``"""
+"""``airflow tony kill``: end a job, with grace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ BY = "`airflow tony kill`"
 
 @command
 def kill(args: Namespace) -> None:
-    """With grace, where its master can be asked; exits with 1 when it has not ended within a while."""
+    """The command. The job's master is asked to stop it, where it can be asked; else the application is killed.
+
+    Exits with 1 when it has not ended within a while.
+    """
     reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
     order = Kill(reason, by=BY, grace=None if args.grace is None else seconds_of("--grace", args.grace))
     with hook_of(args) as hook:

@@ -1,4 +1,4 @@
-"""``airflow tony list``"""
+"""``airflow tony list``: the jobs of a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tony_provider.cluster.base import Application, ApplicationFilter
 
 @command
 def list_applications(args: Namespace) -> None:
-    """Live ones, or also those that the cluster still remembers; newest first."""
+    """The command. Lists live applications, on request also those that the cluster still remembers; newest first."""
     live = None if args.all else not args.ended
     with hook_of(args) as hook:
         found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))

@@ -1,4 +1,4 @@
-"""What a running task prints, from one look to the next."""
+"""The output of a running task, fetched piece by piece."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _SECONDS = 10.0  # that its master may take
 
 
 class LiveLog:
-    """Masters tell the end of a log, not what has come since: where the last look ended is looked for in it."""
+    """Reads what one running task prints, from one look to the next.
+
+    Masters tell the end of a log, not what has come since: where the last look ended is looked for in it.
+    """
 
     def __init__(self, hook: TonyHook, application_id: str, task: str) -> None:
         self._hook = hook
@@ -31,15 +34,16 @@ class LiveLog:
         return since(before, tail)
 
     def rest(self, kept: bytes) -> bytes:
-        """The same once it has ended, of the log that was kept."""
+        """What was printed since the last look, from ``kept``: the log that was kept when the task ended."""
         return since(self._seen, kept)
 
 
 def since(before: bytes, tail: bytes) -> bytes:
-    """What of ``tail`` comes after the end of ``before``, both ends of one log that grows; each from a line's start.
+    """The part of ``tail`` that comes after the end of ``before``.
 
-    They overlap by the longest end of ``before`` that ``tail`` begins with: lines that repeat themselves fit in several
-    ways. Where they do not overlap, much was printed meanwhile, or it is another log: all of it is new.
+    Both are ends of one log that grows, each from a line's start. They overlap by the longest end of ``before`` that
+    ``tail`` begins with: lines that repeat themselves fit in several ways. Where they do not overlap, much was printed
+    meanwhile, or it is another log: all of it is new.
     """
     place = max(0, len(before) - len(tail))
     while (place := before.find(tail[:1], place)) >= 0:

@@ -1,4 +1,4 @@
-"""``airflow tony logs``"""
+"""``airflow tony logs``: what the tasks of a job have printed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AM = "am"  # the application master, in place of a task
 
 @command
 def logs(args: Namespace) -> None:
-    """Kept logs of ended tasks, and the end of what running ones print."""
+    """The command. Prints the kept logs of ended tasks, and the end of what running ones print."""
     with hook_of(args) as hook:
         found = application_of(hook, args)
         if args.task == _AM:

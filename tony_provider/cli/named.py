@@ -1,4 +1,4 @@
-"""From what a command was given to the application that is meant."""
+"""The application that a command's arguments name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony_provider.hooks.tony import TonyHook
 
 
 class NotFound(ClusterError):  # noqa: N818 - named for what is wrong
-    """There is no such application."""
+    """The application that a command names does not exist, or nothing of it is in the staging directory."""
 
 
 def hook_of(args: Namespace) -> TonyHook:
@@ -19,7 +19,7 @@ def hook_of(args: Namespace) -> TonyHook:
 
 
 def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
-    """By its id, or by its training's tag. Raises NotFound."""
+    """The application that the arguments name, by its id or by its training's tag. Raises NotFound."""
     application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
     if bool(application_id) == bool(tag):
         raise NotFound("name one application: by its id, or by its training's tag with --tag")
@@ -33,7 +33,7 @@ def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
 
 
 def identity_of(hook: TonyHook, found: ApplicationRef) -> Identity:
-    """Raises NotFound for an application without a directory."""
+    """The identity of the training that the application is of. Raises NotFound where it has no directory."""
     if found.identity is None:
         raise NotFound(
             f"{found.application_id} has no directory in {hook.layout.root}; check that --conn-id names the connection "

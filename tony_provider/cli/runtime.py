@@ -1,4 +1,4 @@
-"""``airflow tony runtime …``"""
+"""``airflow tony runtime build``: make a runtime archive for nodes whose Python is not the worker's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OLDEST = (3, 9)
 
 
 def build(args: Namespace) -> None:
-    """Exits with a message for what cannot be done."""
+    """The command. Exits with a message for what cannot be done."""
     pythons = [version.strip() for version in args.python.split(",") if version.strip()]
     for version in pythons:
         if not _PYTHON.fullmatch(version) or tuple(map(int, version.split("."))) < _OLDEST:

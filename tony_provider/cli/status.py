@@ -1,4 +1,4 @@
-"""``airflow tony status``"""
+"""``airflow tony status``: how a job is getting on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 
 @command
 def status(args: Namespace) -> None:
-    """What is known of one job; with ``--watch`` until it ends."""
+    """The command. Shows what is known of one job; with ``--watch`` until it ends."""
     with hook_of(args) as hook:
         if args.watch:
             found = application_of(hook, args)

@@ -1,4 +1,4 @@
-"""``airflow tony submit``"""
+"""``airflow tony submit``: run a job without a DAG."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAG_ID = "cli"  # in the identity of trainings that no DAG has started, with who
 
 @command
 def submit(args: Namespace) -> None:
-    """Start a job, and tell how to look at it; with ``--wait``, exit with 1 when it fails."""
+    """The command. Starts a job and tells how to look at it; with ``--wait``, exits with 1 when it fails."""
     job = read_job(args)
     secrets = _secrets(args.secret or [])
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")

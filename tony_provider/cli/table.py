@@ -1,4 +1,4 @@
-"""A job as people look at it: its state, how far it is, and its tasks."""
+"""A job as a table for the terminal: its state, how far it is, and its tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def job_table(
     directory: str | None,
     troubles: Sequence[str] = (),
 ) -> RenderableType:
-    """``troubles``: what keeps it from being up to date."""
+    """A job's state, progress and tasks, to be printed. ``troubles``: what keeps it from being up to date."""
     parts: list[RenderableType] = [_facts(application_id, application, status, directory)]
     parts += [Text(trouble, style="yellow") for trouble in troubles]
     if status is not None and status.tasks:

@@ -1,4 +1,4 @@
-"""Amounts and times as people read and write them."""
+"""Sizes, times and durations as the commands print and read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count: float) -> str:
-    """Such as ``1.5 MiB``."""
+    """A number of bytes in words, such as ``1.5 MiB``."""
     for unit in _UNITS:
         if count < 1024 or unit == _UNITS[-1]:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -21,19 +21,22 @@ def size(count: float) -> str:
 
 
 def since(epoch_ms: int) -> str:
-    """How long ago."""
+    """How long ago a time was, in words."""
     return span(time.time() - epoch_ms / 1000)
 
 
 def moment(epoch_ms: int | None) -> str:
-    """In UTC; empty when there is none."""
+    """A time in words, in UTC; empty when there is none."""
     if not epoch_ms:
         return ""
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def seconds_of(option: str, text: str) -> float:
-    """Of ``30d``, ``12h``, ``90s``. Exits with a message for what is none."""
+    """The seconds that a duration such as ``30d``, ``12h`` or ``90s`` stands for.
+
+    ``option`` is the command's, for the message with which this exits when ``text`` is no duration.
+    """
     try:
         return float(parse_duration(text))
     except UnitError as error:

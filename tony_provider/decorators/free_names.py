@@ -11,7 +11,7 @@ _OF_EVERY_MODULE = frozenset({"__name__", "__file__", "__doc__", "__builtins__"}
 
 
 def global_names(source: str, *, known: Collection[str]) -> list[str]:
-    """Those that the one statement of ``source``, a function, needs and does not make itself; built-in ones left out.
+    """The names that the one statement of ``source``, a function, needs from around it; built-in ones left out.
 
     Annotations do not count: they are not evaluated. ``known``: names that mean something else than what is built in,
     where the function stands.

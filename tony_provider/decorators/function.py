@@ -1,4 +1,4 @@
-"""A function of a DAG file as a file of its own, or every reason why it cannot be one."""
+"""The function of a DAG file as a file of its own, or every reason why it cannot be one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = inspect.Parameter
 
 @attrs.frozen
 class TrainingFunction:
-    """``text`` holds the function without its decorators, and nothing else of the DAG file."""
+    """A function of a DAG file as a file that runs without it: its decorators and all else are left out."""
 
     name: str  # the one after ``def``, whatever ``__name__`` says
     text: str
@@ -29,7 +29,10 @@ class TrainingFunction:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> TrainingFunction:
-        """Raises TonySpecError with everything that keeps the function from running where the DAG file is not."""
+        """The file for ``function``.
+
+        Raises TonySpecError with everything that keeps it from running without the DAG file.
+        """
         if problem := _kind_problem(function):
             raise TonySpecError(f"@task.tony: {problem}")
         assert isinstance(function, FunctionType)  # noqa: S101 - all else is a problem

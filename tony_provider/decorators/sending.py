@@ -1,4 +1,4 @@
-"""What a decorated function brings to its job: a command, two files, an exit code that no restart mends."""
+"""What ``@task.tony`` adds to a job: a command, two files, an exit code that no restart mends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tony_provider.runtime.spec.source import load_source
 def calling(
     job: Mapping[str, Any] | str, overrides: Mapping[str, Any] | str | None, function: str
 ) -> Mapping[str, Any]:
-    """``overrides`` by which every task type of ``job`` that has no command calls the function.
+    """The job's overrides by which every task type that has no command calls the function.
 
     Raises TonySpecError when every type has one, and for text that is no specification.
     """
@@ -46,7 +46,10 @@ def calling(
 
 
 def call_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """The same however the arguments are given. Raises TonySpecError for those that JSON does not have."""
+    """The call as JSON, the same however the arguments are given.
+
+    Raises TonySpecError for arguments that JSON does not have.
+    """
     name = function.__code__.co_name  # as its source has it; ``__name__`` may say otherwise
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -65,7 +68,7 @@ def call_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
 
 
 def written(folder: Path, text: str, call: bytes) -> list[Resource]:
-    """Files of a job, by names that are the same in every try."""
+    """Write the function and its call into ``folder``; returns them as files of a job, by the same names in every try."""
     (folder / tony_call.FUNCTION_FILE).write_text(text, encoding="utf-8")
     (folder / tony_call.ARGUMENTS_FILE).write_bytes(call)
     return [Resource(str(folder / name), name) for name in (tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE)]

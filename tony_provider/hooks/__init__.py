@@ -1,1 +1,1 @@
-"""The one door that operators and triggers use."""
+"""The hook: the one door through which operators, sensors, triggers and commands reach a cluster."""

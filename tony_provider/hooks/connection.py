@@ -1,4 +1,4 @@
-"""From an Airflow connection of type ``tony`` (and the WebHDFS connection that it names) to checked settings."""
+"""Airflow's connection of type ``tony`` (and the WebHDFS connection that it names) turned into checked settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ CONN_TYPE = "tony"
 
 
 def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
-    """Raises ConnectionProblem, which says what to type, and ClusterUnreachable when Airflow itself does not answer."""
+    """The settings of the connection with this id.
+
+    Raises ConnectionProblem, which says what to type, and ClusterUnreachable when Airflow itself does not answer.
+    """
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
@@ -42,7 +45,7 @@ def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
 
 
 def missing_connection(conn_id: str) -> str:
-    """What to type where there is no connection."""
+    """The message for a connection that does not exist: what to type to add it."""
     return (
         f"there is no connection {conn_id!r}. For a YARN cluster add it with\n"
         f"  airflow connections add {conn_id} --conn-type tony --conn-login $USER \\\n"
@@ -57,7 +60,10 @@ def missing_connection(conn_id: str) -> str:
 def settings_of(
     connection: Connection, proxy_user: str | None, *, get_connection: Callable[[str], Connection]
 ) -> Settings:
-    """``get_connection`` finds the WebHDFS connection. Raises ConnectionProblem."""
+    """The settings that a connection stands for.
+
+    ``get_connection`` finds the WebHDFS connection. Raises ConnectionProblem.
+    """
     if connection.conn_type != CONN_TYPE:
         raise ConnectionProblem(
             f"the connection {connection.conn_id!r} is of type {connection.conn_type!r}, and should be {CONN_TYPE!r}"

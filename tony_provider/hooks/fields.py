@@ -1,4 +1,4 @@
-"""The fields of a tony connection, one definition for the form in Airflow's pages and for what is accepted."""
+"""The fields of a tony connection: one definition, for the form in Airflow's pages and for what is accepted."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 
 @contextmanager
 def connections_of_database() -> Iterator[None]:
-    """Meanwhile connections are looked for as ``airflow connections get`` does it, in the database too.
+    """Context manager in which connections are looked for in Airflow's database too, as ``airflow connections get``
+    does it.
 
-    Airflow looks there for a process only where this variable says "server", which its own commands set; within a
-    task it changes nothing, since tasks ask the api-server. Source: airflow/cli/commands/connection_command.py and
+    Airflow looks there for a process only where this variable says "server", which its own commands set; within a task
+    it changes nothing, since tasks ask the api-server. Source: airflow/cli/commands/connection_command.py and
     ensure_secrets_backend_loaded in airflow/sdk/execution_time/supervisor.py of 3.3.2.
     """
     before = os.environ.get(_CONTEXT)

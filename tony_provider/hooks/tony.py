@@ -39,7 +39,7 @@ from tony_provider.runtime.storage.leftovers import clear_away
 
 
 class TonyHook(BaseHook):
-    """A cluster that trains: YARN, or this machine.
+    """The door to one cluster that trains: YARN, or this machine. YARN, or this machine.
 
     All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
     ``cluster/errors.py``; its ``permanent`` says whether a retry can help) and StorageError. Close the hook, or use it
@@ -98,19 +98,20 @@ class TonyHook(BaseHook):
         )
 
     def expect_servers(self) -> None:
-        """For the moment before a job is begun: every other call outlasts a failover, and so takes long to give up.
+        """Check that somebody listens where the connection says, before a job is begun.
 
-        Raises ClusterUnreachable, StagingFailed, within seconds, when nobody listens where the connection says.
+        Every other call outlasts a failover, and so takes long to give up. Raises ClusterUnreachable, StagingFailed,
+        within seconds, when nobody does.
         """
         if self.settings.yarn is not None:
             expect_servers(self.settings.yarn)
 
     def check(self, job: JobSpec) -> None:
-        """Raises JobRejected with everything that would keep the job from ever running. Changes nothing."""
+        """Check the job against the cluster. Changes nothing."""
         self.get_conn().check(with_defaults(job, self.settings))
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
-        """Raises SourceMissing with every file, archive or environment of the job that is not there."""
+        """Check the job's files, archives and environment. Raises SourceMissing with every one that is not there."""
         SourceFinder(self.storage(), self.layout.root, search_path).find(job)
 
     def submit(
@@ -177,11 +178,13 @@ class TonyHook(BaseHook):
         return predecessor(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
     def chain(self, identity: Identity, application_id: str) -> ChainState | None:
-        """The one whose checkpoints this application may commit; None when it has been taken over."""
+        """The checkpoint chain in which this application may commit checkpoints; None when another one has taken it
+        over.
+        """
         return CheckpointChains(self.storage(), self.layout, identity).owned_by(application_id)
 
     def newest_application(self, identity: Identity) -> str | None:
-        """The id of the one that the training was given last, as the store knows; it may not be submitted yet."""
+        """The id of the application that the training was given last, as the store knows; it may not be submitted yet."""
         return owner_of(CheckpointChains(self.storage(), self.layout, identity).newest())
 
     def find(self, identity: Identity) -> list[Application]:
@@ -193,18 +196,22 @@ class TonyHook(BaseHook):
         return self.get_conn().live()
 
     def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
-        """Of an application, or of the newest one with a training's tag; None when nobody knows it (any more)."""
+        """The application with this id, or the newest one with this tag of a training; None when nobody knows it (any
+        more).
+        """
         finder = ApplicationFinder(self.get_conn(), self.storage(), self.layout)
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
 
     def garbage(self, models: Sequence[str] = ()) -> Garbage:
-        """What old trainings have left; ``models``: where models are published beside the staging directory."""
+        """What old trainings have left, to be listed and removed; ``models``: where models are published beside the
+        staging directory.
+        """
         local = self.settings.local
         without = [str(uris.parse(str(local.root)))] if local is not None else []
         return Garbage(self.get_conn(), self.storage(), self.layout, models, without)
 
     def application(self, application_id: str) -> Application | None:
-        """None when the cluster does not know it (any more)."""
+        """What the cluster says of the application; None when it does not know it (any more)."""
         return self.get_conn().application(application_id)
 
     def application_dir(self, identity: Identity, application_id: str) -> str:
@@ -233,15 +240,15 @@ class TonyHook(BaseHook):
         return results.returned(self.storage(), self.application_dir(identity, application_id))
 
     def mark_delivered(self, identity: Identity, application_id: str, mark: Delivered) -> None:
-        """Airflow has the result: a task that is cleared from now on trains anew."""
+        """Note on the store that Airflow has the result: a task that is cleared from now on trains anew."""
         results.mark_delivered(self.storage(), self.application_dir(identity, application_id), mark)
 
     def pages(self, identity: Identity, application_id: str) -> Pages:
-        """Where people look at the application in a browser, from its submission on."""
+        """The addresses where people look at the application in a browser, from its submission on."""
         return self._open.pages(application_id, self.application_dir(identity, application_id))
 
     def kill(self, application_id: str, diagnostics: str) -> None:
-        """Idempotent; see ``Cluster.kill``."""
+        """End the application at once. Idempotent; see ``Cluster.kill``."""
         self.get_conn().kill(application_id, diagnostics)
 
     def control(
@@ -261,7 +268,7 @@ class TonyHook(BaseHook):
         return self.get_conn().master_status(application_id, seconds=seconds)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Have the cluster end it should it still be there after so long; see ``Cluster.limit``."""
+        """Have the cluster end the application should it still be there after so many seconds; see ``Cluster.limit``."""
         self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)
 
     def cleanup(self, identity: Identity, application_id: str) -> None:
@@ -277,7 +284,7 @@ class TonyHook(BaseHook):
         return self.get_conn().am_log(application_id, max_bytes)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For Airflow's "Test" button: what ``diagnose`` finds, in a few lines; within 10 seconds."""
+        """Airflow's "Test" button: what ``diagnose`` finds, in a few lines; within 10 seconds."""
         try:
             report = self.diagnose()
         except ClusterError as error:

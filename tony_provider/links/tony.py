@@ -32,28 +32,28 @@ class _PushedLink(BaseOperatorLink):
 
 
 class YarnApplicationLink(_PushedLink):
-    """The cluster's own page of the application."""
+    """Link to the cluster's own page of the application."""
 
     name = "YARN application"
     xcom_key = "tony_link_application"
 
 
 class JobPageLink(_PushedLink):
-    """What its master serves behind YARN's proxy while it runs."""
+    """Link to the page that the application's master serves behind YARN's proxy while it runs."""
 
     name = "Job page"
     xcom_key = "tony_link_job"
 
 
 class TensorBoardLink(_PushedLink):
-    """Its TensorBoard, for a job that has one."""
+    """Link to the TensorBoard of a job that has one."""
 
     name = "TensorBoard"
     xcom_key = "tony_link_tensorboard"
 
 
 class FilesLink(_PushedLink):
-    """Its directory on HDFS: logs, status, events, model."""
+    """Link to the application's directory on HDFS: logs, status, events, model."""
 
     name = "Logs and files"
     xcom_key = "tony_link_files"
@@ -63,7 +63,10 @@ LINKS = (YarnApplicationLink(), JobPageLink(), TensorBoardLink(), FilesLink())
 
 
 def push_links(ti: RuntimeTaskInstanceProtocol, pages: Pages, *, tensorboard: bool) -> None:
-    """What there is no page for gets an empty address, which is no link: Airflow calls a missing one an error."""
+    """Push the links of a started application to the task's XComs.
+
+    What there is no page for gets an empty address, which is no link: Airflow calls a missing one an error.
+    """
     addresses = {
         YarnApplicationLink.xcom_key: pages.application,
         JobPageLink.xcom_key: pages.job,

@@ -1,7 +1,7 @@
-"""What a task that is cleared while it is deferred has left running.
+"""The note that a try leaves before it is deferred, by which the next try ends what a cleared task has left running.
 
-Its trigger is told of it and ends the application, but when it asks whether that is so the next try may be deferred
-already, which looks the same; and there may be no triggerer. So the next try sees to it.
+A cleared task's trigger is told of it and ends the application, but when it asks whether that is so the next try may be
+deferred already, which looks the same; and there may be no triggerer. So the next try sees to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _KEY = "tony_deferral"
 
 @attrs.frozen
 class Deferral:
-    """Noted by a try just before it is deferred, and forgotten when it goes on: no process of it looks on meanwhile."""
+    """A note that a try was deferred, and what it left running: written just before, and removed when it goes on.
+
+    In between no process of the try looks on.
+    """
 
     try_id: str
     max_tries: int  # the last try that Airflow allowed then
@@ -40,7 +43,7 @@ class Deferral:
     kill: bool  # whether a user's action on the task ends the application
 
     def was_cut_short(self, this_try: TaskTry) -> bool:
-        """Seen from another try: whether a user has cleared the task.
+        """Whether a user has cleared the task while it was deferred, as seen from another try.
 
         A mere retry after a note says that a process died as the try was about to be deferred, or to go on. Only
         clearing raises ``max_tries``; unless the DAG has got just as many ``retries`` less meanwhile.

@@ -1,6 +1,6 @@
 """What OpenLineage is told of a training: which data and models of the store it reads, and which model it writes.
 
-Asked by Airflow's OpenLineage provider, where that is installed; names of datasets are as
+Airflow's OpenLineage provider asks for it, where that is installed; names of datasets are as
 https://openlineage.io/docs/spec/naming has them for HDFS and for files.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TellsLineage:
-    """The three methods that the OpenLineage provider looks for, for the training operator."""
+    """Mixin of the training operator with the three methods that the OpenLineage provider looks for."""
 
     warm_start: str | None
     resume_from: Mapping[str, Any] | str | None
@@ -50,7 +50,7 @@ class TellsLineage:
         return OperatorLineage(inputs=_datasets(self._read()), outputs=_datasets(written), run_facets=facets)
 
     def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
-        """Why it failed, Airflow tells by itself."""
+        """The training's inputs and outputs when it has failed. Airflow itself tells why it did."""
         return self.get_openlineage_facets_on_start()
 
     def _read(self) -> Iterator[str]:

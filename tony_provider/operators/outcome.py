@@ -1,4 +1,4 @@
-"""How an application that has ended ended: well, or with which exception."""
+"""How an ended application ended: its result, or the exception that fails the task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _NO_SUCH_COMMAND = (126, 127)  # what a shell exits with when a command cannot b
 
 
 def failure(application_id: str, application: Application | None, status: JobStatus | None) -> TonyJobFailed | None:
-    """None when the job succeeded. The job's own result is the truth; the cluster's word counts where there is none."""
+    """The exception that fails the task; None when the job succeeded.
+
+    The job's own result is the truth; the cluster's word counts where there is none.
+    """
     if status is not None and status.state.is_final:
         return _failure_of_job(application_id, application, status)
     resumed_step = status.resumed_step if status is not None else None
@@ -54,7 +57,9 @@ def failure(application_id: str, application: Application | None, status: JobSta
 
 
 def is_permanent(failure: Failure | None, job: JobSpec) -> bool:
-    """Whether the job says that such an exit would come again, or its command is not there to be run."""
+    """Whether the same failure would come again: by the job's permanent exit codes, or because its command does not
+    exist.
+    """
     if failure is None or failure.exit_code is None:
         return False
     return failure.exit_code in (*job.restart.permanent_exit_codes, *_NO_SUCH_COMMAND)
@@ -91,6 +96,8 @@ _SHOWN = 1000  # characters of one value of the result, in the task's log
 
 @attrs.frozen
 class Outcome:
+    """What a try does once its application has ended, or is not waited for: the result, logs, clearing up."""
+
     hook: TonyHook
     identity: Identity
     application_id: str
@@ -101,9 +108,10 @@ class Outcome:
         clear_up(self.hook, self.identity, self.application_id, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
-        """The result, of what is known; the task's last act, after which a task that is cleared trains anew.
+        """Log and return the task's result, made of what is known, and mark it delivered.
 
-        Raises ClusterError and StorageError when what the job has returned cannot be read.
+        This is the task's last act, after which a task that is cleared trains anew. Raises ClusterError and
+        StorageError when what the job has returned cannot be read.
         """
         runs = application is not None and not application.is_final
         returned = None if runs else call_through_outage(self._read_returned, self.log)
@@ -131,8 +139,9 @@ class Outcome:
         return found.uri if found is not None else None
 
     def tell_failure(self, error: TonyJobFailed, status: JobStatus | None) -> None:
-        """What it had saved, and the end of the failed task's log, or of the application master's when it could not say
-        what failed.
+        """Log what a failed job had saved, and the end of its failed task's log.
+
+        Where nothing says which task failed, it is the end of the application master's log.
         """
         if status is not None and status.checkpoint is not None:
             self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
@@ -165,9 +174,8 @@ TAIL_BYTES = 8 << 10
 
 
 def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
-    """The last TAIL_BYTES that ``task`` (such as worker:0) printed, in its last attempt; empty when nothing was kept.
-
-    Raises StorageError.
+    """The last TAIL_BYTES that ``task`` (such as worker:0) printed, in its newest container; empty when nothing was
+    kept. Raises StorageError.
     """
     prefix = contract.log_prefix(task)
     try:
@@ -185,7 +193,7 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class JobResult:
-    """Of ``TonyTrainOperator``. Keys whose value is not known are there with ``None``."""
+    """What ``TonyTrainOperator`` returns. Keys whose value is not known are there with ``None``."""
 
     application_id: str  # as YARN writes it: application_1700000000000_0001
     application_dir: str  # URI of the application's directory on the store: logs, status, events, model
@@ -220,7 +228,9 @@ class JobResult:
         chain: str | None = None,
         returned: Any = None,
     ) -> JobResult:
-        """Of whatever is known: nothing yet just after submission, no ``application`` when the cluster forgot it."""
+        """The result as far as it is known: little just after submission, no ``application`` when the cluster forgot
+        it.
+        """
         known: dict[str, Any] = {}
         if status is not None:
             resumed, newest = status.resumed, status.checkpoint
@@ -258,5 +268,5 @@ class JobResult:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+        """The result as a dictionary of JSON types."""
         return attrs.asdict(self)

@@ -1,4 +1,4 @@
-"""From a task's arguments to a job, and to where it comes from."""
+"""A task's arguments turned into a job and its identity, and the start of the application for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def job_of(
     queue_timeout: timedelta | float | None,
     overrides: Mapping[str, Any] | str | None,
 ) -> JobSpec:
-    """The operator's arguments laid over the job, ``overrides`` over both. Raises TonySpecError."""
+    """The job specification with the operator's arguments laid over it, and ``overrides`` over both.
+
+    Raises TonySpecError.
+    """
     if env is not None and not isinstance(env, Mapping):
         raise TonySpecError(f"env_vars: must be a mapping of names to values, not {env!r}")
     arguments: dict[str, Any] = {"name": name, "queue": queue, "env": dict(env or {}), "secrets": sorted(secrets)}
@@ -57,7 +60,7 @@ def job_of(
 
 
 def identity_of(hook: TonyHook, context: Context, checkpoint_key: str | None) -> Identity:
-    """Of the training that this task is, in all its tries."""
+    """The identity of the training that this task is, in all its tries."""
     ti = context["ti"]
     return hook.identity(
         dag_id=ti.dag_id,
@@ -69,20 +72,20 @@ def identity_of(hook: TonyHook, context: Context, checkpoint_key: str | None) ->
 
 
 def labels_of(context: Context) -> dict[str, str]:
-    """Where the job comes from, for its event log."""
+    """The labels that say where a job comes from (dag, run, task, try), for its event log."""
     ti = context["ti"]
     labels = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "try_number": str(ti.try_number)}
     return labels if map_index(context) < 0 else {**labels, "map_index": str(map_index(context))}
 
 
 def search_path(dag: DAG) -> list[Path]:
-    """Where files that the job names are looked for: beside the DAG, then where its templates are."""
+    """The directories in which files that the job names are looked for: the DAG's, then those of its templates."""
     further = dag.template_searchpath or []
     return [Path(dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
 
 
 def map_index(context: Context) -> int:
-    """-1: the task is not mapped."""
+    """The index of a mapped task instance; -1: the task is not mapped."""
     index = context["ti"].map_index
     return -1 if index is None else index
 
@@ -95,7 +98,7 @@ _KEYS = ["dag_id", "run_id", "task_id", "map_index", "checkpoint_key"]
 
 
 def resume_of(given: str) -> Resume:
-    """Raises TonySpecError."""
+    """The operator's argument ``resume`` as a Resume. Raises TonySpecError."""
     try:
         return Resume(given)
     except ValueError as error:
@@ -110,7 +113,10 @@ def origin_of(
     warm_start: str | None,
     checkpoint_key: str | None,
 ) -> ChainOrigin:
-    """``checkpoint_key`` is this task's own. Raises TonySpecError."""
+    """What a fresh checkpoint chain is to begin with, by the operator's arguments.
+
+    ``checkpoint_key`` is this task's own. Raises TonySpecError.
+    """
     if warm_start is not None and not isinstance(warm_start, str):
         raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {warm_start!r}")
     return ChainOrigin(_training(hook, context, resume_from, checkpoint_key), (warm_start or "").strip() or None)
@@ -165,6 +171,8 @@ def _index(given: Mapping[str, Any]) -> int | None:
 
 @attrs.frozen
 class StartedApplication:
+    """The application that a try waits for: one that it has submitted, or found of an earlier try."""
+
     application_id: str
     attached: bool = False  # an earlier try has started it
     has_ended: bool = False  # and it has succeeded, without Airflow having the result
@@ -172,7 +180,7 @@ class StartedApplication:
 
 @attrs.frozen
 class ApplicationStarter:
-    """Everything that a submission needs beside the job."""
+    """Starts a try's application, or attaches to the one of an earlier try. Holds all but the job."""
 
     hook: TonyHook
     identity: Identity
@@ -188,9 +196,10 @@ class ApplicationStarter:
     log: Logger
 
     def attach_or_submit(self, job: JobSpec, remembered: str | None) -> StartedApplication:
-        """See ``Predecessor`` for what an earlier try can have left; ``remembered``: its id, from Airflow's store.
+        """Attach to what an earlier try has left, if there is something to wait for or to return; else submit the job.
 
-        Raises as ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
+        See ``Predecessor`` for what can have been left; ``remembered``: its id, from Airflow's store. Raises as
+        ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
         """
         before = self.hook.predecessor(self.identity, remembered=remembered)
         if before is not None and (before.is_live or self._is_undelivered(before)):
@@ -210,7 +219,10 @@ class ApplicationStarter:
         return self.submit(job)
 
     def end_and_submit(self, job: JobSpec) -> StartedApplication:
-        """Without a look at what earlier tries have reached. Raises as ``TonyHook.submit``, StorageError."""
+        """End whatever runs of this training and submit the job, without a look at what earlier tries have reached.
+
+        Raises as ``TonyHook.submit``, StorageError.
+        """
         for application in self.hook.find(self.identity):
             self.log.info("Ending %s, which an earlier try of this task started", application.id)
             kill = Kill("a next try of its task begins anew", self.this_try.name)

@@ -166,7 +166,10 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         jinja_env: Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Raises TemplateNotFound, which a retry may mend, for the name of a file that is not there; UndefinedError."""
+        """Render one field, reading the job's file where a field names one.
+
+        Raises TemplateNotFound, which a retry may mend, for the name of a file that is not there; UndefinedError.
+        """
         env = jinja_env or self.get_template_env()
         try:
             return super().render_template(content, context, env, seen_oids)
@@ -184,13 +187,15 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
             return training.run()
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is as it describes."""
+        """Go on where the trigger saw that there is nothing more to wait for; ``event`` is as the trigger describes."""
         training = Training(self, context)
         with training.ending_cleanly():
             return training.go_on(event)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Called by Airflow when the trigger has ended, also when it has failed or was not heard of in time."""
+        """Go on with a deferred task: called by Airflow when the trigger has ended, failed, or was not heard of in
+        time.
+        """
         self.has_links = True
         try:
             return super().resume_execution(next_method, next_kwargs, context)
@@ -200,12 +205,15 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
                 return training.go_on_without_trigger(failure)
 
     def on_kill(self) -> None:
-        """Called by Airflow from a signal handler, in the midst of whatever the task is doing."""
+        """Stop waiting, and end the application as ``on_kill_action`` says.
+
+        Called by Airflow from a signal handler, in the midst of whatever the task is doing.
+        """
         kill = Kill(KILL_REASON, self.switch.whose)
         self.switch.pull(self.hook, kill if self.on_kill_action == "kill" else None)
 
     def dry_run(self) -> None:
-        """Prints the exact submission as YAML, secrets masked: which files go where, and what the cluster is asked for.
+        """Print the exact submission as YAML, secrets masked: which files go where, and what the cluster is asked for.
 
         Outside a run: templates are what they were rendered to, if they were. Raises as a try would, before it starts.
         """
@@ -237,9 +245,11 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:
-        """The job as it is submitted, with files that are there for so long."""
+        """Context manager that gives the job as it is submitted; files that it names exist for as long as the context
+        lasts.
+        """
         yield job
 
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
-        """What the task returns, of a training's ``result``."""
+        """What the task returns, made of a training's ``result``."""
         return result

@@ -63,7 +63,7 @@ KILL_REASON = "the task was ended by a user, or with its worker"
 
 
 class Training:
-    """Of ``task``, in one of its processes: a task that was deferred goes on in another one."""
+    """One try of a training task, in one of its processes: a task that was deferred goes on in another one."""
 
     def __init__(self, task: TonyTrainOperator, context: Context) -> None:
         empty_to_none(task, OPTIONAL)
@@ -80,7 +80,7 @@ class Training:
         return identity_of(self._hook, self._context, self._task.checkpoint_key)
 
     def run(self) -> Any:
-        """From the beginning. Returns what the task returns; raises TaskDeferred where that is for later."""
+        """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
         secrets = self._render_secrets()
         job = self._task.parse_job(secrets)
         self._heed_kill()
@@ -101,7 +101,9 @@ class Training:
         return self._conclude(application_id, self._wait(application_id, deadlines))
 
     def go_on(self, event: Mapping[str, Any]) -> Any:
-        """Where the trigger has seen that there is nothing more to wait for; ``event`` is as it describes."""
+        """Finish the try after its trigger saw that there is nothing more to wait for; ``event`` is as the trigger
+        describes.
+        """
         application_id = event["application_id"]
         self._switch.remember(application_id)
         deferral.forget(self._store)
@@ -114,7 +116,10 @@ class Training:
         return self._conclude(application_id, ending)
 
     def go_on_without_trigger(self, failure: Exception) -> Any:
-        """The job is none the worse for it: wait in the triggerer again, and at last in the worker."""
+        """Go on after the trigger failed: wait in the triggerer again, and at last in the worker.
+
+        The job is none the worse for a failed trigger.
+        """
         known = remembered(self._store)
         if known is not None:
             self._switch.remember(known)
@@ -137,7 +142,11 @@ class Training:
 
     @contextmanager
     def ending_cleanly(self) -> Iterator[None]:
-        """Errors in Airflow's words; no application outlives the task's timeout; no connection outlives the task."""
+        """Context manager around every part of a try, for what must hold however it ends.
+
+        Errors are raised in Airflow's words; no application outlives the task's timeout; no connection outlives the
+        task.
+        """
         self._switch.whose = self._try.name
         try:
             yield

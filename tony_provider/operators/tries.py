@@ -24,6 +24,8 @@ MOST_TRIGGER_FAILURES = 3  # of one try, so lately; after that it waits in the w
 
 @attrs.frozen
 class TaskTry:
+    """One try of a task, by which its marks and kills can be told from those of other tries."""
+
     number: int
     max_tries: int  # the last one that Airflow allows; raised when the task is cleared
     id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
@@ -35,11 +37,11 @@ class TaskTry:
 
     @property
     def name(self) -> str:
-        """In the diagnostics of an application that is killed for it."""
+        """The try's name in the diagnostics of an application that is killed for it."""
         return f"try {self.number} ({self.id})"
 
     def delivers(self) -> Delivered:
-        """The mark that this try leaves when it has a result."""
+        """The mark that this try leaves on the store when it has a result."""
         return Delivered(self.number, self.max_tries)
 
     def follows_success(self, mark: Delivered) -> bool:
@@ -57,7 +59,8 @@ def is_of_dag_test(context: Context) -> bool:
 
 
 def instance_exists(context: Context, map_index: int) -> bool:
-    """Whether another mapped instance of the task works, waits or has succeeded: what it has started is its own.
+    """Whether another mapped instance of the task works, waits or has succeeded, so that what it has started is its
+    own.
 
     False where Airflow does not tell.
     """
@@ -71,7 +74,10 @@ def instance_exists(context: Context, map_index: int) -> bool:
 
 
 def remember(store: StateStore, application_id: str) -> None:
-    """A cache: the store of the jobs says the same, and is believed first."""
+    """Keep the application's id in Airflow's store.
+
+    A cache: the store of the jobs says the same, and is believed first.
+    """
     store.set(STATE_KEY, application_id, forever=True)
 
 

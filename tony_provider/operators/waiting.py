@@ -1,4 +1,4 @@
-"""Waiting in the worker for an application to end, and until when; and who ends it should nobody wait any more."""
+"""Waiting in the worker for an application to end: until when, and who ends it should nobody wait any more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def deadlines_of(
     started: datetime | None,
     execution_timeout: timedelta | None,
 ) -> WatchLimits:
-    """``execution_timeout`` counts from when this try ``started``, the job's queue timeout from its submission."""
+    """The limits of a try's wait for its application.
+
+    ``execution_timeout`` counts from when this try ``started``, the job's queue timeout from its submission.
+    """
     end = None
     if execution_timeout:
         end = (started.timestamp() if started else time.time()) + execution_timeout.total_seconds()
@@ -79,7 +82,10 @@ def wait(
     poll_interval: float,
     heed_kill: Callable[[], None],
 ) -> WatchResult:
-    """Look until there is nothing more to watch. ``heed_kill`` raises once the switch was pulled."""
+    """Look at the job until there is nothing more to watch; returns why.
+
+    ``heed_kill`` raises once the switch was pulled.
+    """
     pause = min(FIRST_POLL, poll_interval)
     with Looker(look, watch) as looker:
         while (ending := looker.judge(heed_kill)[0]) is None:

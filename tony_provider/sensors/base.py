@@ -1,4 +1,4 @@
-"""What the sensors have in common: which job, where they wait for it, and how they end."""
+"""The base of both sensors: which job they look at, where they wait for it, and how they end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ _OPTIONAL = (*NAMES, "map_index", "checkpoint_key", "proxy_user")
 
 
 class TonySensor(BaseSensorOperator):
-    """What both sensors take; see docs/sensors.md. Neither ends a job because it is cleared or marked.
+    """Base class of both sensors, with the arguments that both take; see docs/sensors.md.
+
+    Neither ends a job because it is cleared or marked.
 
     Exactly one of the first three arguments says which job.
 
@@ -125,7 +127,7 @@ class TonySensor(BaseSensorOperator):
         return PokeReturnValue(True, attrs.asdict(outcome.result) if outcome.result is not None else None)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Goes on where the trigger saw that there is nothing more to look at; ``event`` is as ``event_of`` says."""
+        """Go on where the trigger saw that there is nothing more to look at; ``event`` is as ``event_of`` says."""
         try:
             if event["error"]:
                 raise (TonyJobRejected if event["permanent"] else ClusterUnreachable)(event["error"])
@@ -136,7 +138,10 @@ class TonySensor(BaseSensorOperator):
         return result
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Called by Airflow when the trigger has ended, also when it has failed: the job is none the worse for that."""
+        """Go on with a deferred sensor: called by Airflow when the trigger has ended or failed.
+
+        The job is none the worse for a failed trigger.
+        """
         empty_to_none(self, _OPTIONAL)
         given = next_kwargs or {}
         if next_method == TRIGGER_FAIL_REPR and given.get("error") == TriggerFailureReason.TRIGGER_FAILURE:
@@ -145,7 +150,9 @@ class TonySensor(BaseSensorOperator):
         return super().resume_execution(next_method, next_kwargs, context)
 
     def go_on_without_trigger(self, context: Context) -> Any:
-        """Wait in the triggerer again, and at last in the worker, for what is left of the time."""
+        """Go on after the trigger failed: wait in the triggerer again, and at last in the worker, for what is left of
+        the time.
+        """
         try:
             if gets_another_trigger(StateStore(context, self.log), TaskTry.of(context), self.log):
                 # Whether the job had been seen went with the trigger: what start_timeout allows is allowed anew.

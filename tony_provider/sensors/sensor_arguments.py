@@ -1,4 +1,4 @@
-"""From a sensor's rendered arguments to what it looks at."""
+"""A sensor's arguments, and the job that they name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ("application_id", "application_tag", "train_task_id")
 
 @attrs.frozen
 class SensorArguments:
-    """The arguments, rendered; None where a template gave nothing."""
+    """The arguments by which a sensor names its job, rendered; None where a template gave nothing."""
 
     application_id: str | None
     application_tag: str | None
@@ -32,7 +32,10 @@ class SensorArguments:
     checkpoint_key: str | None
 
     def resolve(self, hook: TonyHook, context: Context, tasks: Sequence[str]) -> tuple[JobTarget, TrainTask | None]:
-        """``tasks``: ids of those of the DAG. Raises TonySpecError, ConnectionProblem."""
+        """The job that the arguments name, and the training task in Airflow where it is one of this run.
+
+        ``tasks``: ids of the DAG's tasks. Raises TonySpecError, ConnectionProblem.
+        """
         given = [name for name in NAMES if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(f"{name}={getattr(self, name)!r}" for name in given) or "none of them"

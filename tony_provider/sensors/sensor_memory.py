@@ -1,4 +1,4 @@
-"""What a sensor that is rescheduled knows at its next poke, which is another process: kept in Airflow's store."""
+"""What a rescheduled sensor keeps in Airflow's store for its next poke, which is another process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def remember(context: Context, memory: SensorMemory, log: Logger) -> None:
 
 
 def recall(context: Context, log: Logger) -> SensorMemory | None:
-    """None at the first poke of a try."""
+    """What the last poke of this try has kept; None at the first poke."""
     if not context.get("task_reschedule_count"):
         return None
     kept: Any = StateStore(context, log).get(_KEY)

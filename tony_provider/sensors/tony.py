@@ -1,4 +1,4 @@
-"""TonyJobSensor and TonyHeartbeatSensor: what a job does, watched from another task."""
+"""TonyJobSensor and TonyHeartbeatSensor: waiting for a job, or watching it, from another task."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ANSWER_SECONDS = (
 
 
 class TonySensorTrigger(BaseTrigger):
-    """Yields one event when there is nothing more to look at; ``event_of`` says what is in it.
+    """Base of the sensors' triggers: yields one event when there is nothing more to look at; see ``event_of``.
 
     All state is in its arguments, so that another triggerer can go on with it. It ends no application.
 
@@ -124,7 +124,7 @@ class TonySensorTrigger(BaseTrigger):
 
 
 class TonyStateTrigger(TonySensorTrigger):
-    """Of ``TonyJobSensor``.
+    """The trigger of ``TonyJobSensor``: waits until the job is in one of some states.
 
     :param states: names of states.
     """
@@ -142,7 +142,7 @@ class TonyStateTrigger(TonySensorTrigger):
 
 
 class TonyHeartbeatTrigger(TonySensorTrigger):
-    """Of ``TonyHeartbeatSensor``.
+    """The trigger of ``TonyHeartbeatSensor``: watches the job's tasks.
 
     :param limits: the fields of ``HeartbeatLimits``.
     """
@@ -174,7 +174,10 @@ def target_of(plain: Mapping[str, str | None]) -> JobTarget:
 
 
 def event_of(outcome: SensorOutcome | None, error: Exception | None) -> dict[str, Any]:
-    """``end`` is an ``SensorEnd``, or None when ``error`` says why it could not be looked at any more."""
+    """The trigger's event, of JSON types: how the wait has ended, or the error that ended it.
+
+    ``end`` is a ``SensorEnd``, or None when ``error`` says why the job could not be looked at any more.
+    """
     found = outcome.found if outcome is not None else None
     identity = found.identity if found is not None else None
     return {
@@ -191,7 +194,7 @@ def event_of(outcome: SensorOutcome | None, error: Exception | None) -> dict[str
 
 
 def outcome_of(event: Mapping[str, Any]) -> SensorOutcome:
-    """What ``event_of`` has put in, less the result."""
+    """The outcome that ``event_of`` has put into an event, less the result."""
     found = FoundApplication(event["application_id"], _identity(event)) if event["application_id"] else None
     return SensorOutcome(SensorEnd(event["end"]), event["message"], found)
 

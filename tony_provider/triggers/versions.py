@@ -1,14 +1,17 @@
-"""Arguments of triggers outlive a release: a task may be deferred by one and waited for by another."""
+"""Versions of triggers' arguments, which outlive a release: a task may be deferred by one and waited for by another."""
 
 from __future__ import annotations
 
 
 class DeferredByNewerRelease(Exception):  # noqa: N818 - named for what is wrong
-    """The trigger cannot tell what it was told. Its task is none the worse for it, and may defer anew."""
+    """A trigger was given arguments of a newer release, which it cannot read.
+
+    Its task is none the worse for it, and may defer anew.
+    """
 
 
 def refuse_newer(version: int, known: int) -> None:
-    """Raises DeferredByNewerRelease.
+    """Check that a trigger knows the version of its arguments. Raises DeferredByNewerRelease.
 
     To be called when the trigger runs: what its constructor raises would end the whole triggerer.
     """

@@ -1,4 +1,4 @@
-"""Who was asked, and has not answered yet: a call may hang for minutes before it fails."""
+"""Keeps track of who was asked and has not answered yet: a call may hang for minutes before it fails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tony_provider.runtime.storage.errors import StorageError, StorageUnreachabl
 
 
 class Peer(StrEnum):
+    """The two that a watcher asks; each value is its name in messages."""
+
     CLUSTER = "The ResourceManager"
     STORE = "The store"
 
@@ -22,7 +24,11 @@ def side_of(error: ClusterError | StorageError) -> Peer:
 
 
 class Contact:
-    """Of one watcher, or of those who share a connection; for several threads. Times are the clock's."""
+    """Keeps, for each peer, since when calls to it have gone unanswered.
+
+    Belongs to one watcher, or to those who share a connection; safe for several threads. Times are the clock's, in
+    seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,7 +40,7 @@ class Contact:
 
     @contextmanager
     def asking(self, side: Peer) -> Iterator[None]:
-        """Around one call. Another error than that nobody answers is an answer."""
+        """Context manager around one call to ``side``. Any error but that nobody answers counts as an answer."""
         question, asked = object(), self._clock()
         with self._lock:
             self._asked[side][question] = asked
@@ -61,12 +67,15 @@ class Contact:
             self._said.pop(side, None)
 
     def silent_since(self, side: Peer) -> float | None:
-        """None while nobody waits in vain. Where others are answered meanwhile, it is one call that is slow."""
+        """Since when ``side`` has not answered, by the clock; None while nobody waits in vain.
+
+        Where other calls are answered meanwhile, it is one call that is slow.
+        """
         with self._lock:
             asked = [*self._asked[side].values(), *([self._in_vain[side]] if side in self._in_vain else [])]
             return max(min(asked), self._answered[side]) if asked else None
 
     def said(self, side: Peer) -> str:
-        """Of why there is no answer, where that is known."""
+        """The message of the last failed call: why ``side`` does not answer. Empty where that is not known."""
         with self._lock:
             return self._said.get(side, "")

@@ -1,4 +1,4 @@
-"""Watching a job while it runs: whether its tasks are heard of, and take their steps as fast as they should."""
+"""The heartbeat sensor's condition: a job's tasks are heard of, and take their steps as fast as they should."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _MOST_NAMED = 10  # tasks in one message
 
 @attrs.frozen
 class HeartbeatLimits:
+    """What the heartbeat sensor demands of the tasks that it judges; None: not judged."""
+
     max_heartbeat_age: float | None  # seconds
     min_steps_per_second: float | None
     slow_for: float  # seconds that a task may be slower than that
@@ -24,10 +26,12 @@ class HeartbeatLimits:
 
 
 class HeartbeatCondition(SensorConditions):
-    """Tasks are judged while the job is RUNNING only: what restarts, or waits for containers, is not heard of.
+    """Condition of the heartbeat sensor: met when the job has succeeded; missed when a task is silent or slow for too
+    long.
 
-    Two clocks are never compared: a heartbeat's age is the status's own time less the heartbeat's, both by the clock of
-    the application master's node, and what has gone by here since that status was first seen.
+    Tasks are judged while the job is RUNNING only: what restarts, or waits for containers, is not heard of. Two clocks
+    are never compared: a heartbeat's age is the status's own time less the heartbeat's, both by the clock of the
+    application master's node, and what has gone by here since that status was first seen.
     """
 
     def __init__(self, *arguments: Any, limits: HeartbeatLimits, **options: Any) -> None:

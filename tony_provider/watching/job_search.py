@@ -1,4 +1,6 @@
-"""Finding the application to look at: named by its id, by a tag, or as that of a training, whose retries have more."""
+"""Finding the application that a sensor is to look at: by its id, by a tag, or as that of a training, whose retries
+have new ones.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tony_provider.watching.poller import FollowedJob
 
 @attrs.frozen
 class JobTarget:
-    """Exactly one of the three."""
+    """What a sensor was told to look at: exactly one of an application id, a tag and a training's identity."""
 
     application_id: str | None = None
     tag: str | None = None  # of YARN's: a training's own, or one that the job names
@@ -37,12 +39,16 @@ class JobTarget:
 
 @attrs.frozen
 class FoundApplication:
+    """The application that a search has found, and the training that it is of."""
+
     application_id: str
     identity: Identity | None  # None: nothing of it is in the staging directory, so that its status cannot be read
 
 
 @attrs.frozen
 class JobSighting(Observation):
+    """An observation, and the application that it is of: what a sensor judges."""
+
     found: FoundApplication | None = None  # None: there is no such application, as far as anybody knows
 
     @property
@@ -51,21 +57,26 @@ class JobSighting(Observation):
 
     @property
     def has_ended(self) -> bool:
-        """The cluster's word; that of the job's result where the cluster has forgotten it."""
+        """Whether the application has ended: by the cluster's word, or by the job's result where the cluster has
+        forgotten it.
+        """
         if self.application is not None:
             return self.application.is_final
         return self.status is not None and self.status.state.is_final
 
 
 class JobSearch:
-    """Looks at the target's application: at one until it has ended, then at the next, where there is one."""
+    """Finds the target's application and looks at it: at one until it has ended, then at the next, where there is one."""
 
     def __init__(self, target: JobTarget) -> None:
         self.target = target
         self.known: FoundApplication | None = None
 
     def look(self, hook: TonyHook) -> JobSighting:
-        """Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's."""
+        """Look once.
+
+        Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
+        """
         try:
             return self._look(hook)
         except (ClusterError, StorageError) as error:
@@ -87,7 +98,10 @@ class JobSearch:
 
 
 class PolledJob(FollowedJob):
-    """The same by way of a poller. Its list tells of a new application without a request of its own."""
+    """A sensor's job as a poller follows it: a FollowedJob whose application is searched for, as by JobSearch.
+
+    The poller's list tells of a new application without a request of its own.
+    """
 
     def __init__(self, target: JobTarget, interval: float) -> None:
         super().__init__(target.identity, target.application_id or "", interval)

@@ -17,7 +17,10 @@ MEANWHILE = 1.0  # seconds between two chances to tell, and to heed a kill, whil
 
 
 class Looker:
-    """``look`` blocks, perhaps for minutes. A process does not wait for it at its end."""
+    """Looks at a job in a thread of its own and judges what is seen.
+
+    ``look`` blocks, perhaps for minutes. A process does not wait for it at its end.
+    """
 
     def __init__(self, look: Callable[[], Observation], watch: JobWatch) -> None:
         self._look = look
@@ -34,7 +37,10 @@ class Looker:
         self._wanted.put(False)
 
     def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[WatchResult | None, Observation | None]:
-        """What the next look tells, and what was seen. While it takes long, ``meanwhile`` is called, and may raise."""
+        """Look once more: returns the watch's result, if it has one, and what was seen.
+
+        While the look takes long, ``meanwhile`` is called, and may raise.
+        """
         self._wanted.put(True)
         while True:
             try:

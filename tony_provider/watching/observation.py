@@ -1,4 +1,4 @@
-"""What is to be seen of a job at one moment: the cluster's word, the job's own, and what could not be read."""
+"""What was seen of a job at one moment: the cluster's word, the job's own, and what could not be read."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ MASTER_SECONDS = 5.0  # that a master may take to answer somebody who watches
 
 @attrs.frozen
 class Observation:
+    """All that one look at an application has found out, and who did not answer."""
+
     application: Application | None = None  # None: the cluster does not know it
     status: JobStatus | None = None  # None: the job has not written one, or it cannot be read
     unreadable: RecordUnreadable | None = None  # what the job has written and cannot be read
@@ -31,7 +33,7 @@ class Observation:
 
     @property
     def newest(self) -> JobStatus | None:
-        """What the master says itself, else what it has written."""
+        """The newest status of the job: what its master says itself, else what it has written."""
         return self.master if isinstance(self.master, JobStatus) else self.status
 
 
@@ -43,10 +45,12 @@ def observe(
     contact: Contact | None = None,
     ask_master: bool = False,
 ) -> Observation:
-    """Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
+    """Ask the cluster about the application, then read the job's status from the store.
 
-    ``identity``: None when nothing of the application is in the staging directory. ``contact`` knows meanwhile who
-    does not answer. ``ask_master``: the status on the store does not tell how the job is.
+    Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
+
+    ``identity``: None when nothing of the application is in the staging directory. ``contact`` knows meanwhile who does
+    not answer. ``ask_master``: the status on the store does not tell how the job is.
     """
     contact = contact or Contact()
     try:
@@ -66,7 +70,10 @@ def observe_status(
     contact: Contact | None = None,
     ask_master: bool = False,
 ) -> Observation:
-    """The same where it is known what the cluster says."""
+    """Read the job's status, where it is known already what the cluster says of the application.
+
+    Blocks and raises as ``observe`` does; arguments are as there.
+    """
     if identity is None:
         return Observation(application)
     contact = contact or Contact()
@@ -84,7 +91,10 @@ def observe_status(
 
 
 def ask_the_master(hook: TonyHook, application_id: str) -> JobStatus | ClusterError:
-    """What it says itself, or why it does not. Blocks for MASTER_SECONDS at most."""
+    """The status that the application master itself gives when asked, or the error that says why it gives none.
+
+    Blocks for MASTER_SECONDS at most.
+    """
     try:
         return hook.master_status(application_id, seconds=MASTER_SECONDS)
     except ClusterError as error:

@@ -21,7 +21,10 @@ _PAUSE = 5.0  # seconds
 
 
 def call_through_outage(call: Callable[[], T], log: Logger) -> T:
-    """What ``call`` returns, at once or later. Blocks. Raises its ClusterError or StorageError in the end."""
+    """Call until the cluster and the store answer, for as long as an outage may last; returns what ``call`` returns.
+
+    Blocks. Raises the call's ClusterError or StorageError in the end.
+    """
     deadline = time.monotonic() + OUTAGE_SECONDS
     troubles = Troubles(log.warning)
     while True:
@@ -39,7 +42,7 @@ def call_through_outage(call: Callable[[], T], log: Logger) -> T:
 
 
 def outage_start(error: ClusterError | StorageError, since: float | None, now: float) -> float:
-    """When the outage began that ``error`` is one more sign of: at ``since``, or now.
+    """When the outage began that ``error`` is one more sign of: ``since`` if it went on already, else ``now``.
 
     Times are seconds of one clock. Raises the error when it is permanent, or the outage has lasted for OUTAGE_SECONDS.
     """

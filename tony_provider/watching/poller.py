@@ -40,19 +40,19 @@ _THREADS = 4  # for looks at single jobs; the list has one of its own
 
 @attrs.frozen
 class PollingPace:
-    """How often a poller asks; from the section ``[tony]`` of Airflow's configuration."""
+    """How often a poller asks the cluster and the store;"""
 
     list_interval: float  # seconds
     details_per_second: float
 
     @classmethod
     def configured(cls) -> PollingPace:
-        """Raises ConfigurationProblem."""
+        """The pace as it is configured. Raises ConfigurationProblem."""
         return cls(configuration.list_interval(), configuration.details_per_second())
 
 
 class FollowedJob:
-    """One job as the poller knows it. Its waiter sees the newest observation, never a backlog."""
+    """One job that a poller follows for a waiter, who sees the newest observation, never a backlog."""
 
     def __init__(self, identity: Identity | None, application_id: str, interval: float) -> None:
         self.identity = identity
@@ -69,7 +69,7 @@ class FollowedJob:
         self._news = asyncio.Event()
 
     async def next(self, seconds: float | None) -> Observation | None:
-        """What is new since the last call, as soon as there is something; None when that takes longer.
+        """Wait for news: the newest observation, once there is one since the last call; None when that takes longer.
 
         Raises what has ended the poller.
         """
@@ -84,15 +84,18 @@ class FollowedJob:
 
     @property
     def application(self) -> Application | None:
-        """As last seen; None: not yet, or the cluster does not know it."""
+        """The application as it was last seen; None: not yet, or the cluster does not know it."""
         return self._newest.application
 
     def look(self, hook: TonyHook) -> Observation:
-        """Blocks. Raises nothing of the cluster's or the store's."""
+        """Ask the cluster and the store about this job. Blocks. Raises nothing of the cluster's or the store's."""
         return observe(hook, self.identity, self.application_id, contact=self.contact, ask_master=self.ask_master)
 
     def is_among(self, live: Mapping[str, Application]) -> bool:
-        """Take what the list of applications says of it. False: a look at the job itself is due at once."""
+        """Take what the list of applications says of this job.
+
+        False when it is missing there: a look at the job is due at once.
+        """
         if (application := live.get(self.application_id)) is None:
             return False
         self.is_listed(application)
@@ -100,11 +103,11 @@ class FollowedJob:
 
     @property
     def has_turn(self) -> bool:
-        """Whether it is to be looked at now and then, beside the list."""
+        """Whether the job is to be looked at now and then, beside the list."""
         return self.application is not None
 
     def read_status(self, hook: TonyHook) -> Observation:
-        """The same as ``look`` where what the list has told is not asked for again."""
+        """Read the job's status from the store; what the list has told of it is not asked for again."""
         return observe_status(
             hook,
             self.identity,
@@ -115,17 +118,17 @@ class FollowedJob:
         )
 
     def is_listed(self, application: Application) -> None:
-        """The status stays what it was at the last look."""
+        """Take what the list says. The status stays what it was at the last look."""
         self._cluster_outage = None
         self._tell(attrs.evolve(self._newest, application=application, whole=False))
 
     def is_out_of_reach(self, outage: ClusterError | StorageError) -> None:
-        """There is no list to be had. That the store answers meanwhile does not end that."""
+        """Take that no list could be had. That the store answers meanwhile does not end this outage."""
         self._cluster_outage = outage
         self._tell(attrs.evolve(self._newest, whole=False))
 
     def is_seen(self, observation: Observation) -> None:
-        """By a look at all of it."""
+        """Take the observation of a whole look, at the cluster and at the store."""
         if observation.outage is not None and side_of(observation.outage) is Peer.CLUSTER:
             self._cluster_outage = observation.outage
         else:
@@ -133,7 +136,7 @@ class FollowedJob:
         self._tell(self._of_before(observation) if observation.outage else observation)
 
     def is_read(self, observation: Observation) -> None:
-        """Its status alone. There may have been another list meanwhile."""
+        """Take the observation of the status alone. There may have been another list meanwhile."""
         self._store_outage = observation.outage
         if observation.outage:
             seen = self._of_before(observation)
@@ -142,7 +145,7 @@ class FollowedJob:
         self._tell(attrs.evolve(seen, whole=self._cluster_outage is None and observation.outage is None))
 
     def store_answers(self) -> None:
-        """To others: an outage of the whole store is over before it is this job's turn again."""
+        """Take that the store answers others: an outage of the whole store is over before it is this job's turn again."""
         if isinstance(self._store_outage, StorageUnreachable):
             self._store_outage = None
 
@@ -162,7 +165,10 @@ class FollowedJob:
 
 
 class JobPoller:
-    """:param open_hook: makes the hook; called again after an outage, since the connection may have been mended."""
+    """Looks at all jobs of one connection in one event loop.
+
+    :param open_hook: makes the hook; called again after an outage, since the connection may have been mended.
+    """
 
     def __init__(self, open_hook: Callable[[], TonyHook], pace: PollingPace) -> None:
         self._open_hook = open_hook
@@ -185,7 +191,7 @@ class JobPoller:
             self._task.add_done_callback(self._over)
 
     def leave(self, job: FollowedJob) -> bool:
-        """Whether nobody is left."""
+        """Stop following ``job``. Whether nobody is left."""
         self._jobs.discard(job)
         return not self._jobs
 
@@ -194,7 +200,7 @@ class JobPoller:
         return self._task is not None and self._task.done()
 
     def hurry(self, job: FollowedJob) -> None:
-        """Look at it by itself, before all others."""
+        """Have ``job`` looked at by itself, before all others."""
         if not job.wanted:
             job.wanted = True
             self._urgent.append(job)
@@ -297,7 +303,7 @@ _closing: set[asyncio.Task[None]] = set()  # those that nobody needs any more, u
 
 @asynccontextmanager
 async def following(tony_conn_id: str, proxy_user: str | None, job: FollowedJob) -> AsyncIterator[JobPoller]:
-    """Has ``job`` looked at by the one poller of this connection and event loop, for as long as the context lasts."""
+    """Context manager within which ``job`` is followed by the one poller of this connection and event loop."""
     pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
     key = (tony_conn_id, proxy_user)
     if (poller := pollers.get(key)) is None or poller.has_failed:

@@ -1,4 +1,4 @@
-"""What of a job's status is worth a line in the task's log: what changed, and now and then how far it is."""
+"""The lines of a task's log about its job's progress: what changed, and now and then how far it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _HEADER = ("task", "state", "node", "step", "steps/s", "memory")
 
 
 class ProgressLog:
-    """Takes each status seen and gives the lines to log. Says nothing twice."""
+    """Turns the statuses of one job into lines for the task's log.
+
+    Takes each status seen and gives the lines to log. Says nothing twice.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -92,7 +95,9 @@ class ProgressLog:
 
 
 def progress_line(status: JobStatus) -> str:
-    """Such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
+    """One line on how far the job is, such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint
+    100``.
+    """
     line = f"step {status.step}"
     if status.step is not None and status.total_steps:
         line += f"/{status.total_steps} ({100 * status.step // status.total_steps}%)"
@@ -107,7 +112,10 @@ def progress_line(status: JobStatus) -> str:
 
 
 def task_table(tasks: Sequence[TaskStatus], everyone: Sequence[TaskStatus]) -> list[str]:
-    """Rows of ``tasks``, under a header; where these are not all of the job's, a last line sums up ``everyone``."""
+    """The rows of a text table of ``tasks``, under a header.
+
+    Where these are not all of the job's, a last line sums up ``everyone``.
+    """
     shown = tasks[:MAX_ROWS]
     lines = _aligned([_HEADER, *map(_row, shown)])
     if len(shown) < len(everyone):

@@ -1,4 +1,6 @@
-"""What a sensor makes of one sighting after another: the same in a worker, poke by poke, and in a triggerer."""
+"""What every sensor waits for: a condition that judges one sighting of a job after another, the same in a worker, poke
+by poke, and in a triggerer.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +54,8 @@ class SensorResult:
 
 @attrs.frozen
 class SensorOutcome:
+    """How a sensor's wait has ended, and what the sensor returns or says."""
+
     end: SensorEnd
     message: str = ""
     found: FoundApplication | None = None
@@ -60,7 +64,10 @@ class SensorOutcome:
 
 @attrs.define
 class SensorMemory:
-    """What has to be known at the next look, by another process too. Epoch seconds of the watcher's clock."""
+    """What a condition must remember from one look to the next, perhaps in another process.
+
+    Times are epoch seconds of the watcher's clock.
+    """
 
     application_id: str | None = None  # looked at last
     absent_since: float | None = None
@@ -80,7 +87,9 @@ class SensorMemory:
 
 
 class SensorConditions(ABC):
-    """:param start_timeout: seconds that there may be no application; None: no limit.
+    """Base of what sensors wait for: judges each sighting, and ends the wait for jobs that are missed or out of reach.
+
+    :param start_timeout: seconds that there may be no application; None: no limit.
     :param log: is given lines for the task's log.
     """
 
@@ -104,7 +113,7 @@ class SensorConditions(ABC):
         self._told = ""
 
     def judge(self, seen: JobSighting, task_states: TrainTaskStates) -> SensorOutcome | None:
-        """None while there is something to wait for.
+        """The sensor's outcome by what was seen; None while there is something to wait for.
 
         ``task_states``: from before the look, so that what it rules out cannot have happened in between. A cluster or
         store that does not answer is waited for, OUTAGE_SECONDS long; then its ClusterError or StorageError is raised.
@@ -211,7 +220,7 @@ class SensorConditions(ABC):
 
 
 def state_of(seen: JobSighting) -> str:
-    """The job's; the application's where the job tells nothing. ABSENT when nobody tells anything."""
+    """The job's state by its name; the application's where the job tells nothing, ABSENT where neither does."""
     application, status = seen.application, seen.status
     if status is not None and status.state.is_final:
         return status.state.value

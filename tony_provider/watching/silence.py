@@ -1,4 +1,6 @@
-"""Who keeps silent about a running job: cluster, store, its status, its application master. Told in the task's log."""
+"""Who keeps silent about a running job (the cluster, the store, the job's status, its application master), told in the
+task's log.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ class _Key(Enum):
 
 
 class Silence:
-    """Looks at one observation after another. No two clocks are compared: a status is old when it has not changed for
-    long since it was first seen.
+    """Notices from one observation to the next who does not answer, and tells of it in the log.
+
+    No two clocks are compared: a status is old when it has not changed for long since it was first seen.
     """
 
     def __init__(
@@ -43,23 +46,23 @@ class Silence:
 
     @property
     def lines(self) -> list[str]:
-        """What goes on now."""
+        """The silences that go on now, one line each."""
         return self._troubles.lines
 
     @property
     def wants_master(self) -> bool:
-        """The status on the store does not tell how the job is: its master may, when it is asked itself."""
+        """Whether the application master should be asked itself: the status on the store does not tell how the job is."""
         return _Key.STATUS in self._troubles or Peer.STORE in self._troubles
 
     def begin_anew(self) -> None:
-        """With another application: what was known of the last one is of no use."""
+        """Forget everything: what was known of the last application is of no use for another one."""
         for key in _Key:
             self._troubles.forget(key)
         self._attempt = self._written = None
         self._told_of_master = ()
 
     def look(self, seen: Observation | None) -> None:
-        """None: there is no news, and only the time has gone by."""
+        """Take an observation; None: there is no news, and only the time has gone by."""
         for side in Peer:
             self._look_at(side, seen)
         if seen is None:

@@ -1,4 +1,4 @@
-"""Waiting until a job is in one of some states."""
+"""The job sensor's condition: the job is in one of some states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATES = list(dict.fromkeys([state.value for kind in (JobState, ApplicationState
 
 
 def states_of(given: Iterable[str] | str) -> frozenset[str]:
-    """The names of states, however they are written. Raises ValueError."""
+    """The names of states that a list, or text with commas, holds. Raises ValueError for unknown ones and for none."""
     names = given.split(",") if isinstance(given, str) else list(given)
     states = [str(getattr(name, "value", name)).strip().upper() for name in names]
     for state in states:
@@ -28,7 +28,10 @@ def states_of(given: Iterable[str] | str) -> frozenset[str]:
 
 
 class StateCondition(SensorConditions):
-    """:param states: see ``states_of``."""
+    """Condition of the job sensor: met when the job is in one of ``states``.
+
+    :param states: see ``states_of``.
+    """
 
     def __init__(self, *arguments: Any, states: frozenset[str], **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -28,13 +28,15 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class TrainTaskStates:
+    """What Airflow says of a training's task: whether it may yet start an application."""
+
     is_over: bool | None = None  # True: the task starts nothing any more; None: nobody knows
     state: str = ""  # of the task, for people
 
 
 @attrs.frozen
 class TrainTask:
-    """One training task of one run."""
+    """One training task of one run in Airflow, whose state can be asked for."""
 
     dag_id: str
     run_id: str
@@ -42,7 +44,7 @@ class TrainTask:
     map_index: int | None  # None: not known, since the author names the training otherwise
 
     def states(self) -> TrainTaskStates:
-        """Blocks. Not known when Airflow does not tell."""
+        """Ask Airflow for the task's state. Blocks. Not known when Airflow does not tell."""
         # Here: the modules of tasks that run are not for processes that only read DAGs.
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
@@ -56,14 +58,17 @@ class TrainTask:
         return self.read(told.get(self.run_id) or {})
 
     async def ask(self, seconds: float) -> TrainTaskStates:
-        """The same from an event loop; not known when Airflow takes longer."""
+        """Ask Airflow from an event loop; not known when Airflow takes longer than ``seconds``."""
         try:
             return await within(asyncio.to_thread(self.states), seconds)
         except TimeoutError:
             return TrainTaskStates()
 
     def read(self, states: Mapping[str, Any]) -> TrainTaskStates:
-        """``states``: by task, mapped ones by ``<task>_<index>``, and an index of its own for one not expanded yet."""
+        """What Airflow's answer means for this task.
+
+        ``states``: by task, mapped ones by ``<task>_<index>``, and an index of its own for one not expanded yet.
+        """
         mine = [states[name] for name in self._names() if name in states][:1] or list(states.values())
         if not mine:
             return TrainTaskStates()

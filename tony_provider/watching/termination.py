@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Kill:
-    """What an application's diagnostics say of its end, when that was our doing."""
+    """An order to end an application: on whose behalf and why, as its diagnostics will say."""
 
     reason: str
     whose: str | None = None  # the name of the try of the task, on whose behalf; None: on nobody's
@@ -51,13 +51,16 @@ class Kill:
 
     @property
     def order(self) -> dict[str, Any]:
-        """As the application's master takes it."""
+        """The order in the form in which the application master takes it."""
         return {"reason": str(self)} if self.grace is None else {"reason": str(self), "grace": self.grace}
 
 
 @attrs.frozen
 class SensorKill(Kill):
-    """By a sensor, which is no try of the training's task: to that it is as if somebody else had done it."""
+    """A sensor's order to end an application.
+
+    A sensor is no try of the training's task: to that it is as if somebody else had done it.
+    """
 
     def __str__(self) -> str:
         return f"Ended by a sensor of Airflow: {self.reason}"
@@ -76,8 +79,8 @@ def killed_for(application: Application | None) -> str | None:
 def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: Kill) -> bool:
     """Stop the application, kill it when it does not end in time, and remove what it no longer needs. Idempotent.
 
-    Blocks for as long as the job's grace and its last copies take, and END_SECONDS more at most. Whether it has ended
-    by then. Raises ClusterError.
+    Returns whether it has ended by then. Blocks for as long as the job's grace and its last copies take, and
+    END_SECONDS more at most. Raises ClusterError.
     """
     ends_within = stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
     if ends_within is not None and not _has_ended(hook, application_id, ends_within):
@@ -91,10 +94,10 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, kil
 
 
 def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds: float) -> float | None:
-    """Have it end by itself; asked again, it does not hurry. Its master may take ``seconds`` to answer.
+    """Ask the application's master to end it, or kill it where there is no master to ask.
 
-    How many seconds it may take from now; None: there is no master to be asked, so that it was killed at once. Raises
-    ClusterError when it could not be killed either.
+    Returns how many seconds its end may take from now; None: it was killed at once. Asked again, it does not hurry. Its
+    master may take ``seconds`` to answer. Raises ClusterError when it could not be killed either.
     """
     diagnostics = str(kill)
     try:
@@ -124,7 +127,7 @@ def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
 
 
 class KillSwitch:
-    """What ``on_kill`` pulls and the waiting task looks at.
+    """The switch that ``on_kill`` pulls and the waiting task looks at, to end the application and the wait.
 
     A signal handler runs between any two instructions of the main thread, which may just then hold a lock, of the
     connection pool or of the event below. So the handler leaves the work to a thread and waits for that only a while.
@@ -144,7 +147,7 @@ class KillSwitch:
         self.application_id = application_id
 
     def forget(self) -> None:
-        """It will not be submitted."""
+        """Forget the application that was set: it will not be submitted."""
         self.application_id = None
 
     def pull(self, hook: TonyHook, kill: Kill | None) -> None:
@@ -153,7 +156,7 @@ class KillSwitch:
         _in_thread(self._act, hook, kill).join(SIGNAL_PATIENCE)
 
     def sleep(self, seconds: float) -> None:
-        """Until the time is over or the switch is pulled."""
+        """Wait for so many seconds, or until the switch is pulled."""
         self._woken.wait(seconds)
 
     def _act(self, hook: TonyHook, kill: Kill | None) -> None:
@@ -198,7 +201,10 @@ _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 async def end_from_triggerer(
     tony_conn_id: str, proxy_user: str | None, identity: Identity, application_id: str, kill: Kill
 ) -> None:
-    """Stop it, and then see that it ends. Being cancelled stops the waiting, and nothing else."""
+    """Stop the application from an event loop and see that it ends.
+
+    Being cancelled stops the waiting, and nothing else.
+    """
 
     def stop() -> None:
         with TonyHook(tony_conn_id, proxy_user) as hook:
@@ -224,7 +230,10 @@ def _told(act: Callable[[], None], application_id: str) -> None:
 
 
 def clear_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
-    """See ``TonyHook.cleanup``. ``warn`` is told what could not be removed, as by somebody who may only read."""
+    """Remove what an application that has ended no longer needs, see ``TonyHook.cleanup``.
+
+    ``warn`` is told what could not be removed, as by somebody who may only read.
+    """
     try:
         hook.cleanup(identity, application_id)
     except (ClusterError, StorageError) as error:

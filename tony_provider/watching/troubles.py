@@ -1,4 +1,4 @@
-"""What keeps a watcher from the news of a job: told when it begins, now and then, and when it is over."""
+"""Tells of what keeps a watcher from news of a job: when it begins, now and then, and when it is over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class _Trouble:
 
 
 class Troubles:
-    """``tell`` is given the lines: few, also of what comes and goes. Times are the clock's, in seconds."""
+    """The troubles that go on now, and when each is to be told again.
+
+    ``tell`` is given the lines: few, also of what comes and goes. Times are the clock's, in seconds.
+    """
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
@@ -39,14 +42,15 @@ class Troubles:
 
     @property
     def lines(self) -> list[str]:
-        """Those that go on."""
+        """The lines of the troubles that go on."""
         return [trouble.line for trouble in self._troubles.values()]
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._troubles
 
     def goes_on(self, key: Hashable, what: str, said: str = "", *, since: float | None = None) -> None:
-        """``what``, such as "The store does not answer", and what is ``said`` of it; ``since``: when it began, or now.
+        """Say that a trouble goes on: ``what``, such as "The store does not answer", what is ``said`` of it, and
+        ``since`` when.
 
         Told at once, again when something is said where nothing was, and then at growing intervals.
         """
@@ -76,7 +80,7 @@ class Troubles:
         self._tell(line)
 
     def is_over(self, key: Hashable, line: str) -> None:
-        """``line``, such as "The store answers again"; nothing where no such trouble was told."""
+        """Say that a trouble is over, with ``line``, such as "The store answers again". Nothing where none was told."""
         trouble, now = self._troubles.pop(key, None), self._clock()
         if trouble is None:
             return
@@ -85,5 +89,5 @@ class Troubles:
             self._tell(f"{line}, after {span(now - trouble.since)}")
 
     def forget(self, key: Hashable) -> None:
-        """Without a word: something else is told in its place."""
+        """Drop a trouble without a word: something else is told in its place."""
         self._troubles.pop(key, None)

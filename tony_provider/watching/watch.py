@@ -1,4 +1,4 @@
-"""One observation of a running job after another, judged the same in a worker and in a triggerer."""
+"""Judging one observation of a running job after another, the same in a worker and in a triggerer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ FORGOTTEN_SECONDS = 30.0  # so long must the cluster not know the application be
 
 
 class JobWatch:
-    """Tells when one application has ended, and tells of it meanwhile: ``log`` is given lines for the task's log."""
+    """Judges observations of one application until it has ended, and tells of it meanwhile.
+
+    ``log`` is given lines for the task's log.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,12 @@ class JobWatch:
         self._status: JobStatus | None = None
 
     def judge(self, seen: Observation | None) -> WatchResult | None:
-        """None while the job goes on. ``seen`` is None when there is no news, and only the time has gone by.
+        """The result of the watch; None while the job goes on.
 
-        A cluster or store that does not answer is waited for, OUTAGE_SECONDS long; then its ClusterError or
-        StorageError is raised, and the application is left as it is. A status that cannot be read is done without;
-        RecordUnreadable is raised for a result, where nothing else tells how the application ended.
+        ``seen`` is None when there is no news, and only the time has gone by. A cluster or store that does not answer
+        is waited for, OUTAGE_SECONDS long; then its ClusterError or StorageError is raised, and the application is left
+        as it is. A status that cannot be read is done without; RecordUnreadable is raised for a result, where nothing
+        else tells how the application ended.
         """
         reason = None
         self.silence.look(seen)
@@ -66,7 +70,9 @@ class JobWatch:
         return WatchResult(reason, self._last_message, self._application, self._status) if reason else None
 
     def wants_look(self, seen: Observation) -> bool:
-        """Its time in the queue is over, and only a look at the job itself tells whether it still waits there."""
+        """Whether the job itself must be looked at: its time in the queue is over, and nothing else tells whether it
+        waits there.
+        """
         late = self._deadlines.queue is not None and time.time() > self._deadlines.queue
         return late and not seen.whole and (seen.status is None or seen.status.generation == 0)
 

@@ -1,4 +1,4 @@
-"""Until when a job is watched, and why there is nothing more to watch."""
+"""How the watch over a job has ended, and until when it may go on."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Reason(StrEnum):
 
 @attrs.frozen
 class WatchResult:
+    """How a watch has ended, with what was last seen of the application."""
+
     reason: Reason
     last_message: str = ""  # the job's own last word on what it was doing or waiting for
     application: Application | None = None  # as last seen
@@ -33,18 +35,18 @@ class WatchResult:
 
 @attrs.frozen
 class WatchLimits:
-    """Epoch seconds; None: no limit."""
+    """When a watch ends at the latest: epoch seconds; None: no limit."""
 
     end: float | None = None  # of this try of the task
     queue: float | None = None  # until which the job may wait for its containers, before they were ever all there
 
     def next_after(self, now: float) -> float | None:
-        """The earliest that is still to come."""
+        """The earliest limit that is still to come; None: there is none."""
         return min((each for each in (self.end, self.queue) if each is not None and each > now), default=None)
 
 
 def deferral_timeout(end: float) -> timedelta:
-    """Of a task that is deferred until ``end``, in epoch seconds.
+    """The timeout of a deferral for a task that may wait until ``end``, in epoch seconds.
 
     An expired deferral calls nobody, so the trigger minds the deadline; this is for when there is no trigger.
     """
