@@ -24,7 +24,7 @@ class Option:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The option's description for Airflow's provider data, in the form of ``airflow/provider_info.schema.json``."""
+        """The option as Airflow's provider data describe it, see ``airflow/provider_info.schema.json``."""
         return {
             "description": self.description,
             "version_added": "0.1.0",

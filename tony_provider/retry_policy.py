@@ -32,8 +32,7 @@ _PASSING = (
 
 @attrs.frozen
 class TonyRetryPolicy(RetryPolicy):
-    """A retry policy that decides by why a training failed: ``TonyTrainOperator(..., retries=5,
-    retry_policy=TonyRetryPolicy())``.
+    """A retry policy by the cause of a failure: ``TonyTrainOperator(..., retries=5, retry_policy=TonyRetryPolicy())``.
 
     Tried again at once: what the cluster took away, a master that died, a worker that went down. After a delay: a full
     queue, a cluster or store out of reach, containers that could not be started. Not again: exit codes that the job

@@ -1,5 +1,5 @@
-"""Which training an application is of, from what the cluster and the staging directory know: for people, who name an
-application or a tag.
+"""An application and its training, looked up by an id or a tag that people name. The cluster and the staging directory
+are asked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tony_provider.runtime.storage.errors import StorageNotFound
 
 @attrs.frozen
 class ApplicationRef:
+    """An application, and the training that it is of as far as that is known."""
+
     application_id: str
     application: Application | None  # None: the cluster does not know it (any more)
     identity: Identity | None  # None: nothing of it is in the staging directory
@@ -25,14 +27,17 @@ class ApplicationRef:
 
 @attrs.frozen
 class ApplicationFinder:
-    """All raise ClusterError and StorageError."""
+    """Finds applications by id or tag, and the trainings that they are of.
+
+    All methods raise ClusterError and StorageError.
+    """
 
     cluster: Cluster
     storage: Storage
     layout: Layout
 
     def of_application(self, application_id: str) -> ApplicationRef | None:
-        """None when neither the cluster nor the staging directory knows it."""
+        """The application with this id; None when neither the cluster nor the staging directory knows it."""
         application = self.cluster.application(application_id)
         identity = self._by_tags(application.tags) if application is not None else None
         if identity is None:
@@ -42,7 +47,7 @@ class ApplicationFinder:
         return ApplicationRef(application_id, application, identity)
 
     def of_tag(self, tag: str) -> ApplicationRef | None:
-        """The newest application of the training with this tag."""
+        """The newest application of the training with this tag; None when there is none."""
         identity = self._by_tags([tag])
         if found := self.cluster.applications(ApplicationFilter(tag=tag)):
             return ApplicationRef(found[0].id, found[0], identity)
@@ -50,7 +55,7 @@ class ApplicationFinder:
         return ApplicationRef(kept[-1], None, identity) if kept else None
 
     def identities(self) -> Iterator[Identity]:
-        """Of every training that has a directory."""
+        """The identities of all trainings that have a directory."""
         try:
             directories = self.storage.list(self.layout.jobs_dir)
         except StorageNotFound:
@@ -78,5 +83,5 @@ class ApplicationFinder:
 
 
 def tag_of(application: Application) -> str | None:
-    """The one that names its training; None for an application of something else."""
+    """The tag that names the application's training; None for an application of something else."""
     return next((tag for tag in application.tags if tag.startswith(contract.TAG_PREFIX)), None)

@@ -57,7 +57,7 @@ class Application:
 
 @attrs.frozen
 class ApplicationFilter:
-    """Which of our applications are asked for. None: all the same."""
+    """Which of our applications are asked for; a field that is None excludes none."""
 
     live: bool | None = None  # have not ended
     user: str | None = None  # whom they run as
@@ -73,7 +73,7 @@ class ApplicationFilter:
 
 @attrs.frozen
 class Pages:
-    """Where people look at an application in a browser. None: there is no such page."""
+    """The addresses at which people look at an application in a browser. None: there is no such page."""
 
     application: str | None = None  # the cluster's
     job: str | None = None  # its master's own, while it runs; ends with a slash
@@ -95,10 +95,11 @@ CONTROL_SECONDS = 20.0  # that a running application's master may take to answer
 
 
 class Cluster(ABC):
-    """All calls block, end by a deadline, and may be made from several threads.
+    """Where applications run, seen from Airflow's side: checks, starts, watches and ends them.
 
-    All raise ClusterUnreachable, ClusterAuthError or UnexpectedAnswer besides what they name, and try again by
-    themselves for as long as the deadline lets them.
+    All calls block, end by a deadline, and may be made from several threads. All raise ClusterUnreachable,
+    ClusterAuthError or UnexpectedAnswer besides what they name, and try again by themselves for as long as the deadline
+    lets them.
     """
 
     @abstractmethod
@@ -129,23 +130,26 @@ class Cluster(ABC):
 
     @abstractmethod
     def applications(self, which: ApplicationFilter) -> list[Application]:
-        """Those of our kind that the cluster remembers, newest first. One request, filtered by the cluster."""
+        """Our kind of applications that the cluster remembers, newest first. One request, filtered by the cluster."""
 
     def live(self) -> list[Application]:
-        """Those of our user that have not ended, newest first. One request, whatever their number."""
+        """Our user's applications that have not ended, newest first. One request, whatever their number."""
         return self.applications(ApplicationFilter(live=True, user=self.user))
 
     def find(self, tag: str) -> list[Application]:
-        """Those with this tag that have not ended, whoever's they are, newest first."""
+        """The applications with this tag that have not ended, whoever's they are, newest first."""
         return self.applications(ApplicationFilter(live=True, tag=tag))
 
     @abstractmethod
     def application(self, application_id: str) -> Application | None:
-        """None when the cluster does not know it, which does not prove that it never ran: clusters forget."""
+        """What the cluster says of one application.
+
+        None when the cluster does not know it, which does not prove that it never ran: clusters forget.
+        """
 
     @abstractmethod
     def kill(self, application_id: str, diagnostics: str) -> None:
-        """Ask for its end at once; returns before it has ended on YARN, after it on the local cluster.
+        """Ask for the application's end at once; returns before it has ended on YARN, after it on the local cluster.
 
         Idempotent: one that has ended or is unknown is left as it is.
         """
@@ -154,7 +158,7 @@ class Cluster(ABC):
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        """Ask the master of a running application for something; its answer. See ``runtime/am/web/control.py``.
+        """Ask the master of a running application for something; returns its answer. See ``runtime/am/web/control.py``.
 
         Idempotent. Raises MasterOutOfReach when no master took it within ``seconds``, because it has not started yet,
         has ended, or does not answer; ClusterAuthError when this user may not.
@@ -170,21 +174,21 @@ class Cluster(ABC):
 
     @abstractmethod
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        """What the master of a running application says itself, whatever has become of its ``status.json``.
+        """The job's status as the master of a running application says it, whatever has become of its ``status.json``.
 
         Raises MasterOutOfReach when no master answers within ``seconds``; ClusterAuthError when this user may not.
         """
 
     @abstractmethod
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Have it killed should it still be there after so long, also when nobody on this side is any more.
+        """Have the cluster kill the application should it still be there after ``seconds``, whoever watches then.
 
-        What was said before is shortened, and prolonged only where ``prolong`` says so. One that has ended or is
-        unknown is left as it is.
+        A limit that was set before is shortened, and prolonged only where ``prolong`` says so. An application that has
+        ended or is unknown is left as it is.
         """
 
     def pages(self, application_id: str) -> Pages:
-        """Also of one that has just been submitted, and has no page yet."""
+        """The application's pages, also of one that has just been submitted and has none yet."""
         return Pages()
 
     @abstractmethod
@@ -200,7 +204,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def access(self, application_id: str) -> YarnAccess | LocalAccess:
-        """How the application master is to reach this cluster from inside."""
+        """What the application master needs to reach this cluster from inside."""
 
     @abstractmethod
     def master_lost_after(self) -> float:
@@ -211,8 +215,8 @@ class Cluster(ABC):
     @property
     @abstractmethod
     def user(self) -> str:
-        """Whom applications run as."""
+        """The user whom applications run as."""
 
     @abstractmethod
     def close(self) -> None:
-        """Drop connections. Idempotent."""
+        """Close all connections. Idempotent."""

@@ -14,7 +14,7 @@ _SHOWN = 6  # keys that are named when many differ
 
 
 class Resume(StrEnum):
-    """What a new application does with what an earlier one has saved."""
+    """What a new application does with the checkpoints of an earlier one."""
 
     AUTO = "auto"  # goes on after a failure, when nothing has changed that its checkpoints depend on
     ALWAYS = "always"  # goes on whatever has changed, and also after a success
@@ -23,6 +23,8 @@ class Resume(StrEnum):
 
 @attrs.frozen
 class ChainChoice:
+    """The decision whether a new application goes on in the newest checkpoint chain, and why."""
+
     goes_on: bool  # in the newest chain
     why: str  # words for the task's log, after "goes on in chain-0001" or "opens chain-0002"
 
@@ -30,7 +32,10 @@ class ChainChoice:
 def choose(
     resume: Resume, newest: ChainState | None, fingerprint: Mapping[str, str], *, has_succeeded: bool
 ) -> ChainChoice:
-    """``has_succeeded``: whether the newest chain's owner has."""
+    """Decide whether a new application goes on in the newest checkpoint chain.
+
+    ``has_succeeded``: whether the newest chain's owner has.
+    """
     if newest is None:
         return ChainChoice(False, "this training has not run before")
     if newest.about is None:

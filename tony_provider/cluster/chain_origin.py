@@ -16,7 +16,10 @@ from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotF
 
 @attrs.frozen
 class ChainOrigin:
-    """``resume_from`` of the operator, with a training's identity for its ids, and ``warm_start``."""
+    """The operator's ``resume_from`` and ``warm_start``: what a checkpoint chain begins with.
+
+    Ids are an identity here.
+    """
 
     resume_from: Identity | str | None = None  # another training, whose newest chain is meant, or a chain's URI
     warm_start: str | None = None  # URI of a model's directory
@@ -24,13 +27,16 @@ class ChainOrigin:
 
 @attrs.frozen
 class OriginFinder:
-    """Raises SourceMissing, which says what is missing, and StorageError."""
+    """Finds what a chain is to begin with on the store.
+
+    Raises SourceMissing, which says what is missing, and StorageError.
+    """
 
     storage: Storage
     layout: Layout
 
     def chain(self, origin: ChainOrigin) -> str | None:
-        """The URI of the chain to go on from, which holds a checkpoint."""
+        """The URI of the chain to go on from, which holds a checkpoint; None where the origin names no chain."""
         wanted = origin.resume_from
         if wanted is None:
             return None

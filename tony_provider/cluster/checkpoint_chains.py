@@ -1,4 +1,4 @@
-"""The chains of a training on the store: which is the newest, who owns it, what it has saved, and how one is opened.
+"""The checkpoint chains of a training on the store: the newest, its owner, what it has saved, and how one is opened.
 
 Safe with several tries of one training at once: a chain is opened by an exclusive creation, and its owner's file is
 replaced in one act. Whoever is named there last may commit checkpoints; all others are refused by their own masters.
@@ -27,7 +27,7 @@ from tony_provider.runtime.storage.helpers import write_atomically
 
 @attrs.frozen
 class ChainState:
-    """A checkpoint chain as it was found."""
+    """A checkpoint chain as it was found on the store: its owner and what it says of itself."""
 
     uri: str
     about: CheckpointChain | None  # None: its creation was cut short, nothing is in it
@@ -39,7 +39,7 @@ class ChainState:
 
     @property
     def is_empty(self) -> bool:
-        """Somebody is about to open it, or died then."""
+        """Whether nothing is written in it: somebody is about to open it, or died then."""
         return self.about is None and self.owner is None
 
 
@@ -48,7 +48,7 @@ FormerOwners = dict[str, Owner | None]  # by the chain's URI, the newest first
 
 @attrs.frozen
 class CheckpointChains:
-    """Of one training. All methods raise StorageError, and RecordUnreadable."""
+    """The checkpoint chains of one training. All methods raise StorageError, and RecordUnreadable."""
 
     storage: Storage
     layout: Layout
@@ -59,7 +59,7 @@ class CheckpointChains:
         return self.read(self.layout.chain_dir(self.identity, numbers[-1])) if numbers else None
 
     def owned_by(self, application_id: str) -> ChainState | None:
-        """The newest that this application owns."""
+        """The newest chain that this application owns; None when it owns none."""
         for number in reversed(self._numbers()):
             state = self.read(self.layout.chain_dir(self.identity, number))
             if state.owner is not None and state.owner.application_id == application_id:
@@ -70,7 +70,10 @@ class CheckpointChains:
         return ChainState(uri, read_chain(self.storage, uri), read_owner(self.storage, uri))
 
     def open_after(self, newest: ChainState | None, about: CheckpointChain) -> str:
-        """The URI of the next one. Raises StorageExists when another try has just opened it."""
+        """Open the chain after ``newest``; returns its URI.
+
+        Raises StorageExists when another try has just opened it.
+        """
         number = 0 if newest is None else chain_number(newest.name) or 0
         if newest is None or not newest.is_empty:
             number += 1
@@ -82,8 +85,10 @@ class CheckpointChains:
         write_atomically(self.storage, uris.join(uri, contract.CHAIN_FILE), dump_json(about))
 
     def own(self, uri: str, application_id: str) -> FormerOwners:
-        """From now on only this application may commit there, and none in the older chains: whoever is about to be
-        submitted for one of those finds itself fenced.
+        """Make this application the owner of the chain: only it may commit there, and nobody in the older ones.
+
+        Whoever is about to be submitted for one of those finds itself fenced. Returns the former owners, for
+        ``disown``.
         """
         newest_first = [self.layout.chain_dir(self.identity, number) for number in reversed(self._numbers())]
         # Before anything is changed, as one of them may not be readable.
@@ -93,7 +98,7 @@ class CheckpointChains:
         return former
 
     def disown(self, former: FormerOwners, application_id: str) -> None:
-        """As it was before this application came to own them, where nobody else does by now."""
+        """Give back what ``own`` took, where nobody else owns it by now."""
         for uri, owner in reversed(former.items()):  # the newest last: until then it is the one that counts
             if self.is_owned(uri, application_id):
                 if owner is not None:
@@ -130,18 +135,18 @@ def new_chain() -> CheckpointChain:
 
 
 def read_chain(storage: Storage, uri: str) -> CheckpointChain | None:
-    """Raises StorageError, RecordUnreadable."""
+    """What a chain's file says of it; None where there is no such file. Raises StorageError, RecordUnreadable."""
     without = "the training begins anew, in another checkpoint chain"
     return read_record(storage, uris.join(uri, contract.CHAIN_FILE), CheckpointChain, without=without)
 
 
 def read_owner(storage: Storage, uri: str) -> Owner | None:
-    """Raises StorageError, RecordUnreadable."""
+    """The chain's owner by its file; None where there is no such file. Raises StorageError, RecordUnreadable."""
     without = "the checkpoint chain is nobody's: the training's next application takes it over"
     return read_record(storage, uris.join(uri, contract.OWNER_FILE), Owner, without=without)
 
 
 def newest_checkpoint(storage: Storage, uri: str) -> ResumePoint | None:
-    """Of the committed checkpoints in a chain whose files are all there; None when there is none."""
+    """The newest committed checkpoint in a chain whose files are all there; None when there is none."""
     found = Catalog(storage, uri, read_only=True).newest()
     return found.point if found is not None else None

@@ -1,6 +1,6 @@
-"""What only the job itself may know, made anew for each application.
+"""The secrets of an application, made anew for each: what only the job itself may know.
 
-It travels in the application's credentials (YARN's token file) and nowhere else: never in the environment, arguments,
+They travel in the application's credentials (YARN's token file) and nowhere else: never in the environment, arguments,
 logs, the specification or on the store.
 """
 

@@ -1,4 +1,4 @@
-"""What a tony connection leaves unsaid. Imported by every `airflow` command, so it imports nothing."""
+"""Defaults of a tony connection. Imported by every `airflow` command, so it imports nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application is told of its job, and what a cluster is told of the application."""
+"""The description that an application gets of its job, and the submission that a cluster gets of the application."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 @attrs.frozen
 class Resources:
-    """What containers get from the store."""
+    """The files and archives that containers get from the store."""
 
     runtime: LocalizedResource
     of_tasks: list[LocalizedResource]
@@ -28,7 +28,7 @@ class Resources:
 
 @attrs.frozen
 class ApplicationSite:
-    """Which application, of which training, on which cluster."""
+    """Which application it is, of which training, on which cluster, with which checkpoint chain."""
 
     opened: OpenCluster
     layout: Layout
@@ -40,7 +40,7 @@ class ApplicationSite:
 def describe(
     job: JobSpec, where: ApplicationSite, resources: Resources, labels: Mapping[str, str], about: CheckpointChain
 ) -> ApplicationDescription:
-    """Raises ClusterError."""
+    """The description of the application, which every container of it reads. Raises ClusterError."""
     cluster = where.opened.cluster
     access = cluster.access(where.application_id)
     return ApplicationDescription(

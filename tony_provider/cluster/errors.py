@@ -1,4 +1,4 @@
-"""What can go wrong between Airflow and a cluster, as types. Each message says what to change."""
+"""The errors between Airflow and a cluster. Each message says what to change."""
 
 # ruff: noqa: N818 - named for what is wrong
 
@@ -70,7 +70,7 @@ class SubmissionRefused(ClusterError):
 
 
 class RestSubmissionDisabled(SubmissionRefused):
-    """The cluster does not take applications over REST."""
+    """The cluster does not take applications over REST, which its administrator can allow."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -94,7 +94,7 @@ class SourceMissing(ClusterError):
 
 
 class RecordUnreadable(ClusterError):
-    """A file that says how a training stands holds something else: it was changed, or a newer version wrote it."""
+    """A file that says how a training stands cannot be read: it was changed, or a newer version wrote it."""
 
     permanent = True
 

@@ -1,4 +1,4 @@
-"""What makes another training of a job: a hash for each thing that its checkpoints depend on.
+"""The fingerprint of a job: a hash for each thing that its checkpoints depend on. Another one means another training.
 
 Commands, environment, code and data are in it. Memory, processors, queue, instances, timeouts, priorities and labels
 are not: they decide how fast a training is, not what becomes of it. Side-cars train nothing.
@@ -20,12 +20,15 @@ _DIGITS = 16  # hexadecimal: plenty against chance
 
 
 def fingerprint(job: JobSpec, sources: Sources) -> dict[str, str]:
-    """By the keys of the job specification; a directory has one hash. Values are not to be read from it."""
+    """The job's hashes, by the keys of the job specification; a directory has one hash.
+
+    Values cannot be read from it.
+    """
     return {key: _hash(value) for key, value in sorted({**_words(job), **_contents(job, sources)}.items())}
 
 
 def differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The keys that are not the same in both."""
+    """The keys of which two fingerprints differ."""
     return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
 

@@ -44,6 +44,8 @@ _CHANGED = "it has changed meanwhile"
 
 
 class GarbageKind(StrEnum):
+    """What a directory of garbage is: a checkpoint chain, or an application's directory."""
+
     CHAIN = "chain"
     APPLICATION = "application"
 
@@ -61,20 +63,24 @@ class GarbageItem:
 
 
 class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the others
-    """Something is not readable that might say what is still needed: nothing is removed."""
+    """Something cannot be read that might say what is still needed: nothing is removed."""
 
     permanent = True
 
 
 @attrs.frozen
 class RemovedGarbage:
+    """A directory that was to be removed, and what became of that."""
+
     item: GarbageItem
     problem: str = ""  # why it is still there; empty: it is gone
 
 
 @attrs.frozen
 class Garbage:
-    """:param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
+    """Finds and removes what old trainings have left in the staging directory.
+
+    :param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
     :param without: URIs of directories that hold no published models, and are not looked through.
 
     All raise ClusterError, StorageError, CannotJudge.
@@ -87,18 +93,21 @@ class Garbage:
     without: Sequence[str] = ()
 
     def look(self, before_ms: int) -> list[GarbageItem]:
-        """Everything that nobody has touched since then (epoch), what stays all the same included. Changes nothing."""
+        """Every directory that nobody has touched since then (epoch), what stays all the same included.
+
+        Changes nothing.
+        """
         return list(self._look(before_ms).old.values())
 
     def leftovers(self) -> list[FileStatus]:
-        """What writers that were killed have left, in ``cache/`` too: no write takes as long as it is old."""
+        """Half-written files that killed writers have left, in ``cache/`` too: they are older than any write takes."""
         before_ms = int((time.time() - _LONGEST_WRITE) * 1000)
         places = (self.layout.jobs_dir, self.layout.cache_dir)
         found = [status for place in places for status in leftovers(self.storage, place)]
         return [status for status in found if 0 < status.modified_ms < before_ms]
 
     def remove_leftover(self, leftover: FileStatus) -> str:
-        """Why it is still there; empty when it is gone."""
+        """Remove a half-written file; returns why it is still there, empty when it is gone."""
         try:
             self.storage.remove(leftover.path, recursive=leftover.is_directory)
         except StorageError as error:
@@ -106,7 +115,7 @@ class Garbage:
         return ""
 
     def remove(self, wanted: Sequence[GarbageItem], before_ms: int) -> Iterator[RemovedGarbage]:
-        """Those of ``wanted`` that may still go, one after the other; each is looked at again right before.
+        """Remove those of ``wanted`` that may still go, one after the other; each is looked at again right before.
 
         A submission writes what it takes up before its application lives: so do we look, at the store and then at the
         cluster. Everything is looked at anew now and then only, as it takes its time.

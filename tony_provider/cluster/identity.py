@@ -1,4 +1,4 @@
-"""Which training this is: the same for every try of one task of one run, different for all others."""
+"""The identity of a training: the same for every try of one task of one run, different for all others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Identity:
 
     @classmethod
     def parse(cls, name: str) -> Identity | None:
-        """Of ``name``; None when it is no training's."""
+        """The identity with this ``name``; None when it is no training's."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(match[1], match[2])
 

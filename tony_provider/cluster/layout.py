@@ -1,4 +1,4 @@
-"""Where things lie below a staging directory."""
+"""The layout of a staging directory: where files of jobs and trainings lie."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _CHAIN = re.compile(r"chain-(\d{4,})")
 
 @attrs.frozen
 class Layout:
-    """``cache/<sha256>/<name>`` for what jobs share, ``jobs/<identity>/`` for what is one training's: an
-    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start."""
+    """The paths below one staging directory.
+
+    They are ``cache/<sha256>/<name>`` for what jobs share, ``jobs/<identity>/`` for what is one training's: an
+    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start.
+    """
 
     root: str  # URI of the staging directory
 
@@ -35,7 +38,7 @@ class Layout:
 
     @property
     def jobs_dir(self) -> str:
-        """What all trainings' directories are in."""
+        """The directory that holds all trainings' directories."""
         return uris.join(self.root, "jobs")
 
     def job_dir(self, identity: Identity) -> str:
@@ -48,15 +51,15 @@ class Layout:
         return uris.join(self.applications_dir(identity), application_id)
 
     def staging_dir(self, identity: Identity, application_id: str) -> str:
-        """What the application needs only while it lives."""
+        """The directory for what the application needs only while it lives."""
         return uris.join(self.application_dir(identity, application_id), contract.STAGING_DIR)
 
     def chain_dir(self, identity: Identity, number: int) -> str:
-        """Numbers count from 1."""
+        """The directory of a checkpoint chain; numbers count from 1."""
         return uris.join(self.job_dir(identity), f"chain-{number:04}")
 
 
 def chain_number(name: str) -> int | None:
-    """Of a directory in ``job_dir``; None for others."""
+    """The number of the chain whose directory in ``job_dir`` has this name; None for other names."""
     match = _CHAIN.fullmatch(name)
     return int(match[1]) if match else None

@@ -8,7 +8,7 @@ from tony_provider.runtime.spec.model import Timeouts
 
 
 def seconds_left(timeouts: Timeouts, now: float) -> float | None:
-    """From ``now`` (seconds since the epoch), for an application that begins then; None: for ever."""
+    """The seconds from ``now`` (epoch) that an application which begins then may live; None: for ever."""
     limits = [
         *([timeouts.lifetime] if timeouts.lifetime is not None else []),
         *([timeouts.deadline - now] if timeouts.deadline is not None else []),
@@ -17,7 +17,7 @@ def seconds_left(timeouts: Timeouts, now: float) -> float | None:
 
 
 def problems(timeouts: Timeouts, now: float) -> list[str]:
-    """A deadline that is over already; empty when there is time left."""
+    """What is wrong with the job's limits: a deadline that is over; empty when there is time left."""
     if timeouts.deadline is None or timeouts.deadline > now:
         return []
     deadline = datetime.fromtimestamp(timeouts.deadline, UTC)

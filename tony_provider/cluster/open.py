@@ -1,4 +1,4 @@
-"""From a connection's settings to a cluster and its store that can be used."""
+"""Opening the cluster and the store that a connection's settings name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OpenCluster:
     tokens: StoreTokens | None = None  # on clusters with Kerberos
 
     def pages(self, application_id: str, application_dir: str) -> Pages:
-        """Raises ClusterError."""
+        """The application's pages, with that of its files. Raises ClusterError."""
         pages = self.cluster.pages(application_id)
         if self.nodes_webhdfs is None:
             return pages
@@ -47,7 +47,10 @@ class OpenCluster:
 
 
 def open_cluster(settings: Settings) -> OpenCluster:
-    """Raises ConnectionProblem, and for YARN ClusterUnreachable and ClusterAuthError."""
+    """Open the cluster and its store.
+
+    Raises ConnectionProblem, and for YARN ClusterUnreachable and ClusterAuthError.
+    """
     if settings.yarn is not None:
         return _open_yarn(settings, settings.yarn)
     return _open_local(settings)
@@ -87,7 +90,10 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
 
 
 def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest:
-    """Opens nothing yet. Raises ConnectionProblem where Kerberos is asked for, and not installed."""
+    """The ResourceManagers' REST interface; opens nothing yet.
+
+    Raises ConnectionProblem where Kerberos is asked for, and not installed.
+    """
     return YarnRest(
         RestConfig(
             addresses=yarn.resource_managers,

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Predecessor:
+    """The application that a training has started last, with what the cluster and the store know of it."""
+
     application_id: str
     application: Application | None  # None: the cluster does not know it (any more), or it never was
     status: JobStatus | None  # its result, once there is one that can be read
@@ -32,13 +34,13 @@ class Predecessor:
 
     @property
     def has_succeeded(self) -> bool:
-        """Its own result is the truth; the cluster's word counts where there is none."""
+        """Whether it succeeded. Its own result is the truth; the cluster's word counts where there is none."""
         if self.status is not None and self.status.state.is_final:
             return self.status.state is JobState.SUCCEEDED
         return self.application is not None and self.application.final_status is FinalStatus.SUCCEEDED
 
     def __str__(self) -> str:
-        """What became of it, in a few words."""
+        """Its id and what became of it, in a few words."""
         if self.status is not None and self.status.state.is_final:
             return f"{self.application_id} {self.status.state.value}"
         if self.application is not None:
@@ -49,9 +51,9 @@ class Predecessor:
 def predecessor(
     cluster: Cluster, storage: Storage, layout: Layout, identity: Identity, *, remembered: str | None = None
 ) -> Predecessor | None:
-    """The newest chain's owner; where there is none, the application that somebody ``remembered``.
+    """The application that a training has started last: its newest chain's owner, else the one ``remembered``.
 
-    Raises ClusterError, StorageError.
+    None when there is neither. Raises ClusterError, StorageError.
     """
     newest = CheckpointChains(storage, layout, identity).newest()
     application_id = owner_of(newest) or remembered

@@ -1,4 +1,4 @@
-"""What a submission would ask for, to the letter, with nothing asked for: for people who want to see it first."""
+"""The preview of a submission: exactly what it would ask for, with nothing asked for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ APPLICATION_ID = "application_0_0000"
 
 @attrs.frozen
 class Preview:
-    """All of it plain JSON."""
+    """What a submission would stage, describe and request, as plain JSON."""
 
     staged: dict[str, str]  # file of this machine -> URI that it is copied to, unless that is there already
     description: dict[str, Any]  # what every container is told; the first chain of a training stands for any
@@ -46,7 +46,10 @@ def preview(
     labels: Mapping[str, str],
     search_path: Sequence[Path],
 ) -> Preview:
-    """Changes nothing. Raises JobRejected, SourceMissing, ClusterError, StorageError."""
+    """What a submission with these arguments would do. Changes nothing.
+
+    Raises JobRejected, SourceMissing, ClusterError, StorageError.
+    """
     submitter, layout = Submitter(opened), Layout(opened.staging_dir)
     job = submitter.checked(job, secrets)
     sources, runtime = submitter.sources(job, search_path), submitter.runtime()

@@ -1,4 +1,4 @@
-"""How published models lie below any directory: ``versions/<any>/version.json``, written when one is complete."""
+"""Published models: ``versions/<any>/version.json`` below any directory, written when one is complete."""
 
 from __future__ import annotations
 

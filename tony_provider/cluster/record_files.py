@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 
 def read_record(storage: Storage, uri: str, cls: type[T], *, without: str) -> T | None:
-    """What a file says, keys that this version does not know left out; None when there is none.
+    """What a small file on the store says, as ``cls``; None when there is no such file.
+
+    Keys that this version does not know are left out.
 
     :param without: what happens once the file is removed, for people who have to choose.
 

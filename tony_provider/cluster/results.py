@@ -1,4 +1,4 @@
-"""What an application has left on the store of how it went, and whether Airflow has taken note of it."""
+"""What an application has left on the store about how it went, and whether Airflow has taken note of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _FIRST_EVENT = 64 << 10  # bytes, that hold it
 
 @attrs.frozen
 class Delivered:
-    """``delivered.json``: the task's last act before it returned, with which of its tries that was."""
+    """``delivered.json``: the mark that Airflow has the application's result, with the try that returned it.
+
+    Writing it is the task's last act before it returns.
+    """
 
     try_number: int
     max_tries: int  # the last try that Airflow allowed then; raised when the task is cleared
@@ -31,7 +34,7 @@ class Delivered:
     version: int = 1
 
     def reached_airflow(self, try_number: int, max_tries: int) -> bool:
-        """Seen from a later try: whether Airflow called that one a success.
+        """Whether Airflow called the try that left the mark a success, seen from a later try.
 
         It did if somebody has cleared the task since, or has made the run anew. A mere retry says that it did not: the
         worker died, or Airflow's own server did not take the result, between the task's last act and its end.
@@ -55,8 +58,10 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
 
 
 def labels(storage: Storage, application_dir: str) -> dict[str, str]:
-    """Where the application came from, as it was submitted: of what its master is told, which is there as long as it
-    lives, else of its first event. Empty where neither can be read. Raises StorageError.
+    """The labels that the application was submitted with: where it came from (dag, run, task, try).
+
+    They are in what its master is told, which is there as long as it lives, and in its first event. Empty where neither
+    can be read. Raises StorageError.
     """
     told = uris.join(application_dir, contract.STAGING_DIR, contract.APPLICATION_FILE)
     for uri, length in ((told, None), (uris.join(application_dir, contract.EVENTS_FILE), _FIRST_EVENT)):
@@ -71,7 +76,7 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
 
 
 def is_of_result(error: RecordUnreadable) -> bool:
-    """Whether the job has left a result, and not only what it said of itself on the way, which decides nothing."""
+    """Whether the unreadable file is the job's result, and not only its status on the way, which decides nothing."""
     return uris.name(error.uri) == contract.RESULT_FILE
 
 
@@ -90,11 +95,14 @@ def returned(storage: Storage, application_dir: str) -> Any:
 
 
 def delivered(storage: Storage, application_dir: str) -> Delivered | None:
-    """Raises StorageError, RecordUnreadable."""
+    """The mark that Airflow has the application's result; None when there is none.
+
+    Raises StorageError, RecordUnreadable.
+    """
     without = "a success counts as one that Airflow has not heard of"
     return read_record(storage, uris.join(application_dir, contract.DELIVERED_FILE), Delivered, without=without)
 
 
 def mark_delivered(storage: Storage, application_dir: str, mark: Delivered) -> None:
-    """Raises StorageError."""
+    """Write the mark that Airflow has the application's result. Raises StorageError."""
     write_atomically(storage, uris.join(application_dir, contract.DELIVERED_FILE), dump_json(mark))

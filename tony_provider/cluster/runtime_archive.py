@@ -1,4 +1,4 @@
-"""The runtime as one archive: what every container unpacks, and needs nothing else but a Python.
+"""The runtime archive, which every container unpacks: all that the runtime needs but a Python.
 
 ``launch.sh`` and ``main.py`` stand at its top; ``lib/common`` holds the runtime, ``lib/cpXY`` what it depends on, for
 each Python XY. The same input gives the same bytes, so that it is stored once.

@@ -1,4 +1,4 @@
-"""Whether anybody is where the connection says, before a job is begun there.
+"""A quick check that somebody listens where the connection says, before a job is begun there.
 
 The calls themselves are patient, since a running job has to outlast failovers. What refuses connections before there is
 any job is seldom a failover and often an address that is wrong: that is told within seconds.
@@ -25,7 +25,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def expect_servers(yarn: YarnSettings, patience: float = PATIENCE) -> None:
-    """Blocks for ``patience`` seconds, or little more.
+    """Check that ResourceManagers and NameNodes take connections. Blocks for ``patience`` seconds, or little more.
 
     Raises ClusterUnreachable when every ResourceManager refuses connections or has a name without an address,
     StagingFailed when every NameNode does. One of them that takes connections, or is silent, is enough.

@@ -1,4 +1,4 @@
-"""What a tony connection says, checked: where the cluster is and how to use it."""
+"""The checked settings of a tony connection: where the cluster is and how to use it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 
 class Backend(StrEnum):
+    """The kinds of clusters that a connection can name."""
+
     YARN = "yarn"
     LOCAL = "local"
 
 
 @attrs.frozen
 class YarnSettings:
+    """How a YARN cluster and its HDFS are reached."""
+
     resource_managers: list[str]  # http(s)://host:port of each
     webhdfs: WebHdfsConfig
     kerberos: bool = False
@@ -33,7 +37,7 @@ class YarnSettings:
 
 @attrs.frozen
 class LocalSettings:
-    """What this machine may give to one application."""
+    """The local backend's directory, and how much of this machine one application may have."""
 
     root: Path  # where the local cluster keeps its state
     memory: int  # MiB
@@ -43,6 +47,8 @@ class LocalSettings:
 
 @attrs.frozen
 class Settings:
+    """All that a tony connection says, with its defaults filled in."""
+
     user: str | None  # whom jobs run as; None: whose Kerberos ticket it is
     proxy_user: str | None = None  # act for this user instead
     namespace: str = defaults.NAMESPACE  # keeps several Airflow installations on one cluster apart

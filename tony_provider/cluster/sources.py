@@ -1,4 +1,4 @@
-"""From what a job names (files, archives, an environment) to what is there: each one found and hashed, or reported.
+"""The files, archives and environment that a job names, each one found and hashed, or reported as missing.
 
 Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
 against the working directory. URIs of the job's own store are used where they are, all else is copied to the store.
@@ -30,7 +30,7 @@ _IGNORED_DIRECTORIES = {"__pycache__"}
 
 @attrs.frozen
 class LocalSource:
-    """A file on this machine, to be staged."""
+    """A file on this machine that is to be staged, with its hash."""
 
     name: str  # in the container's working directory
     path: Path
@@ -42,14 +42,17 @@ class LocalSource:
 
 @attrs.frozen
 class Sources:
-    """All that a job names."""
+    """All files that a job names, found."""
 
     local: list[LocalSource]  # to be staged
     stored: list[LocalizedResource]  # on the store already
 
 
 class SourceFinder:
-    """Raises SourceMissing naming everything that is not there and where it was looked for."""
+    """Finds the files, archives and environment that a job names.
+
+    Raises SourceMissing naming everything that is not there and where it was looked for.
+    """
 
     def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path]) -> None:
         self._storage = storage
@@ -188,7 +191,7 @@ def stored_resource(status: FileStatus, name: str, kind: ResourceKind = Resource
 
 
 def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalSource:
-    """Reads all of the file. Raises OSError."""
+    """The source for a file on this machine, hashed: reads all of it. Raises OSError."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         stat = os.fstat(file.fileno())

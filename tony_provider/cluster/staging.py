@@ -1,4 +1,4 @@
-"""Put files on the store, once per content: ``cache/<sha256>/<name>`` below the staging directory.
+"""Staging of files on the store, once per content: ``cache/<sha256>/<name>`` below the staging directory.
 
 Many jobs may stage at once: a file appears whole under its content's hash or not at all, and the loser of a race uses
 the winner's.
@@ -31,7 +31,7 @@ _PARALLEL = 4  # uploads at once: a directory of many small files waits for the 
 
 @attrs.define
 class StagingCounts:
-    """What staging did."""
+    """How many files, and bytes, a staging has uploaded, and how many were there already."""
 
     uploaded: int = 0
     uploaded_bytes: int = 0
@@ -46,7 +46,10 @@ class StagingCounts:
 
 
 def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[LocalSource, str]]:
-    """Each with a URI of its own, such as the many empty ``__init__.py`` of a package."""
+    """The URI on the store for each source.
+
+    Every source has one of its own, such as the many empty ``__init__.py`` of a package.
+    """
     seen: Counter[tuple[str, str]] = Counter()
     for source in sources:
         content = source.sha256, source.path.name
@@ -55,13 +58,18 @@ def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[Loc
 
 
 class Stager:
+    """Uploads files to the staging directory's cache, unless their content is there already."""
+
     def __init__(self, storage: Storage, layout: Layout) -> None:
         self._storage = storage
         self._layout = layout
         self.counts = StagingCounts()
 
     def stage(self, sources: Iterable[LocalSource]) -> list[LocalizedResource]:
-        """All of them, in their order. Raises StagingFailed; what was complete by then stays for the next job."""
+        """Upload all sources; returns them as containers get them, in their order.
+
+        Raises StagingFailed; what was complete by then stays for the next job.
+        """
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="tony-staging") as pool:
             futures = [pool.submit(self._stage_one, source, uri) for source, uri in places(self._layout, sources)]
             try:

@@ -1,4 +1,4 @@
-"""What is made for one application id, up to the started application, so that it can be undone."""
+"""The steps of a submission from an application id to the started application, so that they can be undone."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ _END_POLL = 0.5  # seconds
 
 @attrs.define
 class SubmissionAttempt:
+    """The start of one application under a fresh id: takes its checkpoint chain, writes its files, submits it.
+
+    Remembers what it has done, so that ``undo`` can remove it on any error.
+    """
+
     opened: OpenCluster
     layout: Layout
     identity: Identity
@@ -55,7 +60,10 @@ class SubmissionAttempt:
         plan: Callable[[], TrainingPlan],
         before_submit: Callable[[str], None] | None = None,
     ) -> None:
-        """Raises StagingFailed, SubmissionRefused; as ``plan`` and ``before_submit``."""
+        """Make all that the application needs and submit it.
+
+        Raises StagingFailed, SubmissionRefused; as ``plan``, ``before_submit``.
+        """
         credentials = Credentials(secrets=application_secrets(self.application_id, secrets))
         try:
             about = self._take_chain(plan)
@@ -145,7 +153,7 @@ class SubmissionAttempt:
     # -- back again --------------------------------------------------------------------------------------------------
 
     def undo(self) -> None:
-        """Remove what was made; what cannot be removed is logged, since another error is on its way."""
+        """Remove what was made. What cannot be removed is logged, since another error is on its way."""
         try:
             if self._handed_over:
                 self.opened.cluster.kill(self.application_id, "its submission failed half-way")

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Submitter:
+    """Submits jobs to one cluster: checks, stages, plans and starts, or leaves nothing behind."""
+
     opened: OpenCluster
 
     @property
@@ -52,7 +54,7 @@ class Submitter:
         origin: ChainOrigin,
         before_submit: Callable[[str], None] | None = None,
     ) -> str:
-        """See ``TonyHook.submit``."""
+        """Submit the job; returns the application id. See ``TonyHook.submit``."""
         job = self.checked(job, secrets)
         sources = self.sources(job, search_path)
         planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self._layout, identity)
@@ -78,7 +80,7 @@ class Submitter:
         return application_id
 
     def checked(self, job: JobSpec, secrets: Mapping[str, str]) -> JobSpec:
-        """With the connection's defaults. Raises JobRejected."""
+        """The job with the connection's defaults, checked against the cluster. Raises JobRejected."""
         job = with_defaults(job, self.opened.settings)
         if found := _secret_problems(job, secrets):
             raise JobRejected(found)
@@ -86,7 +88,7 @@ class Submitter:
         return job
 
     def sources(self, job: JobSpec, search_path: Sequence[Path]) -> Sources:
-        """Raises SourceMissing."""
+        """The files that the job names, found. Raises SourceMissing."""
         return SourceFinder(self.opened.storage, self.opened.staging_dir, search_path).find(job)
 
     def runtime(self) -> LocalSource | LocalizedResource:
@@ -111,21 +113,24 @@ class Submitter:
 
 
 def with_runtime(runtime: LocalSource | LocalizedResource, sources: Sources) -> list[LocalSource]:
-    """All that is to be staged."""
+    """All files that are to be staged: the runtime archive, if it is not on the store, and the job's."""
     return [runtime, *sources.local] if isinstance(runtime, LocalSource) else sources.local
 
 
 def resources_of(
     runtime: LocalSource | LocalizedResource, sources: Sources, staged: list[LocalizedResource]
 ) -> Resources:
-    """:param staged: what ``with_runtime`` gave, in its order."""
+    """The files of containers, now that all are on the store.
+
+    :param staged: what ``with_runtime`` gave, in its order.
+    """
     if isinstance(runtime, LocalSource):
         runtime, staged = staged[0], staged[1:]
     return Resources(runtime, [*staged, *sources.stored])
 
 
 def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
-    """What the connection says where the job says nothing."""
+    """The job with what the connection says where the job says nothing."""
     if job.queue is None:
         job = attrs.evolve(job, queue=settings.queue)
     if job.logs.max_size is None:

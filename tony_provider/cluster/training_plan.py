@@ -1,4 +1,4 @@
-"""What a new application of a training is to train on, decided before anything of it is made."""
+"""The plan of a new application's training: in which checkpoint chain, and from which checkpoint."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tony_provider.runtime.storage.base import Storage
 
 @attrs.frozen
 class TrainingPlan:
+    """What a new application trains on: its checkpoint chain, and the checkpoint or model it begins with."""
+
     newest: ChainState | None  # as it was found
     goes_on: bool  # in the newest one; else another is opened
     about: CheckpointChain  # what its file will say
@@ -36,13 +38,18 @@ class TrainingPlan:
 
 @attrs.frozen
 class TrainingPlanner:
+    """Makes the plan for a new application of one training, from what the store and the cluster know."""
+
     cluster: Cluster
     storage: Storage
     layout: Layout
     identity: Identity
 
     def plan(self, fingerprint: dict[str, str], resume: Resume, origin: ChainOrigin) -> TrainingPlan:
-        """Changes nothing. Raises SourceMissing for an origin that is not there, ClusterError, StorageError."""
+        """Decide what a new application is to go on from. Changes nothing.
+
+        Raises SourceMissing for an origin that is not there, ClusterError, StorageError.
+        """
         newest = CheckpointChains(self.storage, self.layout, self.identity).newest()
         before = predecessor(self.cluster, self.storage, self.layout, self.identity)
         choice = choose(resume, newest, fingerprint, has_succeeded=before is not None and before.has_succeeded)

@@ -68,7 +68,7 @@ def call_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
 
 
 def written(folder: Path, text: str, call: bytes) -> list[Resource]:
-    """Write the function and its call into ``folder``; returns them as files of a job, by the same names in every try."""
+    """Write the function and its call into ``folder``; returns them as files of a job, named the same in every try."""
     (folder / tony_call.FUNCTION_FILE).write_text(text, encoding="utf-8")
     (folder / tony_call.ARGUMENTS_FILE).write_bytes(call)
     return [Resource(str(folder / name), name) for name in (tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE)]

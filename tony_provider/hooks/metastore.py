@@ -11,8 +11,7 @@ _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 
 @contextmanager
 def connections_of_database() -> Iterator[None]:
-    """Context manager in which connections are looked for in Airflow's database too, as ``airflow connections get``
-    does it.
+    """Context manager in which connections are looked for in Airflow's database too, as its own commands do it.
 
     Airflow looks there for a process only where this variable says "server", which its own commands set; within a task
     it changes nothing, since tasks ask the api-server. Source: airflow/cli/commands/connection_command.py and

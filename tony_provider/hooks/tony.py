@@ -39,7 +39,7 @@ from tony_provider.runtime.storage.leftovers import clear_away
 
 
 class TonyHook(BaseHook):
-    """The door to one cluster that trains: YARN, or this machine. YARN, or this machine.
+    """The door to one cluster that trains: YARN, or this machine.
 
     All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
     ``cluster/errors.py``; its ``permanent`` says whether a retry can help) and StorageError. Close the hook, or use it
@@ -107,7 +107,10 @@ class TonyHook(BaseHook):
             expect_servers(self.settings.yarn)
 
     def check(self, job: JobSpec) -> None:
-        """Check the job against the cluster. Changes nothing."""
+        """Check the job against the cluster. Changes nothing.
+
+        Raises JobRejected with everything that would keep the job from ever running.
+        """
         self.get_conn().check(with_defaults(job, self.settings))
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
@@ -178,13 +181,11 @@ class TonyHook(BaseHook):
         return predecessor(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
     def chain(self, identity: Identity, application_id: str) -> ChainState | None:
-        """The checkpoint chain in which this application may commit checkpoints; None when another one has taken it
-        over.
-        """
+        """The checkpoint chain in which this application may commit; None when another one has taken it over."""
         return CheckpointChains(self.storage(), self.layout, identity).owned_by(application_id)
 
     def newest_application(self, identity: Identity) -> str | None:
-        """The id of the application that the training was given last, as the store knows; it may not be submitted yet."""
+        """The id of the application that the training was given last, by the store; it may not be submitted yet."""
         return owner_of(CheckpointChains(self.storage(), self.layout, identity).newest())
 
     def find(self, identity: Identity) -> list[Application]:
@@ -196,15 +197,14 @@ class TonyHook(BaseHook):
         return self.get_conn().live()
 
     def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
-        """The application with this id, or the newest one with this tag of a training; None when nobody knows it (any
-        more).
-        """
+        """The application with this id, or the newest one with this training's tag; None when nobody knows it."""
         finder = ApplicationFinder(self.get_conn(), self.storage(), self.layout)
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
 
     def garbage(self, models: Sequence[str] = ()) -> Garbage:
-        """What old trainings have left, to be listed and removed; ``models``: where models are published beside the
-        staging directory.
+        """What old trainings have left, to be listed and removed.
+
+        ``models``: where models are published beside the staging directory.
         """
         local = self.settings.local
         without = [str(uris.parse(str(local.root)))] if local is not None else []
@@ -268,7 +268,7 @@ class TonyHook(BaseHook):
         return self.get_conn().master_status(application_id, seconds=seconds)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Have the cluster end the application should it still be there after so many seconds; see ``Cluster.limit``."""
+        """Have the cluster end the application should it still be there after ``seconds``; see ``Cluster.limit``."""
         self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)
 
     def cleanup(self, identity: Identity, application_id: str) -> None:

@@ -57,9 +57,7 @@ def failure(application_id: str, application: Application | None, status: JobSta
 
 
 def is_permanent(failure: Failure | None, job: JobSpec) -> bool:
-    """Whether the same failure would come again: by the job's permanent exit codes, or because its command does not
-    exist.
-    """
+    """Whether the same failure would come again: the job calls the exit code permanent, or it is that of no command."""
     if failure is None or failure.exit_code is None:
         return False
     return failure.exit_code in (*job.restart.permanent_exit_codes, *_NO_SUCH_COMMAND)
@@ -174,8 +172,9 @@ TAIL_BYTES = 8 << 10
 
 
 def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
-    """The last TAIL_BYTES that ``task`` (such as worker:0) printed, in its newest container; empty when nothing was
-    kept. Raises StorageError.
+    """The last TAIL_BYTES that ``task`` (such as worker:0) printed in its newest container; empty when none are kept.
+
+    Raises StorageError.
     """
     prefix = contract.log_prefix(task)
     try:
@@ -228,9 +227,7 @@ class JobResult:
         chain: str | None = None,
         returned: Any = None,
     ) -> JobResult:
-        """The result as far as it is known: little just after submission, no ``application`` when the cluster forgot
-        it.
-        """
+        """The result as far as it is known: little just after submission, no ``application`` when it was forgotten."""
         known: dict[str, Any] = {}
         if status is not None:
             resumed, newest = status.resumed, status.checkpoint

@@ -193,9 +193,7 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
             return training.go_on(event)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on with a deferred task: called by Airflow when the trigger has ended, failed, or was not heard of in
-        time.
-        """
+        """Go on with a deferred task: called by Airflow when its trigger has ended, failed, or gone silent."""
         self.has_links = True
         try:
             return super().resume_execution(next_method, next_kwargs, context)
@@ -245,8 +243,9 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:
-        """Context manager that gives the job as it is submitted; files that it names exist for as long as the context
-        lasts.
+        """Context manager that gives the job as it is submitted.
+
+        Files that it names exist for as long as the context.
         """
         yield job
 

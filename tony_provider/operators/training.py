@@ -101,8 +101,9 @@ class Training:
         return self._conclude(application_id, self._wait(application_id, deadlines))
 
     def go_on(self, event: Mapping[str, Any]) -> Any:
-        """Finish the try after its trigger saw that there is nothing more to wait for; ``event`` is as the trigger
-        describes.
+        """Finish the try after its trigger saw that there is nothing more to wait for.
+
+        ``event`` is as the trigger describes.
         """
         application_id = event["application_id"]
         self._switch.remember(application_id)

@@ -59,8 +59,7 @@ def is_of_dag_test(context: Context) -> bool:
 
 
 def instance_exists(context: Context, map_index: int) -> bool:
-    """Whether another mapped instance of the task works, waits or has succeeded, so that what it has started is its
-    own.
+    """Whether another mapped instance of the task works, waits or has succeeded: what it has started is its own.
 
     False where Airflow does not tell.
     """

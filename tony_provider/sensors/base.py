@@ -150,8 +150,9 @@ class TonySensor(BaseSensorOperator):
         return super().resume_execution(next_method, next_kwargs, context)
 
     def go_on_without_trigger(self, context: Context) -> Any:
-        """Go on after the trigger failed: wait in the triggerer again, and at last in the worker, for what is left of
-        the time.
+        """Go on after the trigger failed, for what is left of the time.
+
+        That is in the triggerer again, and at last in the worker.
         """
         try:
             if gets_another_trigger(StateStore(context, self.log), TaskTry.of(context), self.log):

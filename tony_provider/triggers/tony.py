@@ -27,8 +27,9 @@ KILL_REASON = "the deferred task was marked or cleared by a user"
 
 
 class TonyJobTrigger(BaseTrigger):
-    """The trigger of a deferred training task: yields one event when the job has ended or a limit is over; see
-    ``_event``.
+    """The trigger of a deferred training task: yields one event when there is nothing more to wait for.
+
+    ``_event`` says what is in it.
 
     All state is in its arguments, so that another triggerer can go on with it. Only a user's action on the task ends
     the application (``on_kill``), and only this one; being cancelled does not.

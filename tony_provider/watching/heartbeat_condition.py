@@ -26,8 +26,7 @@ class HeartbeatLimits:
 
 
 class HeartbeatCondition(SensorConditions):
-    """Condition of the heartbeat sensor: met when the job has succeeded; missed when a task is silent or slow for too
-    long.
+    """The heartbeat sensor's condition: met when the job has succeeded, missed when a task is silent or slow for long.
 
     Tasks are judged while the job is RUNNING only: what restarts, or waits for containers, is not heard of. Two clocks
     are never compared: a heartbeat's age is the status's own time less the heartbeat's, both by the clock of the

@@ -1,5 +1,5 @@
-"""Finding the application that a sensor is to look at: by its id, by a tag, or as that of a training, whose retries
-have new ones.
+"""The search for the application that a sensor looks at: by its id, by a tag, or by its training, of which each retry
+has another one.
 """
 
 from __future__ import annotations
@@ -57,16 +57,14 @@ class JobSighting(Observation):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the application has ended: by the cluster's word, or by the job's result where the cluster has
-        forgotten it.
-        """
+        """Whether the application has ended, by the cluster's word; by the job's result where that has forgotten it."""
         if self.application is not None:
             return self.application.is_final
         return self.status is not None and self.status.state.is_final
 
 
 class JobSearch:
-    """Finds the target's application and looks at it: at one until it has ended, then at the next, where there is one."""
+    """Finds the target's application and looks at it: at one until it has ended, then at the next one, if any."""
 
     def __init__(self, target: JobTarget) -> None:
         self.target = target

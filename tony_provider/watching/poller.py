@@ -40,7 +40,7 @@ _THREADS = 4  # for looks at single jobs; the list has one of its own
 
 @attrs.frozen
 class PollingPace:
-    """How often a poller asks the cluster and the store;"""
+    """How often a poller asks the cluster and the store, by the section ``[tony]`` of Airflow's configuration."""
 
     list_interval: float  # seconds
     details_per_second: float
@@ -145,7 +145,10 @@ class FollowedJob:
         self._tell(attrs.evolve(seen, whole=self._cluster_outage is None and observation.outage is None))
 
     def store_answers(self) -> None:
-        """Take that the store answers others: an outage of the whole store is over before it is this job's turn again."""
+        """Take that the store answers others.
+
+        An outage of the whole store is over before it is this job's turn again.
+        """
         if isinstance(self._store_outage, StorageUnreachable):
             self._store_outage = None
 

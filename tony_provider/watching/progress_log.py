@@ -95,9 +95,7 @@ class ProgressLog:
 
 
 def progress_line(status: JobStatus) -> str:
-    """One line on how far the job is, such as ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint
-    100``.
-    """
+    """How far the job is, in a line: ``step 120/900 (13%), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
     line = f"step {status.step}"
     if status.step is not None and status.total_steps:
         line += f"/{status.total_steps} ({100 * status.step // status.total_steps}%)"

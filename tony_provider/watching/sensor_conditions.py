@@ -1,5 +1,5 @@
-"""What every sensor waits for: a condition that judges one sighting of a job after another, the same in a worker, poke
-by poke, and in a triggerer.
+"""The conditions that sensors wait for, each of which judges one sighting of a job after another: in a worker, poke by
+poke, and in a triggerer alike.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Who keeps silent about a running job (the cluster, the store, the job's status, its application master), told in the
-task's log.
-"""
+"""Who keeps silent about a running job: the cluster, the store, its status or its master. Told in the task's log."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ class Silence:
 
     @property
     def wants_master(self) -> bool:
-        """Whether the application master should be asked itself: the status on the store does not tell how the job is."""
+        """Whether the master should be asked itself: the status on the store does not tell how the job is."""
         return _Key.STATUS in self._troubles or Peer.STORE in self._troubles
 
     def begin_anew(self) -> None:

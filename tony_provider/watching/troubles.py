@@ -49,10 +49,10 @@ class Troubles:
         return key in self._troubles
 
     def goes_on(self, key: Hashable, what: str, said: str = "", *, since: float | None = None) -> None:
-        """Say that a trouble goes on: ``what``, such as "The store does not answer", what is ``said`` of it, and
-        ``since`` when.
+        """Say that a trouble goes on: ``what``, such as "The store does not answer", and what is ``said`` of it.
 
-        Told at once, again when something is said where nothing was, and then at growing intervals.
+        ``since``: when it began; None: now. Told at once, again when something is said where nothing was, and then at
+        growing intervals.
         """
         now = self._clock()
         if key not in self._troubles:

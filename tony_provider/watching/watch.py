@@ -70,9 +70,7 @@ class JobWatch:
         return WatchResult(reason, self._last_message, self._application, self._status) if reason else None
 
     def wants_look(self, seen: Observation) -> bool:
-        """Whether the job itself must be looked at: its time in the queue is over, and nothing else tells whether it
-        waits there.
-        """
+        """Whether the job itself must be looked at: its time in the queue is over, and it may still wait there."""
         late = self._deadlines.queue is not None and time.time() > self._deadlines.queue
         return late and not seen.whole and (seen.status is None or seen.status.generation == 0)
 

@@ -1,1 +1,1 @@
-"""What is wrong with a connection, found within seconds: for "Test connection", ``airflow tony doctor`` and DAGs."""
+"""Finding what is wrong with a connection, within seconds: for "Test connection", ``airflow tony doctor`` and DAGs."""

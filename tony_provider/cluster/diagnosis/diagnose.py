@@ -42,7 +42,7 @@ def diagnose(settings: Settings) -> Report:
 
 
 def host() -> str:
-    """This one's name, as people would look for it."""
+    """This machine's name, as people would look for it."""
     return socket.gethostname()
 
 

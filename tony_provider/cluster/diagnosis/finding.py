@@ -1,4 +1,4 @@
-"""What a diagnosis found: one line for each thing that was looked at."""
+"""The findings of a diagnosis: one line for each thing that was looked at."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import attrs
 
 
 class Severity(StrEnum):
+    """How bad a finding is."""
+
     OK = "ok"
     WARNING = "warning"  # jobs run all the same; somebody should know of it
     PROBLEM = "problem"  # jobs do not run
@@ -16,6 +18,8 @@ class Severity(StrEnum):
 
 @attrs.frozen
 class Finding:
+    """What one check has found out about one thing."""
+
     what: str  # was looked at, such as "NameNode http://nn1:9870"
     outcome: Severity
     detail: str
@@ -42,12 +46,14 @@ def skipped(what: str, detail: str) -> Finding:
 
 
 def softened(finding: Finding) -> Finding:
-    """A problem that does not keep jobs from running."""
+    """The finding with a problem made a warning, since it does not keep jobs from running."""
     return attrs.evolve(finding, outcome=Severity.WARNING) if finding.outcome is Severity.PROBLEM else finding
 
 
 @attrs.frozen
 class Report:
+    """All findings of one diagnosis, and from where it was made."""
+
     host: str  # that it was looked from
     user: str  # whom jobs would run as; empty when that cannot be known
     cluster: str  # what kind of one
@@ -62,7 +68,7 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        """A few lines for people: what is wrong, else what is there."""
+        """A few lines for people: the problems, else what is there."""
         shown = self.problems or [each for each in self.findings if each.outcome is not Severity.SKIPPED]
         head = f"Looked at the {self.cluster} cluster from host {self.host}"
         if self.user:

@@ -1,4 +1,4 @@
-"""One request to one address, and in plain words what is there instead of what was looked for."""
+"""Single requests of a diagnosis, and in plain words what is at an address instead of what was looked for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NATURES = (
 
 @attrs.frozen
 class Unanswered(Exception):  # noqa: N818
-    """Nobody of use is there."""
+    """Nobody of use answered at an address."""
 
     detail: str
     advice: str
@@ -35,7 +35,7 @@ class Unanswered(Exception):  # noqa: N818
 
 @attrs.frozen
 class Way:
-    """How requests are sent."""
+    """How requests of a diagnosis are sent: certificates, proxies, authentication."""
 
     verify: bool | str = True
     trust_env: bool = False
@@ -43,7 +43,7 @@ class Way:
     identity: dict[str, str] = attrs.field(factory=dict)  # the parameters that say for whom a request is
 
     def send(self, method: str, url: str, *, authenticated: bool = True) -> requests.Response:
-        """Redirects are not followed. Raises Unanswered."""
+        """Send one request to one address. Redirects are not followed. Raises Unanswered."""
         with requests.Session() as session:
             session.trust_env = self.trust_env
             try:
@@ -62,7 +62,7 @@ class Way:
 
 
 def json_of(response: requests.Response) -> dict[str, Any]:
-    """Empty for what is no JSON object."""
+    """The JSON object that was answered; empty for what is none."""
     try:
         found = response.json()
     except ValueError:
@@ -71,7 +71,7 @@ def json_of(response: requests.Response) -> dict[str, Any]:
 
 
 def remote_exception(response: requests.Response) -> str:
-    """The name and message of Hadoop's own error; empty when it is none."""
+    """The name and message of the Hadoop error that was answered; empty when it is none."""
     remote = json_of(response).get("RemoteException")
     if not isinstance(remote, dict):
         return ""

@@ -1,4 +1,4 @@
-"""Is there a ticket, whose, and for how long? And what it means when a server does not take it."""
+"""Checks of Kerberos: is there a ticket, whose, for how long, and what it means when a server does not take it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _SHORT = 600  # seconds
 
 
 def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
-    """:param login: the connection's.
+    """Check the worker's ticket.
+
+    :param login: the connection's.
     :param seen: the ticket is added to it.
     """
     try:
@@ -37,7 +39,7 @@ def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
 
 
 def refused(what: str, *, has_ticket: bool) -> Finding:
-    """Of a server that asks for Kerberos all the same."""
+    """The finding for a server that does not accept a request for want of Kerberos."""
     if not has_ticket:
         return problem(what, "it asks for Kerberos, and the connection does not", "set `kerberos` to true in it")
     advice = "see what is said of the ticket; the host's name must be the one of the server's principal, HTTP/<host>"

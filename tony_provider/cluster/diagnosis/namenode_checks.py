@@ -1,4 +1,4 @@
-"""Each NameNode by itself: is it one, and does it agree with the connection on Kerberos?"""
+"""Checks of each NameNode by itself: is it one, and does it agree with the connection on Kerberos?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADVICE = "`webhdfs` takes the NameNode's web address, by default http://<host>:
 
 @attrs.define
 class NameNodeChecks:
-    """Fills in which of them answer as they should."""
+    """Checks of single NameNodes; remembers which of them answer as they should."""
 
     way: Way
     answering: list[str] = attrs.field(factory=list)

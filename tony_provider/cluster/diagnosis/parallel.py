@@ -1,4 +1,4 @@
-"""Checks at the same time, and an end to them: what takes too long is left alone and called a problem."""
+"""Running checks at the same time, with an end: what takes too long is left alone and called a problem."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ _NAME = "tony-check"  # of their threads
 
 @attrs.frozen
 class Check:
+    """One check of a diagnosis: what it looks at, and the function that does it."""
+
     what: str
     run: Callable[[], Iterable[Finding]]
 
 
 def in_time(checks: Sequence[Check], seconds: float) -> list[Finding]:
-    """What they find, in their order, after ``seconds`` at most. Names and tickets are looked up by libraries that
-    know no deadline: hence threads that nobody waits for.
+    """Run all checks at once; returns their findings, in the checks' order, after ``seconds`` at most.
+
+    Names and tickets are looked up by libraries that know no deadline: hence threads that nobody waits for.
     """
     found: dict[int, list[Finding]] = {}
 

@@ -1,4 +1,4 @@
-"""Each ResourceManager by itself: is it one, and is it the active one?"""
+"""Checks of each ResourceManager by itself: is it one, and is it the active one?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SKEW = 30.0
 
 @attrs.define
 class ResourceManagerChecks:
-    """Fills in what the checks of each have seen."""
+    """Checks of single ResourceManagers; remembers what each has shown."""
 
     way: Way
     active: list[str] = attrs.field(factory=list)
@@ -72,7 +72,7 @@ class ResourceManagerChecks:
         self.skews.append(theirs - (before + time.time()) / 2)
 
     def together(self) -> Iterator[Finding]:
-        """What only all of them tell."""
+        """The findings that only all of them together give."""
         if self.standby and not self.active:
             advice = "wait for a failover, or see to it: yarn rmadmin -getAllServiceState"
             yield problem("ResourceManagerChecks", "none of those that answer is active", advice)

@@ -1,4 +1,4 @@
-"""What runs on the nodes: for which Pythons is the runtime that they are sent?"""
+"""Check of the runtime that nodes are sent: for which Pythons it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUILD = "make one: airflow tony runtime build --python <versions of the nodes>"
 
 
 def check_runtime(settings: Settings) -> Iterator[Finding]:
-    """What this host can tell; nodes are not looked at."""
+    """Check the runtime as far as this host can tell; nodes are not looked at."""
     archive = settings.runtime_archive
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if archive is None:

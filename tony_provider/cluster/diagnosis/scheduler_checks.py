@@ -1,4 +1,4 @@
-"""What the active ResourceManager says of itself: does it take applications, where, and how are masters to reach it?"""
+"""Checks of what the active ResourceManager says: does it take applications, where, how do masters reach it?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUEUE = "Queue"
 
 @attrs.frozen
 class SchedulerChecks:
-    """All raise ClusterError."""
+    """Checks that ask the active ResourceManager. All raise ClusterError."""
 
     cluster: YarnCluster
     queue: str | None  # the connection's

@@ -1,4 +1,4 @@
-"""Can files be put into the staging directory, and be read back? A small one is, and is removed."""
+"""Check of the staging directory: a small file is written to it, read back, and removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ FindDataNode = Callable[[str], str | None]
 
 
 def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
-    """:param find_datanode: from a URI to the address that its bytes would go to; None where the store has none."""
+    """Check that files can be put into the staging directory, and be read back.
+
+    :param find_datanode: from a URI to the address that its bytes would go to; None where the store has none.
+    """
     what = f"{STAGING} {staging_dir}"
     directory = uris.join(staging_dir, temporary_name())
     made = _missing(storage, staging_dir)
@@ -68,7 +71,7 @@ def _advice(_error: StorageError) -> str:
 
 
 def datanode_finder(namenode: str, way: Way) -> FindDataNode:
-    """Asks where the bytes of a file would go; none is made by that."""
+    """A function that asks a NameNode where the bytes of a file would go; no file is made by that."""
 
     def find(uri: str) -> str | None:
         path = quote(uris.parse(uri).path)

@@ -1,1 +1,1 @@
-"""This machine as a cluster."""
+"""The local backend: this machine as a cluster."""

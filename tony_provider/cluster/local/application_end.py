@@ -1,4 +1,4 @@
-"""Whether an application on this machine still runs, and what is done, once, when it does not."""
+"""The end of an application on this machine: whether it still runs, and what is done, once, when it does not."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ _SAID_BYTES = 4096  # of the master's output, in the diagnostics of one that die
 
 
 def ended(folder: ApplicationFolder, record: ApplicationRecord) -> EndRecord | None:
-    """None while the application runs. Raises ConnectionProblem for one of another machine, and as ``settle``."""
+    """How the application ended; None while it runs.
+
+    Raises ConnectionProblem for one of another machine, and as ``settle``.
+    """
     return folder.ended() or (None if _is_alive(folder, record) else settle(folder))
 
 
 def settle(folder: ApplicationFolder) -> EndRecord:
-    """The application master is gone: stop what it left, write down how it ended, and clean up. Once.
+    """Stop what an application without a master has left, write down how it ended, and clean up. Done once.
 
     Raises ClusterUnreachable when another process is at it for too long.
     """

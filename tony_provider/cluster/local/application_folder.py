@@ -1,4 +1,4 @@
-"""What the local cluster keeps of an application, on disk: the part that the ResourceManager's memory plays on YARN.
+"""The files that the local cluster keeps of an application: the part that the ResourceManager's memory plays on YARN.
 
 ::
 
@@ -54,17 +54,23 @@ class ApplicationRecord:
 
 @attrs.frozen
 class KillRecord:
+    """``killed.json``: somebody asked for the application's end."""
+
     diagnostics: str
 
 
 @attrs.frozen
 class TimeLimit:
+    """``limit.json``: the application is to be killed should it run longer."""
+
     until: float  # epoch seconds
     diagnostics: str
 
 
 @attrs.frozen
 class EndRecord:
+    """``ended.json``: how the application ended, once that is certain."""
+
     state: ApplicationState
     final_status: FinalStatus
     diagnostics: str
@@ -73,6 +79,8 @@ class EndRecord:
 
 @attrs.frozen
 class ApplicationFolder:
+    """The folder of one application on this machine, and its files."""
+
     path: Path
 
     @property
@@ -93,7 +101,7 @@ class ApplicationFolder:
 
     @property
     def unpacked(self) -> Path:
-        """The application's own archives, unpacked."""
+        """Where the application's own archives are unpacked."""
         return self.path / "unpacked"
 
     def am_log_tail(self, max_bytes: int) -> str:
@@ -140,7 +148,7 @@ class ApplicationFolder:
                 yield process
 
     def remove_work(self) -> None:
-        """All but the records and logs."""
+        """Remove everything but the records and logs."""
         for work in (self.path / "containers", self.unpacked):
             remove_tree(work)
 
@@ -161,7 +169,7 @@ def this_host() -> str:
 
 
 def this_boot() -> str:
-    """Another one after each start of the machine."""
+    """The id of this start of the machine: another one after each."""
     return _BOOT_ID.read_text().strip()
 
 

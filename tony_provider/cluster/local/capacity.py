@@ -1,4 +1,4 @@
-"""Would this machine ever run this job?"""
+"""Check of a job against what this machine may give."""
 
 from __future__ import annotations
 

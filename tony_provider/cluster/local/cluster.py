@@ -52,6 +52,11 @@ _KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
 
 
 class LocalCluster(Cluster):
+    """The local backend: runs applications as processes on this machine, from files that outlive the Airflow task.
+
+    Methods and errors are those of ``Cluster``.
+    """
+
     def __init__(self, settings: LocalSettings) -> None:
         self._settings = settings
         self._applications = settings.root / "applications"
@@ -87,7 +92,7 @@ class LocalCluster(Cluster):
             raise SubmissionRefused(f"the application master could not be started: {error}") from error
 
     def request(self, submission: Submission) -> dict[str, Any]:
-        """There is none: its master is started as a process, with these."""
+        """What ``submit`` starts the master with, for people to read. There is no request: it is a process here."""
         return {
             "application-id": submission.description.application_id,
             "application-name": submission.description.job.name,
@@ -153,7 +158,7 @@ class LocalCluster(Cluster):
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Whoever looks at the application next, after that time, kills it."""
+        """Note the limit: whoever looks at the application next, after that time, kills it."""
         application = self.application(application_id)
         if application is None or application.is_final:
             return
@@ -179,7 +184,7 @@ class LocalCluster(Cluster):
         return _MASTER_LOST_AFTER
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def _folder(self, application_id: str) -> ApplicationFolder:
         return ApplicationFolder(self._applications / application_id)

@@ -1,4 +1,4 @@
-"""Asking the master of an application on this machine, with the secret from its folder."""
+"""Requests to the master of an application on this machine, with the secret from its folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tony_provider.runtime.protocol import tracking
 
 
 def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Its answer to a PUT. Raises MasterOutOfReach, UnexpectedAnswer."""
+    """The master's answer to a PUT. Raises MasterOutOfReach, UnexpectedAnswer."""
     response = _send("PUT", folder, path, seconds, json=dict(body))
     answer = _json(response)
     if response.ok and answer is not None:
@@ -23,7 +23,7 @@ def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float)
 
 
 def read_master(folder: Path, path: str, seconds: float) -> bytes:
-    """Its answer to a GET. Raises MasterOutOfReach, also for what it has not."""
+    """The master's answer to a GET. Raises MasterOutOfReach, also for what it does not have."""
     response = _send("GET", folder, path, seconds)
     if not response.ok:
         said = (_json(response) or {}).get("error", response.status_code)

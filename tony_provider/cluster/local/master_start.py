@@ -32,7 +32,7 @@ exec "$@"
 def start_master(
     folder: ApplicationFolder, submission: Submission, access: LocalAccess, user: str
 ) -> subprocess.Popen[bytes]:
-    """Returns when the process runs and has said so. Raises OSError, ArchiveError."""
+    """Start the application master's process; returns it once it runs and has said so. Raises OSError, ArchiveError."""
     folder.am_logs.mkdir(mode=0o700, parents=True)
     _prepare(folder, submission, access)
     folder.write_record(_record(folder, submission, user))

@@ -1,4 +1,4 @@
-"""Processes that outlive us, told apart from later ones that got the same number. Linux: /proc."""
+"""Processes that may outlive us, told apart from later ones with the same number. Linux: /proc."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _POLL = 0.05  # seconds; these processes are not our children, so that there is 
 
 @attrs.frozen
 class ProcessId:
-    """A process, for ever: its number together with its start time, in clock ticks since boot."""
+    """A process for good, by its number and its start time (clock ticks since boot): numbers are used again."""
 
     pid: int
     start: int
 
     @classmethod
     def of_stat(cls, stat: str) -> ProcessId:
-        """From the text of ``/proc/<pid>/stat``. Raises ValueError."""
+        """The process that the text of ``/proc/<pid>/stat`` describes. Raises ValueError."""
         # The second field is the program's name in brackets, and may hold anything, brackets and blanks included.
         head, _, tail = stat.rpartition(")")
         fields = tail.split()
@@ -33,7 +33,7 @@ class ProcessId:
 
     @classmethod
     def of_running(cls, pid: int) -> ProcessId | None:
-        """None when there is no such process, or only its zombie."""
+        """The process that has this number now; None when there is none, or only its zombie."""
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
@@ -47,7 +47,7 @@ class ProcessId:
         return self.of_running(self.pid) == self
 
     def signal(self, number: signal.Signals) -> None:
-        """Nothing happens when it is gone."""
+        """Send the process a signal. Nothing happens when it is gone."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
@@ -55,7 +55,7 @@ class ProcessId:
                 return
 
     def wait_gone(self, seconds: float) -> bool:
-        """Whether it was gone within that time."""
+        """Wait for the process to be gone, up to ``seconds``; returns whether it is."""
         return wait_all_gone([self], seconds)
 
 
@@ -91,7 +91,7 @@ def processes_of(leaders: list[ProcessId], marks: set[bytes]) -> list[ProcessId]
 
 
 def kill_all(find: Callable[[], list[ProcessId]], seconds: float = 10.0) -> bool:
-    """SIGKILL to everything that ``find`` finds, until it finds nothing; whether that was so within ``seconds``."""
+    """Kill everything that ``find`` finds (SIGKILL), until it finds nothing; whether that was so within ``seconds``."""
     deadline = time.monotonic() + seconds
     while left := find():
         for process in left:

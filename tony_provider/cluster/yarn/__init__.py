@@ -1,1 +1,1 @@
-"""A YARN cluster, over REST; Kerberos where it asks for that."""
+"""The YARN backend: a cluster reached over REST, with Kerberos where it asks for that."""

@@ -63,7 +63,9 @@ _LOG_TIMEOUT = 10.0  # seconds to get a log from a NodeManager
 
 
 class YarnCluster(Cluster):
-    """:param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager.
+    """The YARN backend: submits and watches applications over the ResourceManager's REST interface.
+
+    :param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager.
     :param autoscaling: nodes are added where jobs wait for them.
     """
 
@@ -120,7 +122,7 @@ class YarnCluster(Cluster):
         return None if known is None else queue_problem(queue, known)
 
     def queues(self) -> list[Queue] | None:
-        """None where the scheduler makes them as it likes."""
+        """All queues of the cluster; None where the scheduler makes them as it likes."""
         return queues(self.rest.call(lambda rm: rm.cluster_scheduler()))
 
     def new_application(self) -> str:
@@ -228,7 +230,7 @@ class YarnCluster(Cluster):
             return from_plain(answer, JobStatus)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """By YARN's application lifetime: the reason that it gives is that, and not ``diagnostics``."""
+        """Set YARN's application lifetime; the reason that YARN gives is that, and not ``diagnostics``."""
         try:
             answer = self.rest.request(f"/ws/v1/cluster/apps/{application_id}/timeouts/LIFETIME")
             left = int((answer.get("timeout") or {}).get("remainingTimeInSeconds", -1))  # negative: unlimited
@@ -281,7 +283,7 @@ class YarnCluster(Cluster):
         return ""
 
     def forget(self, application_id: str) -> None:
-        """Nothing of an application is kept on this side."""
+        """Do nothing: nothing of an application is kept on this side."""
 
     def access(self, application_id: str) -> YarnAccess:
         return YarnAccess(self.schedulers(), web_access.proxies(self.rest), web_access.administrators(self.rest))
@@ -290,7 +292,7 @@ class YarnCluster(Cluster):
         return master_timeout.master_lost_after(self.rest)
 
     def schedulers(self) -> list[str]:
-        """host:port of each ResourceManager's scheduler, as application masters are told them.
+        """The schedulers' addresses, host:port of each ResourceManager, as application masters are told them.
 
         Raises ConnectionProblem where the connection has to say it.
         """

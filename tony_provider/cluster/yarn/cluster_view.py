@@ -1,4 +1,4 @@
-"""What a YARN cluster is made of, read from its REST answers: queues, node labels, nodes, the largest container.
+"""The parts of a YARN cluster, read from its REST answers: queues, node labels, nodes, the largest container.
 
 The answers differ between versions and schedulers; one element of a list may come without the list around it.
 """
@@ -15,6 +15,8 @@ from tony_provider.runtime.resource_names import MEMORY, VCORES
 
 @attrs.frozen
 class Queue:
+    """A queue of YARN's scheduler."""
+
     path: str  # such as root.ml
     state: str  # RUNNING, STOPPED, DRAINING; empty where the scheduler does not say
     is_leaf: bool
@@ -33,6 +35,8 @@ class Queue:
 
 @attrs.frozen
 class Node:
+    """A node of the cluster (a NodeManager) and what it has."""
+
     host: str
     labels: frozenset[str]
     resources: dict[str, int]  # in all, used or not; memory in MiB
@@ -91,7 +95,7 @@ def node_labels(answer: dict[str, Any]) -> set[str]:
 
 
 def shared_labels(answer: dict[str, Any]) -> set[str]:
-    """Those whose idle nodes also take containers that ask for no label; so may those of which it is not said."""
+    """The node labels whose idle nodes also take containers without a label; also those of which it is not said."""
     found = [label for label in as_list(answer.get("nodeLabelInfo")) if isinstance(label, dict)]
     exclusive = {str(label.get("name")) for label in found if str(label.get("exclusivity")).lower() == "true"}
     return node_labels(answer) - exclusive
@@ -128,7 +132,7 @@ def resources(info: dict[str, Any]) -> dict[str, int]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Of a list that may have come as its only element, or as nothing."""
+    """A list in an answer, also where it came as its only element, or as nothing."""
     if value is None or value == "":
         return []
     return value if isinstance(value, list) else [value]

@@ -12,7 +12,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 @attrs.frozen
 class Demand:
-    """Containers of one kind."""
+    """The containers of one kind that a job needs."""
 
     what: str  # such as tasks.worker
     resources: dict[str, int]  # of each, by YARN's names
@@ -20,13 +20,13 @@ class Demand:
     count: int = 1  # without which the job does not go on
 
     def key(self, resource: str) -> str:
-        """Of the specification, that says how much of it."""
+        """The key of the job specification that says how much of a resource is asked for."""
         keys = {MEMORY: "memory", VCORES: "vcores", GPU: "gpus"}
         return f"{self.what}.{keys.get(resource, f'resources.{resource}')}"
 
 
 def demands(job: JobSpec) -> Iterator[Demand]:
-    """The application master's first."""
+    """The demands of a job, the application master's first."""
     am = {MEMORY: int(job.am_memory), VCORES: job.am.vcores}
     yield Demand("am", am, job.am.node_label or job.node_label)
     for name, task in job.tasks.items():

@@ -1,4 +1,4 @@
-"""Would this cluster ever run this job? Everything that can be known before submission."""
+"""Check of a job against a YARN cluster: everything that can be known before submission."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 @attrs.frozen
 class ClusterView:
-    """What the checks go by."""
+    """What is known of a cluster, for the checks of jobs."""
 
     queues: Sequence[Queue] | None  # None: the scheduler makes them as it likes
     labels: frozenset[str]
@@ -39,9 +39,9 @@ def problems(job: JobSpec, view: ClusterView) -> list[str]:
 
 
 def too_little(job: JobSpec, view: ClusterView) -> list[str]:
-    """Why the nodes of now could not run this job though they were idle; another node, or a larger one, might.
+    """Why the nodes of now could not run this job even if they were idle; another node, or a larger one, might.
 
-    Of a job without ``problems``. Nothing is known of a cluster, or of a label, without a single node.
+    For a job without ``problems``. Nothing is known of a cluster, or of a label, without a single node.
     """
     needed = list(demands(job))
     found = [problem for demand in needed for problem in _node_problems(demand, view)]
@@ -56,7 +56,7 @@ def _has_nodes(label: str | None, view: ClusterView) -> bool:
 
 
 def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
-    """By its path, with or without ``root``, or by its own name where only one has it."""
+    """The queue with this path, with or without ``root``, or with this own name where only one has it."""
     by_path = {queue.path: queue for queue in queues}
     if (queue := by_path.get(name) or by_path.get(f"root.{name}")) is not None:
         return queue

@@ -1,4 +1,4 @@
-"""SPNEGO for the Airflow side, with the worker's own ticket (``airflow kerberos`` or kinit).
+"""SPNEGO for requests of the Airflow side, with the worker's own ticket (``airflow kerberos`` or kinit).
 
 Needs the extra ``kerberos``.
 """
@@ -18,7 +18,10 @@ _NOT_INSTALLED = "Kerberos needs the extra: pip install 'tony-provider[kerberos]
 
 
 def spnego_auth() -> AuthBase:
-    """For requests, in any threads. Raises ConnectionProblem when the libraries are not installed."""
+    """SPNEGO authentication for requests, in any threads.
+
+    Raises ConnectionProblem when the libraries are not installed.
+    """
     try:
         import requests_gssapi
     except ImportError as error:
@@ -55,6 +58,8 @@ def negotiate(host: str) -> str:
 
 @attrs.frozen
 class Ticket:
+    """A Kerberos ticket of the worker."""
+
     principal: str
     seconds: int | None  # that it is still valid; None: without end, or renewed by itself from a keytab
 
@@ -65,7 +70,7 @@ class Ticket:
 
 
 def ticket() -> Ticket:
-    """The worker's own. Raises ClusterAuthError when there is none."""
+    """The worker's own ticket. Raises ClusterAuthError when there is none."""
     try:
         import gssapi
         from gssapi.raw.misc import GSSError
@@ -84,5 +89,5 @@ def ticket() -> Ticket:
 
 
 def ticket_user() -> str:
-    """Its owner's short name. Raises ClusterAuthError when there is no ticket."""
+    """The short name of the ticket's owner. Raises ClusterAuthError when there is no ticket."""
     return ticket().user

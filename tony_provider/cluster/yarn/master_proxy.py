@@ -1,4 +1,4 @@
-"""Speaking to an application's master through YARN's web proxy, which says who we are."""
+"""Requests to an application's master through YARN's web proxy, which tells the master who asks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ class _NoAnswer(Exception):  # noqa: N818
 
 
 class MasterProxy:
-    """``tracking_url`` gives that of an application, as the ResourceManager knows it."""
+    """Sends requests to application masters through YARN's web proxy.
+
+    ``tracking_url`` gives that of an application, as the ResourceManager knows it.
+    """
 
     def __init__(self, rest: YarnRest, tracking_url: Callable[[str], str | None]) -> None:
         self._rest = rest
         self._tracking_url = tracking_url
 
     def put(self, application_id: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The master's answer. Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer."""
+        """The master's answer to a PUT. Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer."""
 
         def send(url: str, left: float) -> dict[str, Any]:
             return _answer(self._send("PUT", url, left, json=dict(body)))  # in ASCII: the proxy knows no other letters
@@ -42,11 +45,14 @@ class MasterProxy:
         return self._ask(application_id, path, seconds, send)
 
     def get(self, application_id: str, path: str, seconds: float) -> dict[str, Any]:
-        """The same of a GET."""
+        """The master's answer to a GET, a JSON object; errors as ``put``."""
         return self._ask(application_id, path, seconds, lambda url, left: _answer(self._send("GET", url, left)))
 
     def read(self, application_id: str, path: str, params: Mapping[str, str], seconds: float) -> bytes:
-        """The same of a GET of plain text. Raises MasterOutOfReach also for what the master has not."""
+        """The master's answer to a GET of plain text; errors as ``put``.
+
+        MasterOutOfReach also for what it does not have.
+        """
 
         def send(url: str, left: float) -> bytes:
             return _text(self._send("GET", url, left, params=params))

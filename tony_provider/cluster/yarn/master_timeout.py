@@ -17,7 +17,10 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, 
 
 
 def master_lost_after(rest: YarnRest) -> float:
-    """Seconds. Where the cluster hides its configuration, those of YARN's defaults."""
+    """Seconds after which no application master can follow one that died, by the cluster's settings.
+
+    Where the cluster hides its configuration, YARN's defaults are taken.
+    """
     return max(_seconds(rest, name, default) for name, default in _EXPIRIES.items()) + _NEXT_MASTER
 
 
@@ -30,7 +33,7 @@ def _seconds(rest: YarnRest, name: str, default: float) -> float:
 
 
 def parse_seconds(text: str, default: float) -> float:
-    """A time as Hadoop writes those that are in milliseconds: ``600000``, or ``10m``; ``default`` for anything else."""
+    """The seconds of a time that Hadoop has in milliseconds: ``600000``, or ``10m``; ``default`` for anything else."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if match is None or (match[2] and match[2] not in _UNITS):
         return default

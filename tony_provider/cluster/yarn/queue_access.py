@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class QueueAccess:
+    """Whether a user may submit to a queue, and why."""
+
     known: bool | None  # None: only the cluster can tell
     detail: str
 
 
 def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
-    """Of the cluster's user, to a queue that takes applications. Raises ClusterError."""
+    """Whether the cluster's user may submit to a queue that takes applications. Raises ClusterError."""
     user, every = cluster.user, cluster.queues()
     if every is None or find_queue(queue, every) is None:
         return QueueAccess(None, "the scheduler makes queues as it likes, and does not say who may submit")
@@ -36,7 +38,7 @@ def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
 
 
 def judge(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
-    """Where access lists count."""
+    """Whether the user may submit to the queue by its access lists, where access lists count."""
     found = find_queue(queue, every)
     shown = found.submitters if found is not None else None
     if found is None or shown is None:

@@ -42,7 +42,10 @@ _REST_DISABLED = "App submission via REST is disabled"
 
 @attrs.frozen
 class RestConfig:
-    """Raises nothing; ``hooks/connection.py`` has looked at the addresses."""
+    """How the ResourceManagers' REST interface is reached.
+
+    Raises nothing: ``hooks/connection.py`` has checked the addresses.
+    """
 
     addresses: list[str]  # http(s)://host:port of every ResourceManager, perhaps with a path (a gateway's)
     user: str | None = None  # on clusters without Kerberos: user.name
@@ -55,7 +58,7 @@ class RestConfig:
 
     @property
     def identity(self) -> dict[str, str]:
-        """The parameters that say for whom a request is."""
+        """The request parameters that say for whom a request is."""
         if self.auth is None:
             return {"user.name": self.user} if self.user else {}
         return {"doAs": self.proxy_user} if self.proxy_user else {}
@@ -142,9 +145,8 @@ class YarnRest:
     """Calls to whichever ResourceManager is active.
 
     Safe in several threads, each with connections of its own. No lock is held while waiting: a task that is being
-    killed calls from a second thread while its first one may be anywhere.
-    Raises ClusterUnreachable when none was active until the deadline, ClusterAuthError, RestError for an error of the
-    ResourceManager itself.
+    killed calls from a second thread while its first one may be anywhere. Raises ClusterUnreachable when none was
+    active until the deadline, ClusterAuthError, RestError for an error of the ResourceManager itself.
     """
 
     def __init__(self, config: RestConfig) -> None:
@@ -161,7 +163,7 @@ class YarnRest:
         return self._with_active(lambda endpoint: action(endpoint).data)
 
     def request(self, path: str, method: str = "GET", **kwargs: Any) -> Any:
-        """For calls that yarn-api-client does not know, or does not do as documented."""
+        """The answer to a request that yarn-api-client does not know, or does not send as documented."""
         return self._with_active(lambda endpoint: endpoint.request(path, method, **kwargs).data)
 
     def setting(self, name: str) -> str | None:
@@ -185,7 +187,7 @@ class YarnRest:
 
     @property
     def addresses(self) -> list[str]:
-        """Of all ResourceManagers, the one that was active last first. Asks nobody."""
+        """The addresses of all ResourceManagers, the one that was active last first. Asks nobody."""
         every = (address.rstrip("/") for address in self.config.addresses)
         return sorted(every, key=lambda address: address != self._active)
 
@@ -194,7 +196,7 @@ class YarnRest:
         return urlsplit(self._with_active(lambda endpoint: endpoint.address)).hostname or ""
 
     def close(self) -> None:
-        """Idempotent; connections are opened again where they are needed."""
+        """Close all connections; they are opened again where they are needed. Idempotent."""
         while self._open:
             self._open.pop().session.close()
 

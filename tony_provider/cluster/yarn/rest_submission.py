@@ -1,4 +1,4 @@
-"""The submission that YARN's REST interface wants, made of a Submission."""
+"""A Submission in the form that YARN's REST interface wants."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def submission_context(submission: Submission) -> dict[str, Any]:
 
 
 def masked(context: dict[str, Any]) -> dict[str, Any]:
-    """The same with nothing in its credentials but their names, and Java's maps as plain ones."""
+    """The submission context for people to read: of its credentials only the names, and Java's maps as plain ones."""
     container = {key: _plain(value) for key, value in context["am-container-spec"].items()}
     credentials = context["am-container-spec"]["credentials"].items()
     container["credentials"] = {kind: dict.fromkeys(_plain(values), MASK) for kind, values in credentials}

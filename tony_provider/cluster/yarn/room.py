@@ -18,7 +18,7 @@ from tony_provider.runtime.resource_names import VCORES
 def shortages(
     demands: Sequence[Demand], nodes: Sequence[Node], queue: Queue | None, shared: frozenset[str]
 ) -> list[str]:
-    """What is too little, with the figures; empty when all of it has room.
+    """What the cluster has too little of for all demands at once, with the figures; empty when all of it has room.
 
     ``shared`` are the node labels whose idle nodes also take containers without a label; ``queue`` is None where it is
     not known.

@@ -19,7 +19,9 @@ _DEFAULT_RM_PRINCIPAL = "yarn"
 
 
 class StoreTokens:
-    """:param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
+    """Gets and cancels HDFS delegation tokens for applications.
+
+    :param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
     :param rm_principal: the ResourceManager's Kerberos principal, which renews the tokens; None: it says itself.
     """
 
@@ -30,7 +32,7 @@ class StoreTokens:
         self._rm_principal = rm_principal
 
     def fetch(self, credentials: Credentials) -> str:
-        """Get a token of the user we are and put it into ``credentials``; returns it, for ``cancel``.
+        """Get a token for the user we are and put it into ``credentials``; returns it, for ``cancel``.
 
         Raises StorageError, StagingFailed when HDFS gives none.
         """
@@ -44,7 +46,7 @@ class StoreTokens:
         return token
 
     def cancel(self, token: str) -> None:
-        """For a token that no application will use; failing to is only logged, since it expires."""
+        """Cancel a token that no application will use. Failing to is only logged, since it expires."""
         try:
             self._storage.cancel_delegation_token(token)
         except StorageError as error:

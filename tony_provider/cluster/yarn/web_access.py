@@ -1,6 +1,4 @@
-"""Whom an application master may answer over HTTP on this cluster, from the ResourceManager's own settings; and where
-people reach it.
-"""
+"""Who may reach an application master over HTTP, and where, by the ResourceManager's own settings."""
 
 from __future__ import annotations
 
@@ -13,8 +11,10 @@ _ANY = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - read, not bound
 
 
 def proxies(rest: YarnRest) -> list[str]:
-    """The hosts of YARN's web proxies, as Hadoop's AmIpFilter is told them: that of the stand-alone one, else those of
-    all ResourceManagers. Where the configuration is hidden, those of the addresses that we were given.
+    """The hosts of YARN's web proxies, as Hadoop's AmIpFilter is told them.
+
+    That is the stand-alone proxy, else all ResourceManagers; where the configuration is hidden, the hosts of the
+    addresses that we were given.
     """
     try:
         if address := rest.setting("yarn.web-proxy.address"):
@@ -25,7 +25,7 @@ def proxies(rest: YarnRest) -> list[str]:
 
 
 def proxy_address(rest: YarnRest) -> str:
-    """``http(s)://host:port`` of YARN's web proxy: the stand-alone one, else the ResourceManager's own."""
+    """The address of YARN's web proxy, ``http(s)://host:port``: the stand-alone one, else the ResourceManager's own."""
     own = rest.addresses[0]
     try:
         address = rest.setting("yarn.web-proxy.address")
@@ -35,7 +35,10 @@ def proxy_address(rest: YarnRest) -> str:
 
 
 def administrators(rest: YarnRest) -> str | None:
-    """``yarn.admin.acl``; None where YARN heeds no access lists. Hidden, they are heeded, and nobody is one."""
+    """The access list ``yarn.admin.acl``; None where YARN heeds no access lists.
+
+    Hidden, they are heeded, and nobody is one.
+    """
     try:
         if not _is_true(rest.setting("yarn.acl.enable")):
             return None
