@@ -1,5 +1,6 @@
-"""An application and its training, looked up by an id or a tag that people name. The cluster and the staging directory
-are asked.
+"""An application and its training, looked up by an id or a tag that people name.
+
+The cluster and the staging directory are asked.
 """
 
 from __future__ import annotations

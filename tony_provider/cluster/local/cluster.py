@@ -1,7 +1,7 @@
 """This machine as a Cluster: the same application master and executors, as processes beside Airflow.
 
 What is known of an application is in files (``application_folder.py``) and in /proc, so that it outlives the Airflow
-task that started it (``start.py``), and whoever looks sees to what it left (``ending.py``).
+task that started it (``master_start.py``), and whoever looks sees to what it left (``application_end.py``).
 """
 
 from __future__ import annotations

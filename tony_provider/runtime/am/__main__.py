@@ -1,4 +1,4 @@
-"""``python -m tony_provider.runtime.am``, in the application master's container."""
+"""The application master's program, ``python -m tony_provider.runtime.am``, run in its container."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, S
 
 
 def main() -> int:
-    """0 when the job succeeded."""
+    """Run the application master; returns the exit code, 0 when the job succeeded."""
     own_log.configure()
     try:
         status = asyncio.run(run(MasterContext.of_process(os.environ, Path.cwd())))

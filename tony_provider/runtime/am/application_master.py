@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class MasterContext:
-    """What the container holds."""
+    """What an application master finds in its container: its job, credentials, node and attempt."""
 
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)
@@ -51,7 +51,7 @@ class MasterContext:
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
-        """Raises ContainerError."""
+        """The context of this process, by its environment and directory. Raises ContainerError."""
         description = container_inputs.description(directory)
         container_id = container_inputs.variable(environ, contract.ENV_CONTAINER_ID)
         credentials = container_inputs.credentials(environ)
@@ -66,7 +66,10 @@ class MasterContext:
 
 
 async def run(context: MasterContext) -> FinalStatus:
-    """Raises what keeps it from registering; after that it ends with a final status whatever happens."""
+    """Run an application master; returns how the application ended.
+
+    Raises what keeps it from registering; after that it ends with a final status whatever happens.
+    """
     description = context.description
     open_files.allow(description.job.size)
     with open_application_store(description, context.credentials.secrets) as storage:
@@ -78,7 +81,7 @@ async def run(context: MasterContext) -> FinalStatus:
 
 
 async def serve(context: MasterContext, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
-    """The same with a store and a cluster at hand, which stay open."""
+    """Run an application master with a store and a cluster that are open, and stay open. See ``run``."""
     description, secrets = context.description, context.credentials.secrets
     address_key = secret(secrets, contract.SECRET_ADDRESS_KEY)
     ownership = Ownership(storage, description, context.attempt, address_key)
@@ -111,7 +114,10 @@ _MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attem
 
 @attrs.frozen
 class MasterLifecycle:
-    """``live`` it once."""
+    """The life of a registered application master, from what former ones have left to its last word to the cluster.
+
+    ``live`` it once.
+    """
 
     credentials: Credentials = attrs.field(repr=False)
     resource_manager: ResourceManager
@@ -121,7 +127,10 @@ class MasterLifecycle:
     web_app: WebApp
 
     async def live(self, registered: Registered) -> FinalStatus:
-        """Raises SupersededError: what is on the store and in the containers is the newer application master's."""
+        """Run the job, or end what a former master left; returns how the application ended.
+
+        Raises SupersededError: what is on the store and in the containers is the newer application master's.
+        """
         description, storage = self.ownership.description, self.ownership.storage
         try:
             found = await from_store(partial(look, self.ownership))

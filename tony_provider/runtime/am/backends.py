@@ -1,4 +1,4 @@
-"""Which cluster an application runs on. The only place that asks."""
+"""The choice between YARN and the local cluster: the only place that asks which one an application runs on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tony_provider.runtime.protocol import tracking
 
 
 def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:
-    """Within a running event loop; close it. Raises ResourceManagerError, CredentialsError.
+    """The ResourceManager of the cluster that the application runs on; close it.
 
-    Each backend is imported when it is the one: the application master's memory counts.
+    Call it within a running event loop. Raises ResourceManagerError, CredentialsError. Each backend is imported when it
+    is the one: the application master's memory counts.
     """
     if description.yarn:
         from tony_provider.runtime.am.yarn.resource_manager import YarnResourceManager
@@ -31,7 +32,7 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
 
 
 def open_gate(description: ApplicationDescription, user: str) -> Authenticator:
-    """Whom the application master answers over HTTP. Raises OSError.
+    """The Authenticator for the cluster that the application runs on. Raises OSError.
 
     ``user``: whom the cluster runs it as, which may be spelt otherwise than on the Airflow side.
     """

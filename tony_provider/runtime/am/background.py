@@ -1,4 +1,4 @@
-"""Tasks of the event loop that belong together: owned, watched for failures, cancelled at the end."""
+"""Background tasks of an event loop that belong together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any, Callable
 
 
 class Background:
-    """``failed`` is called with what a task raised."""
+    """A set of background tasks: owned, watched for failures, cancelled at the end.
+
+    ``failed`` is called with what a task raised.
+    """
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

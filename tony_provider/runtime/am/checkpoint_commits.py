@@ -1,4 +1,4 @@
-"""Grants of commits and resume points: what the session and the executors want of the chain, in the order wanted.
+"""Commits of checkpoints and the choice of resume points, for the session and the executors, in the order asked for.
 
 Nothing of it makes the session wait.
 """
@@ -41,7 +41,7 @@ Step = Callable[[float], "list[Action]"]
 
 @attrs.frozen
 class CommitRequest:
-    """An executor's wish to have what it has uploaded committed."""
+    """An executor's request to commit what it has uploaded."""
 
     task: str
     attempt: int
@@ -50,7 +50,11 @@ class CommitRequest:
 
 
 class CheckpointCommits:
-    """``run`` works off what the other methods ask for; those do not block. What comes of it goes to ``post``."""
+    """Works off requests for the chain: commits, resume points, checkpoints to set aside.
+
+    The methods that ask do not block; ``run`` does the work, and what comes of it goes to ``post`` as steps of the
+    session.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class CheckpointCommits:
         self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        """Work until it is cancelled. Raises SupersededError, and what is a fault of ours."""
         while True:
             work = await self._work.get()
             try:
@@ -98,7 +102,7 @@ class CheckpointCommits:
         self._work.put_nowait(partial(self._set_aside, resume, reason))
 
     def uploaded(self, request: CommitRequest) -> None:
-        """Always answers, sooner or later."""
+        """Commit what was uploaded, or refuse it. Always answers, sooner or later."""
         refusal = self._refusal(request)
         if refusal:
             self._refuse(request, refusal)
@@ -125,12 +129,12 @@ class CheckpointCommits:
             self._work.put_nowait(partial(self._commit, catalog, request, whole))
 
     def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
-        """A rank says which checkpoints it has; with ``mirror: all``."""
+        """Take a rank's word on which checkpoints it has; with ``mirror: all``."""
         if self._common:
             self._common.held(task, attempt, message)
 
     def look(self) -> None:
-        """What follows from what the ranks have said, and from ranks that are gone. Call it now and then."""
+        """Act on what the ranks have said, and on ranks that are gone. To be called now and then."""
         if self._common and self._chain.catalog:
             self._common.look(self._chain.catalog.uri)
 

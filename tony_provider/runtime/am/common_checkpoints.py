@@ -1,4 +1,4 @@
-"""With ``checkpoint.mirror: all``: which checkpoint every rank copies, and the parts of it that have come."""
+"""Common checkpoints of ``checkpoint.mirror: all``: which one every rank copies, and the parts that have come."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class _Named:
 
 
 class CommonCheckpoints:
-    """Names the newest step that all ranks hold, one at a time: no rank chooses for itself.
+    """Chooses the checkpoint that all ranks copy: the newest step that all of them hold, one at a time.
 
-    ``abandoned`` hears of a checkpoint that will not become whole, and why. What follows from what is told, ``look``
-    does, once for the messages of thousands of ranks.
+    No rank chooses for itself. ``abandoned`` hears of a checkpoint that will not become whole, and why. What follows
+    from what is told, ``look`` does, once for the messages of thousands of ranks.
     """
 
     def __init__(self, session: Session, send: Send, abandoned: Callable[[str, str], None]) -> None:
@@ -53,13 +53,13 @@ class CommonCheckpoints:
         self._news = False  # since the last look
 
     def begin(self, reason: str) -> None:
-        """Another generation: what was named for the former one will not become whole."""
+        """Take that another generation begins: what was named for the former one will not become whole."""
         named, self._named, self._held = self._named, None, {}
         if named is not None:
             self._abandoned(named.uri, reason)
 
     def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
-        """A rank says what it has, perhaps again, since it does not know what was named meanwhile."""
+        """Take a rank's word on what it has, perhaps again, since it does not know what was named meanwhile."""
         steps = frozenset(message.steps)
         held = self._held[task] = _Held(attempt, message.generation, message.start, steps, message.last, message.save)
         self._news = True
@@ -67,7 +67,7 @@ class CommonCheckpoints:
             self._tell(task, held, self._named)
 
     def add(self, shard: Shard) -> Optional[list[Shard]]:
-        """All parts of its checkpoint, by rank, when this was the last one; None when others are to come.
+        """Add an uploaded part; returns all parts of its checkpoint, by rank, when it was the last one, else None.
 
         A part of one that nobody has named here is of one that a former application master has. Raises ShardError.
         """
@@ -82,7 +82,7 @@ class CommonCheckpoints:
         return [named.parts[rank] for rank in sorted(named.parts)]
 
     def ended(self, uri: str, *, committed: bool) -> None:
-        """What was whole is committed, or was refused."""
+        """Take that a whole checkpoint was committed, or refused."""
         named = self._named
         if named is None or named.uri != uri:
             return
@@ -90,7 +90,7 @@ class CommonCheckpoints:
         self._forget(lambda step: step <= named.step if committed else step == named.step)
 
     def look(self, checkpoints: str) -> None:
-        """Name one, give one up, or tell those who wait that nothing more is wanted.
+        """Name a checkpoint, give one up, or tell those who wait that nothing more is wanted.
 
         ``checkpoints``: URI of the directory that they go to.
         """

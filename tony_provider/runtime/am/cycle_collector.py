@@ -1,4 +1,4 @@
-"""Python's collector of cycles, kept from holding up the event loop.
+"""Python's collector of reference cycles, run so seldom that it does not hold up the event loop.
 
 While the number of objects grows it looks at all of them again and again; with thousands of tasks each look takes most
 of a second, and finds next to nothing.
@@ -14,7 +14,7 @@ _EVERY = 300.0  # seconds between two looks at all
 
 
 async def collect_seldom() -> None:
-    """Until it is cancelled."""
+    """Collect cycles now and then, in place of the automatic collection, until it is cancelled."""
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     try:

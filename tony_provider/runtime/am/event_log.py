@@ -1,6 +1,7 @@
-"""What happened in the application, in order, one JSON object per line: ``time_ms`` (epoch), ``event``, ``message``,
-``task`` where it is about one, ``data`` where a later application master needs it, and ``labels`` in the first line
-(where the job came from).
+"""The event log: what happened in the application, in order, one JSON object per line.
+
+Keys are ``time_ms`` (epoch), ``event``, ``message``, ``task`` where it is about one, ``data`` where a later application
+master needs it, and ``labels`` in the first line (where the job came from).
 
 Kept in memory and written as a whole, since not every store can append; bounded, the oldest events go first. What they
 carried as data is kept, folded into one.
@@ -26,7 +27,7 @@ _DROPPED = "dropped"
 
 
 class EventLog:
-    """Begins anew, or goes on where ``take_over`` says."""
+    """The events of one application, as a file's content. Begins empty, or with what ``take_over`` is given."""
 
     def __init__(self, labels: Mapping[str, str], *, time_ms: int, most_bytes: int = _MOST_BYTES) -> None:
         self._first = _line({"time_ms": time_ms, "event": _FIRST, "message": "", "labels": dict(labels)})
@@ -54,7 +55,7 @@ class EventLog:
         self._add(_line(fields))
 
     def take_over(self, content: bytes) -> None:
-        """Go on after what a former application master wrote. Before the first ``append``."""
+        """Go on after what a former application master wrote. To be called before the first ``append``."""
         for event in read_events(content):
             if event.get("event") == _FIRST and not self._lines and not self._dropped:
                 self._first = _line(event)
@@ -64,11 +65,11 @@ class EventLog:
                 self._add(_line(event))
 
     def content(self) -> bytes:
-        """The whole file."""
+        """The content of the whole file."""
         return self.snapshot()()
 
     def snapshot(self) -> Callable[[], bytes]:
-        """What makes the whole file of this moment, wherever it is called."""
+        """A function that makes the whole file as it is at this moment, in whatever thread it is called."""
         return partial(b"".join, [self._first, *self._gap(), *self._lines])
 
     def _add(self, line: bytes) -> None:
@@ -95,7 +96,7 @@ class EventLog:
 
 
 def read_events(content: bytes) -> list[dict[str, Any]]:
-    """The events of such a file, oldest first. Lines that are none are passed over; the log says so."""
+    """The events of a log's content, oldest first. Lines that are none are passed over; the log says so."""
     events: list[dict[str, Any]] = []
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():

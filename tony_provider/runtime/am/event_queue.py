@@ -1,4 +1,4 @@
-"""The events of a cluster on their way to the application master, in order."""
+"""A queue of the cluster's events on their way to the application master."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tony_provider.runtime.am.resource_manager import Event
 
 
 class EventQueue:
+    """The cluster's events in order, read by ``async for`` until it is closed."""
+
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
 
@@ -17,11 +19,11 @@ class EventQueue:
         self._queue.put_nowait(event)
 
     def fail(self, error: BaseException) -> None:
-        """Have the reader meet this error, after what was put before."""
+        """Raise this error at the reader, after what was put before."""
         self._queue.put_nowait(error)
 
     def close(self) -> None:
-        """The reader ends, after what was put before."""
+        """End the reading, after what was put before."""
         self._queue.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Event]:

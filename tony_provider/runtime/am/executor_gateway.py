@@ -1,4 +1,4 @@
-"""The executors, as the application master has them: what they say becomes steps of the session, in order."""
+"""The application master's side of the executors' streams: what they say becomes steps of the session, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class ExecutorGateway(Listener):
-    """``post`` takes steps; ``heard`` is called when a heartbeat was."""
+    """Passes what executors say on to those whom it concerns, mostly to the session.
+
+    ``post`` takes steps; ``heard`` is called when a heartbeat was.
+    """
 
     def __init__(
         self,

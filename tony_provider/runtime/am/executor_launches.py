@@ -27,7 +27,10 @@ _KEPT_TOKENS = frozenset({AM_RM_TOKEN, NM_TOKEN})
 
 
 def application_file(storage: Storage, description: ApplicationDescription) -> LocalizedResource:
-    """The description as staged, for the executors; it could not say this about itself. Blocks; raises StorageError."""
+    """The staged description as a file of executors' containers: it could not say this about itself.
+
+    Blocks; raises StorageError.
+    """
     uri = uris.join(description.application_dir, contract.STAGING_DIR, contract.APPLICATION_FILE)
     status = storage.status(uri)
     return LocalizedResource(contract.APPLICATION_FILE, uri, status.size, status.modified_ms)
@@ -35,6 +38,8 @@ def application_file(storage: Storage, description: ApplicationDescription) -> L
 
 @attrs.frozen
 class ExecutorLaunches:
+    """Makes what a container needs to start an executor: command, environment, files, credentials."""
+
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)  # the application master's own
     task_key: bytes = attrs.field(repr=False)
@@ -42,7 +47,7 @@ class ExecutorLaunches:
     address: Address  # of the gRPC server
 
     def launch(self, task: str, attempt: int, container: Container) -> Launch:
-        """For one container, whose credentials prove who its executor is."""
+        """The launch of one container, whose credentials prove who its executor is."""
         identity = TaskIdentity(self.description.application_id, container.id, task, attempt)
         return Launch(
             command=command("executor"),

@@ -1,4 +1,4 @@
-"""What the master asks an executor over its stream, and waits for: the end of a log, a page of a side-car."""
+"""Requests of the master to an executor over its stream, for the end of a log or a page of a side-car."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MakeQuestion = Callable[[int], tony_pb2.ToExecutor]
 
 
 class NoAnswerError(Exception):
-    """The executor is not there, went away, or took too long; says which."""
+    """An executor did not answer: it is not there, went away, or took too long; the message says which."""
 
 
 @attrs.define(eq=False)
 class ExecutorRequest:
-    """What was asked of one executor; its answer may come in several messages."""
+    """One request to one executor; its answer may come in several messages."""
 
     _stream: Stream
     _answers: asyncio.Queue[Optional[tony_pb2.FromExecutor]] = attrs.field(factory=asyncio.Queue)
@@ -48,12 +48,12 @@ class ExecutorRequest:
         return self._stream is stream
 
     def add(self, message: Optional[tony_pb2.FromExecutor]) -> None:
-        """A part of the answer; None: no more will come."""
+        """Take a part of the answer; None: no more will come."""
         self._answers.put_nowait(message)
 
 
 class ExecutorRequests:
-    """The open ones, by number. All of it on the event loop."""
+    """The open requests to executors, by number. To be used on the event loop only."""
 
     def __init__(self, streams: ExecutorStreams) -> None:
         self._streams = streams
@@ -62,13 +62,13 @@ class ExecutorRequests:
         self._count: Counter[str] = Counter()
 
     async def ask(self, task: str, make: MakeQuestion, seconds: float) -> tony_pb2.FromExecutor:
-        """The answer, of one message. Raises NoAnswerError."""
+        """Ask an executor; returns its answer of one message. Raises NoAnswerError."""
         with self.asking(task, make) as question:
             return await question.answer(seconds)
 
     @contextmanager
     def asking(self, task: str, make: MakeQuestion) -> Iterator[ExecutorRequest]:
-        """Ask, and have what comes until the end of the ``with``; later parts of the answer are dropped.
+        """Context manager around a request: answers are taken until its end; later parts are dropped.
 
         Raises NoAnswerError: the task has no executor now, or too many questions are open.
         """
@@ -88,13 +88,13 @@ class ExecutorRequests:
             self._count[task] -= 1
 
     def answered(self, stream: Stream, number: int, message: tony_pb2.FromExecutor) -> None:
-        """An executor names the question that it answers. Only the one that was asked can."""
+        """Take an answer, which names the question. Only the executor that was asked can answer it."""
         question = self._open.get(number)
         if question and question.is_to(stream):
             question.add(message)
 
     def ended(self, stream: Stream) -> None:
-        """Nothing more comes from it."""
+        """Take that a stream is down: nothing more comes from it."""
         for question in self._open.values():
             if question.is_to(stream):
                 question.add(None)

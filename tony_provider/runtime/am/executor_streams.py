@@ -1,4 +1,4 @@
-"""The ways to the executors, by task: one each, the newest."""
+"""The open streams to the executors, by task."""
 
 from __future__ import annotations
 
@@ -9,33 +9,38 @@ from tony_provider.runtime.am.service import Outgoing, Stream
 
 
 class ExecutorStreams:
+    """The streams to the executors: at most one for each task, the newest."""
+
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
 
     def attach(self, stream: Stream) -> None:
-        """In place of a former one, which ends."""
+        """Add a stream, in place of a former one of the task, which ends."""
         self.close(stream.identity.task)
         self._streams[stream.identity.task] = stream
 
     def detach(self, stream: Stream) -> bool:
-        """It has ended; False when another took its place before."""
+        """Remove a stream that has ended; False when another took its place before."""
         if self._streams.get(stream.identity.task) is not stream:
             return False
         del self._streams[stream.identity.task]
         return True
 
     def close(self, task: str) -> None:
-        """End it from here."""
+        """End a task's stream from here."""
         stream = self._streams.pop(task, None)
         if stream:
             stream.close()
 
     def find(self, task: str) -> Optional[Stream]:
-        """None: its executor is not there now."""
+        """The task's stream; None: its executor is not there now."""
         return self._streams.get(task)
 
     def send(self, task: str, message: Outgoing) -> None:
-        """Without a stream it goes nowhere: what matters is said again to an executor that comes back."""
+        """Send a message to a task's executor.
+
+        Without a stream it goes nowhere: what matters is said again to an executor that comes back.
+        """
         stream = self._streams.get(task)
         if stream:
             stream.send(message)

@@ -1,4 +1,4 @@
-"""What to do about failures of user programs that many meet, told by their last words."""
+"""Hints for failures of user programs that many meet, recognised by their last words."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ _KNOWN = (
 
 
 def hint(last_words: str) -> str:
-    """For the end of what a process printed; empty when nothing is known of it."""
+    """What to do about a failure with these last words of its process; empty when nothing is known of it."""
     return next((known.hint for known in _KNOWN if known.words.search(last_words)), "")

@@ -1,4 +1,7 @@
-"""The output of tasks whose containers YARN killed: their executors have no time to keep it on the store themselves."""
+"""The last output of tasks whose containers YARN killed.
+
+Their executors have no time to keep it on the store themselves.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _PATIENCE = 20.0  # seconds, at the end of the job
 
 
 class LastOutputs:
-    """Within a running event loop."""
+    """Writes the last output of killed containers to the store. Used within a running event loop."""
 
     def __init__(self, storage: Storage, application_dir: str) -> None:
         self._storage = storage
@@ -23,14 +26,14 @@ class LastOutputs:
         self._keeping: set[asyncio.Future[None]] = set()
 
     def keep(self, identity: TaskIdentity, output: bytes) -> None:
-        """Soon, unless the executor has kept it all."""
+        """Write the output soon, unless the executor has kept it all."""
         uri = uris.join(self._logs, contract.log_name(identity.task, identity.attempt))
         keeping = asyncio.ensure_future(asyncio.to_thread(self._write, uri, output))
         self._keeping.add(keeping)
         keeping.add_done_callback(self._keeping.discard)
 
     async def close(self) -> None:
-        """What is under way has so long."""
+        """Wait a limited time for writes that are under way."""
         if self._keeping:
             await asyncio.wait(set(self._keeping), timeout=_PATIENCE)
 

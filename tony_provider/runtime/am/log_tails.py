@@ -1,4 +1,4 @@
-"""The end of what a task has printed: from its executor while it is there, else what that has kept on the store."""
+"""The end of a task's log: from its executor while it is there, else what that has kept on the store."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _STORE_SECONDS = 15.0
 
 
 class NoTailError(Exception):
-    """There is nothing to show now; says why."""
+    """There is no end of a log to show now; the message says why."""
 
 
 class LogTails:
-    """Made within a running event loop; close it."""
+    """Finds the end of what a task has printed. Made within a running event loop; close it."""
 
     def __init__(self, executor_requests: ExecutorRequests, storage: Storage, application_dir: str) -> None:
         self._executor_requests = executor_requests
@@ -36,7 +36,10 @@ class LogTails:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "tails")
 
     async def current(self, task: str, attempt: int, size: int) -> bytes:
-        """Of a task's newest container, at most ``size`` bytes, from the start of a line. Raises NoTailError."""
+        """The log's end in a task's newest container, from the start of a line: at most ``size`` bytes.
+
+        Raises NoTailError.
+        """
         async with self._turn:
             try:
                 return await self._ask(task, size)
@@ -48,7 +51,7 @@ class LogTails:
         return kept
 
     async def former(self, task: str, attempt: int, size: int) -> bytes:
-        """The same of a container that it had before."""
+        """The log's end in a container that the task had before, as ``current`` gives it."""
         async with self._turn:
             kept = await self._read(task, attempt, size)
         if kept is None:

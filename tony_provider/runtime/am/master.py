@@ -65,7 +65,11 @@ class DismissedError(Exception):
 
 
 class Master:
-    """Runs one session. Everything that happens becomes a step, taken one after the other by ``run``."""
+    """The application master at work on one session.
+
+    Everything that happens becomes a step, taken one after the other by ``run``. Everything that happens becomes a
+    step, taken one after the other by ``run``.
+    """
 
     def __init__(
         self,
@@ -79,7 +83,10 @@ class Master:
         history: Optional[History] = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Within a running event loop. ``history`` is that of former application masters. ``jitter``: see Session."""
+        """Made within a running event loop.
+
+        ``history`` is that of former application masters. ``jitter``: see Session.
+        """
         self.description = description
         self._rm = resource_manager
         self._launches = launches
@@ -133,11 +140,11 @@ class Master:
         self._steps.put_nowait(partial(self.session.checkpoint_requested, reason))
 
     def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
-        """Have ``run`` end with it: the tasks are somebody else's."""
+        """Have ``run`` end with this error: the tasks are somebody else's."""
         _set_exception(self._ended, error)
 
     async def check_newest(self) -> None:
-        """Raises SupersededError when a newer application master is known of."""
+        """Check that no newer application master is known of. Raises SupersededError when one is."""
         try:
             await asyncio.to_thread(self._ownership.check_newest)
         except StorageError as error:
@@ -146,7 +153,7 @@ class Master:
     # ---- running -----------------------------------------------------------------------------------------------
 
     def begin(self, registered: Registered, *, fenced: str = "") -> None:
-        """The first step, with the answer to the registration: executors may come when it is taken.
+        """Take the first step, with the answer to the registration. Executors may come when it is taken.
 
         ``fenced``: why nothing may be started.
         """
@@ -156,7 +163,10 @@ class Master:
         self._look_at_phase(before)
 
     async def run(self) -> Verdict:
-        """Until every task is stopped. Raises SupersededError, DismissedError, and what goes wrong inside."""
+        """Take steps until every task is stopped; returns how the job ended.
+
+        Raises SupersededError, DismissedError, and what goes wrong inside.
+        """
         try:
             for work in (self._listen, self._tick, self._work, self._checkpoints.run, self._announce, collect_seldom):
                 self._background.spawn(work())

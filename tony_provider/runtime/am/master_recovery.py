@@ -27,7 +27,7 @@ _PATIENCE = 600.0  # seconds for a store that cannot be reached
 
 @attrs.frozen
 class PreviousMasters:
-    """Of the former application masters."""
+    """What the former application masters of this application have left on the store."""
 
     events: bytes  # their event log
     history: History
@@ -37,12 +37,14 @@ class PreviousMasters:
 
 @attrs.frozen
 class RecoveredState:
+    """What an application master finds at its start: what is left to it, and whether it may start anything."""
+
     legacy: Optional[PreviousMasters]  # None: this is the first application master
     fenced: str  # why nothing may be started; empty: it may
 
 
 def look(ownership: Ownership) -> RecoveredState:
-    """Blocks; raises SupersededError, StorageError."""
+    """Read what a starting application master has to know. Blocks; raises SupersededError, StorageError."""
     fenced = ""
     try:
         ownership.check()
@@ -55,7 +57,10 @@ def look(ownership: Ownership) -> RecoveredState:
 
 
 async def from_store(work: Callable[[], T]) -> T:
-    """What blocking work gives, once the store can be reached. Raises StorageError, and what ``work`` raises."""
+    """Do blocking work, again and again until the store can be reached; returns what it gives.
+
+    Raises StorageError, and what ``work`` raises.
+    """
     return await retry(partial(asyncio.to_thread, work), _PATIENCE, StorageUnreachable, _troubled)
 
 
@@ -64,7 +69,7 @@ def _troubled(error: StorageUnreachable) -> None:
 
 
 def read_legacy(storage: Storage, directory: str) -> PreviousMasters:
-    """From the application's directory. Raises StorageError.
+    """What former application masters have left in the application's directory. Raises StorageError.
 
     A result that was written in the face of death, though the job goes on, is removed.
     """

@@ -1,4 +1,4 @@
-"""How many files this process may have open: each executor's stream is one."""
+"""The limit on this process's open files: each executor's stream is one."""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 class OwnChain:
-    """Work on it is done in a thread of its own: one piece after the other, each after a look at who owns it."""
+    """The chain and the work on it, done in a thread of its own: one piece after the other.
+
+    Before each piece it is looked up who owns the chain.
+    """
 
     def __init__(self, ownership: Ownership) -> None:
         self.swept = 0  # the generation up to which there are no leftovers to look for: its tasks may be uploading
@@ -34,18 +37,19 @@ class OwnChain:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
 
     async def do(self, work: Callable[[], T]) -> T:
-        """In the thread. Raises FencedError, SupersededError, StorageError, and what ``work`` raises.
+        """Do a piece of work in the thread; returns what it gives.
 
-        Cancelled, the work goes on to its end, before anything else is begun.
+        Raises FencedError, SupersededError, StorageError, and what ``work`` raises. Cancelled, the work goes on to its
+        end, before anything else is begun.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._owned, work)
 
     def close(self) -> None:
-        """What is under way ends by the store's deadlines."""
+        """Take no more work. What is under way ends by the store's deadlines."""
         self._thread.shutdown(wait=False)
 
     async def conclude(self, after_success: Optional[AfterSuccess]) -> None:
-        """Leave what is to stay, once every task has ended; None: the job has not succeeded.
+        """Leave in the chain what is to stay, once every task has ended; None: the job has not succeeded.
 
         Raises SupersededError; everything else is only logged.
         """
@@ -72,7 +76,7 @@ class OwnChain:
         return found or (self._newest_of(self._former) if self._former else None)
 
     def set_aside(self, uri: str, reason: str) -> None:
-        """Nobody is to choose this checkpoint again. In a former chain, which others may use, it stays."""
+        """Mark a checkpoint so that nobody chooses it again. In a former chain, which others may use, it stays."""
         if self._former and uri.startswith(f"{self._former.uri}/"):
             self._passed_over.add(uri)
         elif self.catalog:

@@ -1,4 +1,4 @@
-"""Who may touch a checkpoint chain: one application, and of its application masters the newest.
+"""Ownership of a checkpoint chain: one application may touch it, and of its application masters the newest.
 
 Lost is not dead: a master whose cluster has given it up, or an application that was replaced, may still run. The
 chain's owner file names the one application that may commit checkpoints; the signed address file in the application's
@@ -29,7 +29,7 @@ class SupersededError(Exception):
 
 @attrs.frozen
 class Ownership:
-    """Of one application master. All of it blocks."""
+    """What one application master looks up before it touches the chain. All methods block."""
 
     storage: Storage
     description: ApplicationDescription
@@ -37,19 +37,22 @@ class Ownership:
     address_key: bytes = attrs.field(repr=False)
 
     def check(self) -> None:
-        """Raises FencedError, SupersededError, StorageError. A chain that nobody owns becomes ours."""
+        """Check that the chain is ours.
+
+        Raises FencedError, SupersededError, StorageError. One that nobody owns becomes ours.
+        """
         self.check_newest()
         if self.description.chain_dir:
             self._check_chain(self.description.chain_dir)
 
     def check_newest(self) -> None:
-        """Only whether this is still the application's newest master. Raises SupersededError, StorageError."""
+        """Check only that this is still the application's newest master. Raises SupersededError, StorageError."""
         newest = master_address.load(self.storage, self.description.application_dir, self.address_key)
         if newest and newest.attempt > self.am_attempt:
             raise SupersededError(f"application master {newest.attempt} has taken over, at {newest.address}")
 
     def announce(self, address: Address) -> None:
-        """Leave word where this master listens. Raises SupersededError, StorageError."""
+        """Write down where this master listens. Raises SupersededError, StorageError."""
         self.check_newest()
         directory = self.description.application_dir
         master_address.write(self.storage, directory, address, self.am_attempt, self.address_key)

@@ -1,6 +1,6 @@
-"""Keeps a file on the store up to date: on change, not more often than once a second, never blocking the loop.
+"""A file on the store that is kept up to date: on change, not more often than once a second, without blocking the loop.
 
-And it knows since when that does not succeed, for whoever is asked meanwhile.
+It also knows since when that does not succeed, for whoever is asked meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AFTER_ERROR = 5.0
 
 
 class Publisher:
-    """Writes what ``content`` gives at that moment, so the newest always wins; one write at a time.
+    """Writes one file whenever its content has changed. The newest content always wins; one write at a time.
 
     ``content`` takes what is to be written, on the loop, and gives what makes bytes of it, in a thread. What fails is
     tried again with the next change or after some seconds.
@@ -68,14 +68,14 @@ class Publisher:
         return ""
 
     def changed(self, *, soon: bool = True) -> None:
-        """There is something new. Not ``soon``: it may wait for more, up to five seconds."""
+        """Have the file written: there is something new. Not ``soon``: it may wait for more, up to five seconds."""
         due = asyncio.get_running_loop().time() + (0.0 if soon else LATEST)
         if self._due is None or due < self._due:
             self._due = due
             self._changed.set()
 
     async def run(self) -> None:
-        """Until ``stop``."""
+        """Write what changes until ``stop``."""
         loop = asyncio.get_running_loop()
         while await self._until_due():
             self._due = None
@@ -89,7 +89,7 @@ class Publisher:
                 self._due = loop.time() + self._interval
 
     def stop(self) -> None:
-        """``run`` ends after the write under way."""
+        """Have ``run`` end after the write under way."""
         self._stopping = True
         self._changed.set()
 

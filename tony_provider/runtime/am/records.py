@@ -1,4 +1,4 @@
-"""What an application leaves in its directory: status.json and events.jsonl while it runs, result.json at its end."""
+"""The records that an application leaves: status.json and events.jsonl while it runs, result.json at its end."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 
 class ApplicationRecords:
+    """Writes the status, the events and the result of an application to its directory."""
+
     def __init__(self, storage: Storage, description: ApplicationDescription, former_events: bytes = b"") -> None:
         """``former_events``: the file that a former application master has left."""
         self._storage = storage
@@ -47,7 +49,7 @@ class ApplicationRecords:
         self._publishing.add_done_callback(_log_fault)
 
     def changed(self, *, soon: bool = True) -> None:
-        """The status is another one."""
+        """Have the status written: it is another one."""
         if self._status_file:
             self._status_file.changed(soon=soon)
 
@@ -61,13 +63,13 @@ class ApplicationRecords:
         self.note(Note(event, message))
 
     def note(self, note: Note) -> None:
-        """Something happened just now."""
+        """Write down that something happened just now."""
         self._events.append(note.event, note.message, note.task, data=note.data, time_ms=epoch_ms())
         self._events_file.changed()
         self.changed()
 
     async def stop(self) -> None:
-        """After the writes under way, which end by the store's deadlines."""
+        """Stop writing, after the writes under way, which end by the store's deadlines."""
         for file in (self._status_file, self._events_file):
             if file:
                 file.stop()
@@ -75,7 +77,10 @@ class ApplicationRecords:
             await asyncio.wait({self._publishing})
 
     async def write_result(self, result: JobStatus) -> list[str]:
-        """The last events, the last status and the result, in this order; the names of those that could not be."""
+        """Write the last events, the last status and the result, in this order.
+
+        Returns the names of those that could not be written.
+        """
         written = {
             contract.EVENTS_FILE: await self._events_file.write(),
             contract.STATUS_FILE: await self._publisher(
@@ -86,11 +91,14 @@ class ApplicationRecords:
         return [name for name, done in written.items() if not done]
 
     async def write_result_only(self, result: JobStatus) -> bool:
-        """For an application master that has a moment left to live."""
+        """Write nothing but the result, for an application master that has a moment left to live.
+
+        False when that failed.
+        """
         return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).write()
 
     async def clear_away(self) -> None:
-        """What is of no use after the end: the staging, and what writers that were killed have left."""
+        """Remove what is of no use after the end: the staging, and what writers that were killed have left."""
         try:
             await asyncio.to_thread(clear_away, self._storage, self._directory)
         except StorageError as error:

@@ -1,4 +1,4 @@
-"""What the application master needs of a cluster, seen from inside: containers, and word of what becomes of them.
+"""The ResourceManager interface: a cluster seen from inside, which gives containers and tells what becomes of them.
 
 ``yarn`` (Hadoop RPC) and ``local`` (subprocesses) stand behind it; the master's own code never asks which.
 """
@@ -17,7 +17,7 @@ from tony_provider.runtime.protocol.status import FinalStatus
 
 @attrs.frozen
 class ContainerRequest:
-    """One container wanted. ``key`` is the master's own; each allocation answers exactly one request."""
+    """A request for one container. ``key`` is the master's own; an allocation answers exactly one."""
 
     key: int  # unique for the life of the application (YARN's allocation_request_id)
     priority: int  # lower is served first; requests of one size share one
@@ -29,13 +29,15 @@ class ContainerRequest:
 
 @attrs.frozen
 class Container:
+    """A container that the cluster has given."""
+
     id: str  # as YARN writes it: container_e01_…
     node: str  # host:port of its NodeManager
 
 
 @attrs.frozen
 class Launch:
-    """How to start a container."""
+    """How a container's program is started."""
 
     command: list[str]  # program and plain arguments; output goes to the container's log directory
     env: dict[str, str]
@@ -67,19 +69,26 @@ class Registered:
 
 @attrs.frozen
 class Allocated:
+    """Event: the cluster gives the container for a request."""
+
     key: int
     container: Container
 
 
 @attrs.frozen
 class LaunchFailed:
+    """Event: a node did not start a container's program."""
+
     container_id: str
     reason: str
 
 
 @attrs.frozen
 class Completed:
-    """A container ended. ``exit_status`` as YARN's ContainerExitStatus: a code, or its own reasons from -100 down."""
+    """Event: a container ended.
+
+    ``exit_status`` as YARN's ContainerExitStatus: a code, or its own reasons from -100 down.
+    """
 
     container_id: str
     exit_status: int
@@ -88,35 +97,35 @@ class Completed:
 
 @attrs.frozen
 class StopRequested:
-    """The cluster wants the application to end now."""
+    """Event: the cluster wants the application to end now."""
 
     reason: str
 
 
 @attrs.frozen
 class AttemptOver(StopRequested):
-    """The cluster has ended this application master's attempt: the application was killed, or the cluster gave this
-    master up and has started another one, whose the containers are now.
+    """Event: the cluster has ended this application master's attempt.
 
-    Nothing that this one does counts any more. It is to end without touching its tasks or the job's files.
+    The application was killed, or the cluster gave this master up and has started another one, whose the containers are
+    now. Nothing that this one does counts any more. It is to end without touching its tasks or the job's files.
     """
 
 
 @attrs.frozen
 class ConnectionLost:
-    """The cluster cannot be reached at present; nothing else changed. For the event log and people."""
+    """Event: the cluster cannot be reached at present; nothing else changed. For the event log and people."""
 
     reason: str
 
 
 @attrs.frozen
 class ConnectionRestored:
-    """It answers again."""
+    """Event: the cluster answers again."""
 
 
 @attrs.frozen
 class Preempting:
-    """The cluster wants these containers back, and takes them soon: a moment for a checkpoint."""
+    """Event: the cluster wants these containers back, and takes them soon: a moment for a checkpoint."""
 
     container_ids: list[str]
     seconds: Optional[float] = None  # until then; None: not known
@@ -124,7 +133,7 @@ class Preempting:
 
 @attrs.frozen
 class NodeLeaving:
-    """A node is being taken out of service; its containers end soon."""
+    """Event: a node is being taken out of service; its containers end soon."""
 
     node: str  # host:port
     seconds: Optional[float] = None  # until then; None: not known
@@ -136,14 +145,18 @@ Event = Union[
 
 
 class ResourceManager(ABC):
-    """Raises ResourceManagerError subclasses when the cluster refuses for good; retries by itself what may pass."""
+    """The cluster as the application master uses it: gives containers, starts programs in them, tells of their end.
+
+    Methods raise ResourceManagerError subclasses when the cluster refuses for good, and retry by themselves what may
+    pass.
+    """
 
     notice: float
     """Seconds that the application master has between SIGTERM and SIGKILL when the cluster ends it."""
 
     @abstractmethod
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
-        """Make this application master known. Once, before all else."""
+        """Make this application master known to the cluster. Once, before all else."""
 
     @abstractmethod
     def request(self, requests: Sequence[ContainerRequest]) -> None:
@@ -170,19 +183,19 @@ class ResourceManager(ABC):
 
     @abstractmethod
     def events(self) -> AsyncIterator[Event]:
-        """What happens, in order, until ``close``."""
+        """The events, in order, until ``close``."""
 
     @abstractmethod
     def set_progress(self, progress: float) -> None:
-        """0 to 1, shown by the cluster."""
+        """Tell the cluster how far the job is, 0 to 1, for it to show."""
 
     @abstractmethod
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
-        """Say how the application ended; the containers left are stopped by the cluster. Once."""
+        """Tell the cluster how the application ended; it stops the containers that are left. Once."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Drop connections and tasks. Idempotent."""
+        """Close connections and end tasks of the event loop. Idempotent."""
 
 
 class ResourceManagerError(Exception):

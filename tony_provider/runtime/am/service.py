@@ -1,4 +1,4 @@
-"""The gRPC side of the application master: one stream per executor, each of them proven to be who it says."""
+"""The application master's gRPC server: one stream per executor, each of them proven to be who it says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
 
 @attrs.define(eq=False)
 class Stream:
-    """The way to one executor."""
+    """The open stream to one executor, with what is still to be sent."""
 
     identity: TaskIdentity
     _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
@@ -46,7 +46,7 @@ class Stream:
         self._outbox.put_nowait(None)
 
     async def outgoing(self) -> AsyncIterator[Outgoing]:
-        """What was sent, until ``close``."""
+        """The messages to send, as they come, until ``close``."""
         while True:
             message = await self._outbox.get()
             if message is None:
@@ -55,7 +55,7 @@ class Stream:
 
 
 class Listener(ABC):
-    """Who the streams belong to. None of this blocks."""
+    """Whoever is told what comes over the executors' streams. None of the methods may block."""
 
     @abstractmethod
     def refusal(self, identity: TaskIdentity) -> Optional[str]:
@@ -63,19 +63,19 @@ class Listener(ABC):
 
     @abstractmethod
     def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
-        """An executor is there."""
+        """An executor's stream is open, and it has registered."""
 
     @abstractmethod
     def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        """It said something."""
+        """An executor said something."""
 
     @abstractmethod
     def detached(self, stream: Stream) -> None:
-        """Its stream is down."""
+        """An executor's stream is down."""
 
 
 class WriteTurns:
-    """Of many streams, so many write at a time.
+    """Lets only so many streams write at a time.
 
     gRPC keeps what is on its way for each stream, and sending to thousands at once would hold the loop. A stream that
     does not take its message has the turn for some seconds only.
@@ -98,6 +98,8 @@ class WriteTurns:
 
 
 class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
+    """The gRPC service that executors call: checks who they are and hands their streams to a listener."""
+
     def __init__(self, application_id: str, task_key: bytes, listener: Listener) -> None:
         self._application_id = application_id
         self._task_key = task_key
@@ -165,8 +167,10 @@ class Server:
 
     @classmethod
     def bind(cls, secrets: Mapping[str, bytes], host: str, ports: PortRange) -> Server:
-        """On ``host`` only, on a free port of the range. Raises OSError when there is none, IdentityError when the
-        credentials lack the server's certificate."""
+        """A server on ``host`` only, on a free port of the range.
+
+        Raises OSError when there is none, IdentityError when the credentials lack the server's certificate.
+        """
         server = grpc.aio.server(options=server_options())
         port = _bind(server, server_credentials(secrets), host, ports)
         return cls(Address(host, port), server)

@@ -1,4 +1,4 @@
-"""Checkpoints that executors have uploaded, on their way to becoming one that is committed."""
+"""Parts of checkpoints that executors have uploaded, on their way to a commit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ShardError(ValueError):
 
 @attrs.frozen
 class Shard:
-    """What one rank has uploaded."""
+    """What one rank has uploaded of a checkpoint."""
 
     checkpoint: str  # URI of the checkpoint's directory
     step: Optional[int]
@@ -38,7 +38,10 @@ class Shard:
 
     @classmethod
     def of(cls, message: tony_pb2.CheckpointUploaded, rank: int, checkpoints: str) -> Shard:
-        """``checkpoints``: URI of the directory that checkpoints are to be in. Raises ShardError."""
+        """The shard that an executor's message announces.
+
+        ``checkpoints``: URI of the directory that checkpoints are to be in. Raises ShardError.
+        """
         try:
             directory = uris.parse(message.uri)
             for file in message.files:
@@ -69,7 +72,7 @@ class Shard:
 
 
 def manifest(shards: list[Shard], application_id: str, committed_ms: int) -> Manifest:
-    """Of the checkpoint that these make, by rank; the lowest rank's entry is the one to load."""
+    """The manifest of the checkpoint that these shards make, by rank; the lowest rank's entry is the one to load."""
     first = shards[0]
     return Manifest(
         save=first.save,

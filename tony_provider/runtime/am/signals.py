@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGINT mean to an application master."""
+"""SIGTERM and SIGINT to an application master, and what it does about them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ALIVE_AFTER_ALL = 2.0  # seconds: nobody kills us, so the signal is somebody's 
 
 
 class Signals:
-    """They end the job. A verdict that is there already stays, and during the last steps they change nothing: those are
-    the job's result.
+    """Handles SIGTERM and SIGINT: they end the job.
 
+    A verdict that is there already stays, and during the last steps they change nothing: those are the job's result.
     Where SIGKILL follows at once, the cluster takes only this application master away, or the whole application, and
     the master cannot know which: it leaves a result in case, and its tasks to the cluster.
     """
@@ -44,7 +44,7 @@ class Signals:
             loop.add_signal_handler(number, self._received, number)
 
     async def ignore(self) -> None:
-        """From now on, once the result that a signal may have had written is."""
+        """Ignore signals from now on, once a result that one of them may have had written is there."""
         self._obeyed = False
         if self._stopping:
             self._stopping.cancel()
@@ -71,7 +71,7 @@ class Signals:
 
 
 async def write_killed(master: Master, records: ApplicationRecords, reason: str, *, in_haste: bool = False) -> None:
-    """The result of an application master that its cluster takes away.
+    """Write the result of an application master that its cluster takes away.
 
     Raises SupersededError, having written nothing, when a newer application master is known of.
 

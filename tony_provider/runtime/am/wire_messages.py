@@ -1,4 +1,4 @@
-"""Between the protocol's messages and the session's own words."""
+"""Translation between the protocol's messages and the session's own classes."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
 
 
 class Rendezvous:
-    """The messages of each rendezvous. What they have in common, the addresses of all, is encoded once."""
+    """Makes the messages of each rendezvous. What they have in common, the addresses of all, is encoded once."""
 
     def __init__(self) -> None:
         self._cluster: Optional[ClusterSpec] = None  # that ``_packed`` is of: the newest
         self._packed = b""
 
     def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
-        """By task, each to be made when it is sent: the addresses are copied into it."""
+        """The messages by task, each made when it is sent: the addresses are copied into it."""
         common = tony_pb2.Rendezvous(
             generation=action.cluster.generation,
             cluster=self._pack(action.cluster),

@@ -1,4 +1,4 @@
-"""Plain words for sizes, exit codes, signals and YARN's own reasons."""
+"""Plain words for sizes, exit codes, signals and YARN's own reasons, for messages."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def container_end(exit_status: int) -> str:
 
 
 def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
-    """Such as ``8192 MiB, 1 vcore, gpus 1``."""
+    """The size of a task's container in words, such as ``8192 MiB, 1 vcore, gpus 1``."""
     parts = [f"{task.memory} MiB", count(task.vcores, "vcore")]
     if task.gpus:
         parts.append(f"gpus {task.gpus}")

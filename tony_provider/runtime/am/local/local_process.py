@@ -23,6 +23,8 @@ _TAIL = 4096  # bytes of stderr for the diagnostics, as YARN does
 
 @attrs.define(eq=False)
 class LocalProcess:
+    """The process group of one local container, in its directory."""
+
     directory: Path
     log_dir: Path
     _process: asyncio.subprocess.Process
@@ -32,7 +34,7 @@ class LocalProcess:
     async def start(
         cls, container_id: str, directory: Path, log_dir: Path, launch: Launch, cache: ArchiveCache
     ) -> LocalProcess:
-        """Raises OSError, ArchiveError."""
+        """Prepare the directory and start the container's program. Raises OSError, ArchiveError."""
         await asyncio.to_thread(_prepare, directory, log_dir, launch, cache)
         environment = {**container_environment(container_id, directory, log_dir), **launch.env}
         with (log_dir / "stdout").open("ab") as stdout, (log_dir / "stderr").open("ab") as stderr:
@@ -54,7 +56,10 @@ class LocalProcess:
         return started
 
     async def wait(self) -> tuple[int, str]:
-        """Exit status as YARN gives it, and diagnostics. What the process left in its group is killed."""
+        """Wait for the program's end; returns its exit status as YARN gives it, and diagnostics.
+
+        What the process left in its group is killed.
+        """
         code = await self._process.wait()
         self._signal(signal.SIGKILL)
         diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
@@ -63,7 +68,7 @@ class LocalProcess:
         return (shell.exit_code(-code) if code < 0 else code), diagnostics
 
     async def stop(self) -> None:
-        """SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
+        """Send SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
         self._stopped = True
         self._signal(signal.SIGTERM)
         try:
@@ -72,7 +77,7 @@ class LocalProcess:
             self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """At once."""
+        """Kill the group at once."""
         self._stopped = True
         self._signal(signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The embedded local cluster from inside: containers are process groups on this machine."""
+"""The local cluster's ResourceManager, within the application master: containers are process groups here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NOTICE = 3600.0  # seconds: nobody kills a local application master that ends i
 
 @attrs.frozen
 class Share:
-    """A part of this machine."""
+    """A part of this machine: memory, cores and GPUs."""
 
     memory: int = 0  # MiB
     vcores: int = 0
@@ -62,7 +62,10 @@ class Share:
 
 
 class LocalResourceManager(ResourceManager):
-    """``shared`` is where unpacked archives are kept for later applications, the runtime above all."""
+    """The local cluster as the application master sees it: starts containers as process groups on this machine.
+
+    ``shared`` is where unpacked archives are kept for later applications, the runtime above all.
+    """
 
     notice = _NOTICE
 
@@ -110,7 +113,7 @@ class LocalResourceManager(ResourceManager):
         self._grant()
 
     def avoid(self, nodes: Sequence[str]) -> None:
-        """There is only this one."""
+        """Do nothing: there is only this one node."""
 
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:
@@ -132,7 +135,7 @@ class LocalResourceManager(ResourceManager):
         return self._events.__aiter__()
 
     def set_progress(self, progress: float) -> None:
-        """The job's status says it already."""
+        """Do nothing: the job's status says it already."""
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
         await asyncio.gather(*(process.stop() for process in self._processes.values()))

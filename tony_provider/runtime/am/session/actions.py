@@ -1,4 +1,4 @@
-"""What the session wants done. The master carries these out, in order; the session itself touches nothing."""
+"""The actions that a session wants done. The master carries them out, in order; the session itself touches nothing."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ class Verdict:
 
 @attrs.frozen
 class RequestContainers:
+    """Ask the cluster for containers."""
+
     requests: tuple[ContainerRequest, ...]
 
 
 @attrs.frozen
 class CancelRequests:
+    """Withdraw requests for containers that were not answered yet."""
+
     keys: tuple[int, ...]
 
 
@@ -119,7 +123,7 @@ class ShutdownTask:
 
 @attrs.frozen
 class Note:
-    """Something for the event log and for people; nothing to do."""
+    """A line for the event log and for people; nothing to do."""
 
     event: str
     message: str

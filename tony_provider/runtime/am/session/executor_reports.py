@@ -1,4 +1,4 @@
-"""What executors say, and what follows from it."""
+"""Reports of executors, and what follows from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tony_provider.runtime.spec.model import Role
 
 
 class ExecutorReports:
-    """Each ``task`` is one whose executor may speak. Times are the session's, in seconds."""
+    """The session's part that takes what executors say.
+
+    Each ``task`` is one whose executor may speak. Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class ExecutorReports:
         self._crowded: set[str] = set()  # nodes whose disks have cost a task lines of its output
 
     def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
-        """Its stream is up; ``start`` is that of the newest rendezvous that reached it."""
+        """Take that a task's executor has registered. ``start`` is that of the newest rendezvous that reached it."""
         task.connected, task.heard_at = True, now
         if not task.ended:
             task.trouble_at = None
@@ -54,7 +57,7 @@ class ExecutorReports:
             self._starts.say_again(task, start)
 
     def disconnected(self, task: Task, now: float) -> None:
-        """Its stream is down; it may come back."""
+        """Take that the stream of a task's executor is down; it may come back."""
         task.connected = False
         if not task.ended and task.trouble_at is None:
             task.trouble_at = now
@@ -99,7 +102,7 @@ class ExecutorReports:
             self._restarts.stepped(task, step)
 
     def look_at_end(self, task: Task, process: ProcessState, end: ProcessEnd, now: float) -> None:
-        """What follows from the end of its user process."""
+        """Draw the consequences of a user process's end."""
         if end.succeeded and task.role is not Role.PS:
             if not task.ended:
                 task.state = TaskState.SUCCEEDED
@@ -116,7 +119,7 @@ class ExecutorReports:
             self._failed(task, process, end, now)
 
     def settled(self, task: Task, start: int, problem: str, now: float) -> None:
-        """Its last copies of checkpoints are over."""
+        """Take that a process's last copies of checkpoints are over."""
         process = task.process
         if process is None or process.start != start or process.settled:
             return

@@ -36,6 +36,11 @@ from tony_provider.runtime.spec.model import JobSpec
 
 
 class Session:
+    """The state machine of one job: takes what happens, one method for each, and returns the actions to be carried out.
+
+    ``now`` is the session's time: seconds of a clock that never goes back.
+    """
+
     def __init__(self, job: JobSpec, framework: Framework, *, jitter: Callable[[], float], epoch: float = 0.0) -> None:
         """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch."""
         self.state = SessionState(job, framework, epoch)
@@ -67,7 +72,7 @@ class Session:
 
     @property
     def tasks(self) -> Sequence[Task]:
-        """By type as specified, then by index."""
+        """All tasks, by type as specified, then by index."""
         return self.state.tasks
 
     @property
@@ -80,7 +85,7 @@ class Session:
 
     @property
     def verdict(self) -> Optional[Verdict]:
-        """Once it is known; the tasks may still be ending."""
+        """How the job ends, once that is known; the tasks may still be ending."""
         return self.state.verdict
 
     @property
@@ -92,7 +97,7 @@ class Session:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """How often an executor is to be heard of; for Welcome."""
+        """Seconds between two heartbeats of an executor, for its Welcome."""
         return self._liveness.heartbeat_seconds
 
     def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
@@ -115,7 +120,7 @@ class Session:
         return self._checkpoints.commit_refusal(task, generation, start)
 
     def mirror_ranks(self) -> Sequence[tuple[str, int]]:
-        """Name and rank of the tasks of the current generation whose checkpoints are copied to the store."""
+        """Names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""
         return self._checkpoints.ranks()
 
     def still_copies(self, name: str) -> bool:
@@ -126,7 +131,7 @@ class Session:
     # ---- the cluster -------------------------------------------------------------------------------------------
 
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
-        """Ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
+        """Begin: ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
         self._begin(now, largest)
         self.containers.ask_for_all(now)
         self._restarts.prepare_start(now)
@@ -135,7 +140,10 @@ class Session:
     def recover(
         self, containers: Sequence[Container], history: History, now: float, largest: Optional[Largest] = None
     ) -> list[Action]:
-        """Instead of ``start``, for a later application master: ``containers`` are those that its cluster listed."""
+        """Begin as a later application master, in place of ``start``.
+
+        ``containers`` are those that its cluster listed.
+        """
         started = now if history.started is None else history.started - self.state.epoch
         self._begin(min(started, now), largest)
         self.recovery.begin(containers, history, now)
@@ -191,12 +199,12 @@ class Session:
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     def resume_chosen(self, generation: int, resume: Optional[ResumePoint], now: float) -> list[Action]:
-        """The answer to ChooseResumePoint; None: there is no checkpoint."""
+        """Take the answer to ChooseResumePoint; None: there is no checkpoint."""
         self._checkpoints.chosen(generation, resume)
         return self._checked(now)
 
     def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:
-        """The store has not answered ChooseResumePoint for long."""
+        """Take that the store has not answered ChooseResumePoint for long."""
         self._checkpoints.not_chosen(generation, reason, now)
         return self._checked(now)
 
@@ -270,7 +278,7 @@ class Session:
         return self._checked(now)
 
     def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:
-        """Its container is being killed; ``tail`` is the end of what its user process had printed."""
+        """A task's container is being killed; ``tail`` is the end of what its user process had printed."""
         task = self._current(name, attempt)
         if task:
             task.last_words = tail
@@ -288,7 +296,7 @@ class Session:
     # ---- the clock ---------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Action]:
-        """To be called twice a second or so."""
+        """Look at what time it is: to be called twice a second or so."""
         if self.state.finished:
             return []
         self._timers.tick(now)

@@ -1,1 +1,1 @@
-"""The application master's page and control: HTTP behind the cluster's proxy."""
+"""The application master's web server: the job's page, logs and control, behind the cluster's proxy."""

@@ -12,13 +12,15 @@ import attrs
 
 @attrs.frozen
 class AccessList:
+    """An access list of YARN's: the users and groups that may do something."""
+
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     everybody: bool = False
 
     @classmethod
     def parse(cls, text: str) -> AccessList:
-        """As Hadoop's AccessControlList reads it; nothing is an error."""
+        """The access list of a text, as Hadoop's AccessControlList reads it; nothing is an error."""
         if text.strip() == "*":
             return cls(everybody=True)
         users, _, groups = text.partition(" ")

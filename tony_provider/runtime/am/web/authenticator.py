@@ -1,4 +1,7 @@
-"""Whom the application master answers over HTTP. ``yarn_gate`` and ``local_gate`` stand behind it."""
+"""The Authenticator interface: whom the application master answers over HTTP.
+
+``yarn_authenticator`` and ``local_authenticator`` stand behind it.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,16 @@ from tony_provider.runtime.am.web.router import AccessType
 
 
 class Authenticator(ABC):
+    """Says who asks, and whether that user may do what is asked."""
+
     @abstractmethod
     async def visitor(self, source: str, head: Head) -> str:
         """The user who asks, from the address ``source``; empty where nobody says. Raises HttpError for strangers."""
 
     @abstractmethod
     async def check(self, user: str, access: AccessType) -> None:
-        """Raises HttpError when this user may not."""
+        """Check that this user may do this. Raises HttpError when not."""
 
     @abstractmethod
     def learn(self, access_lists: Mapping[str, str]) -> None:
-        """The application's own access lists (VIEW_APP, MODIFY_APP), as the cluster has them."""
+        """Take the application's own access lists (VIEW_APP, MODIFY_APP), as the cluster has them."""

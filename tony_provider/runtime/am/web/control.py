@@ -1,4 +1,4 @@
-"""What the Airflow side may ask of a running job.
+"""Control of a running job over HTTP: what the Airflow side may ask of its master.
 
 ======================== ============================== =============================================
 ``PUT control/stop``       ``{"reason": …, "grace": s}``    ends as killed, for this reason; see Stopping
@@ -37,12 +37,14 @@ _LONGEST_GRACE = 86400.0  # seconds
 
 
 class SteeredSession(Protocol):
+    """The part of the session that control needs."""
+
     @property
     def verdict(self) -> Optional[Verdict]: ...
 
 
 class Steered(Protocol):
-    """The part of the master that is asked."""
+    """The part of the master that control needs."""
 
     @property
     def session(self) -> SteeredSession: ...
@@ -56,29 +58,35 @@ class Steered(Protocol):
 
 @attrs.frozen
 class StopOrder:
+    """The body of ``PUT control/stop``: end the job."""
+
     reason: str
     grace: Optional[float] = None  # seconds between SIGTERM and SIGKILL of a user process; default: timeouts.grace
 
 
 @attrs.frozen
 class StopAnswer:
-    """The answer to it: the application ends by itself, also when nobody asks again."""
+    """The answer to a StopOrder: the application ends by itself, also when nobody asks again."""
 
     ends_within: float  # seconds, last copies of checkpoints and logs included; later than that something is wrong
 
 
 @attrs.frozen
 class CheckpointOrder:
+    """The body of ``PUT control/checkpoint``: ask the tasks for a checkpoint."""
+
     reason: str
 
 
 @attrs.frozen
 class CheckpointAsked:
+    """The answer to a CheckpointOrder."""
+
     newest: Optional[ResumePoint] = None  # the newest committed checkpoint so far
 
 
 class Control:
-    """Handlers, within a running event loop."""
+    """The HTTP handlers of control. Used within a running event loop."""
 
     def __init__(self, master: Steered, timeouts: Timeouts) -> None:
         self._master = master
@@ -86,7 +94,7 @@ class Control:
         self._ends_at: Optional[float] = None
 
     async def stop(self, request: HttpRequest) -> HttpResponse:
-        """Asked again, nothing is hurried, unless a shorter grace is given now."""
+        """End the job. Asked again, nothing is hurried, unless a shorter grace is given now."""
         order = _read(request, StopOrder)
         grace = self._timeouts.grace if order.grace is None else order.grace
         if not (math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE):

@@ -37,7 +37,10 @@ class _BrokenOff(Exception):  # noqa: N818
 
 
 class Connection:
-    """Closed after one request: YARN's proxy opens one for each, and nothing is left to wait for."""
+    """One HTTP connection, closed after one request.
+
+    YARN's proxy opens one for each, and nothing is left to wait for.
+    """
 
     def __init__(self, source: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer) -> None:
         self._source = source
@@ -49,7 +52,7 @@ class Connection:
         self._is_head = False
 
     async def serve(self) -> None:
-        """Until it is closed. Raises nothing but CancelledError."""
+        """Read the request and answer it, until the connection is closed. Raises only CancelledError."""
         try:
             response = await self._respond()
             if response:

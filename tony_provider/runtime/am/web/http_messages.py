@@ -1,4 +1,4 @@
-"""What is asked of the application master over HTTP, and what it answers."""
+"""HTTP requests to the application master, and its answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON = "application/json"
 
 @attrs.frozen
 class Head:
-    """A request before its body."""
+    """The first part of a request, before its body."""
 
     method: str
     path: str  # decoded, without the query
@@ -24,12 +24,14 @@ class Head:
     headers: tuple[tuple[str, str], ...] = ()  # names in lower case, in the order sent
 
     def values(self, name: str) -> list[str]:
-        """Of every header with this name (in lower case)."""
+        """The values of every header with this name (in lower case)."""
         return [value for each, value in self.headers if each == name]
 
 
 @attrs.frozen
 class HttpRequest:
+    """A whole request, and the user who sent it."""
+
     head: Head
     user: str  # who asks; empty where nobody says
     body: bytes = b""
@@ -37,6 +39,8 @@ class HttpRequest:
 
 @attrs.frozen
 class HttpResponse:
+    """The answer to a request."""
+
     status: int
     content_type: str
     body: bytes
@@ -44,12 +48,12 @@ class HttpResponse:
 
     @classmethod
     def of_object(cls, found: Any, status: int = HTTPStatus.OK) -> HttpResponse:
-        """An attrs object as JSON."""
+        """A response with an attrs object as JSON."""
         return cls(status, JSON, dump_json(found))
 
 
 class HttpError(Exception):
-    """This is answered instead, as JSON ``{"error": message}``."""
+    """An error that is the answer to a request, as JSON ``{"error": message}``."""
 
     def __init__(self, status: int, message: str, headers: Optional[Mapping[str, str]] = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The local cluster's rule: who can read the application's folder is its owner."""
+"""The local cluster's Authenticator: who can read the application's folder is its owner."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ _HOW = f"the password of this page is in the application's folder, in the file {
 
 
 class LocalAuthenticator(Authenticator):
-    """The secret comes as programs say it, or as browsers do, which ask for a password."""
+    """Lets in whoever knows the secret of the application's folder.
+
+    The secret comes as programs say it, or as browsers do, which ask for a password.
+    """
 
     def __init__(self, secret: str, owner: str) -> None:
         self._expected = secret.encode()
         self._owner = owner
 
     def learn(self, access_lists: Mapping[str, str]) -> None:
-        """There are none here."""
+        """Do nothing: there are no access lists here."""
 
     async def visitor(self, source: str, head: Head) -> str:
         given = head.values("authorization")
@@ -33,7 +36,7 @@ class LocalAuthenticator(Authenticator):
         return self._owner
 
     async def check(self, user: str, access: AccessType) -> None:
-        """Its owner may do everything."""
+        """Allow everything: whoever gets here is the owner."""
 
 
 def _secret(authorization: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Whether a request comes from YARN's web proxy: from an address of one of its hosts, as Hadoop's AmIpFilter has it."""
+"""YARN's web proxies: whether a request comes from one of their hosts, as Hadoop's AmIpFilter has it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 class Proxies:
+    """The addresses of the web proxies' hosts, looked up when they are needed."""
+
     def __init__(self, hosts: Sequence[str]) -> None:
         self._addresses: dict[str, frozenset[str]] = {host: frozenset() for host in hosts}
         if not self._addresses.keys().isdisjoint(_THIS_MACHINE):
@@ -29,7 +31,10 @@ class Proxies:
         self._resolving = asyncio.Lock()
 
     async def include(self, source: str) -> bool:
-        """Names are looked up when they are needed: a proxy may get another address while the job runs."""
+        """Whether this address is one of the proxies'.
+
+        Names are looked up when they are needed: a proxy may get another address while the job runs.
+        """
         address = _canonical(source)
         async with self._resolving:
             now = asyncio.get_running_loop().time()

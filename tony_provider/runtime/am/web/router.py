@@ -1,4 +1,4 @@
-"""Which request goes where, and what its sender must be allowed."""
+"""Routes of the web server: which request goes where, and what its sender must be allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class AccessType(Enum):
-    """As YARN's access lists of an application are named."""
+    """What a sender must be allowed, by the names of YARN's access lists of an application."""
 
     VIEW = "VIEW_APP"
     MODIFY = "MODIFY_APP"
@@ -23,6 +23,8 @@ class AccessType(Enum):
 
 @attrs.frozen
 class Route:
+    """One address of the web server, and who may use it."""
+
     method: str
     path: str
     access: AccessType
@@ -31,6 +33,8 @@ class Route:
 
 
 class Router:
+    """Finds the route of a request."""
+
     def __init__(self, routes: Iterable[Route]) -> None:
         self._paths: dict[str, dict[str, Route]] = {}
         self._prefixes: dict[str, dict[str, Route]] = {}
@@ -39,7 +43,10 @@ class Router:
             paths.setdefault(route.path, {})[route.method] = route
 
     def find(self, head: Head) -> Route:
-        """A path of its own goes before a longer prefix, and that before a shorter one. Raises HttpError."""
+        """The route for a request. Raises HttpError when there is none.
+
+        A path of its own goes before a longer prefix, and that before a shorter one.
+        """
         methods = self._paths.get(head.path) or self._below(head.path)
         if methods is None:
             raise HttpError(HTTPStatus.NOT_FOUND, "there is no such page")

@@ -1,4 +1,4 @@
-"""What the application master serves over HTTP: who is let in, and where to."""
+"""The entrance of the web server: who is let in, and where to."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from tony_provider.runtime.spec.model import Timeouts
 
 
 class Routes:
+    """Answers requests: asks the authenticator who sends them, then hands them to their route."""
+
     def __init__(self, authenticator: Authenticator, router: Router) -> None:
         self._authenticator = authenticator
         self._router = router
 
     async def answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
-        """Raises HttpError."""
+        """The answer to a request. Raises HttpError, where that is not shown as a page."""
         try:
             return await self._answer(source, head, read_body)
         except HttpError as error:
@@ -42,7 +44,10 @@ class Routes:
 def router(
     master: Steered, timeouts: Timeouts, tails: LogTails, *, places: Places = tuple, more: Iterable[Route] = ()
 ) -> Router:
-    """``places`` are links of the job's page, and ``more`` what is there beside it."""
+    """The router with everything that the application master serves.
+
+    ``places`` are links of the job's page, and ``more`` what is there beside it.
+    """
     control, page, log = Control(master, timeouts), JobPage(master.status, places), Logs(master.status, tails)
     return Router(
         [

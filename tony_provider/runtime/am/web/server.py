@@ -1,4 +1,4 @@
-"""Listens for HTTP on this node's own address."""
+"""The application master's HTTP server, on this node's own address."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address
 
 
 class WebServer:
-    """Its port is held from the beginning, and serves from ``start`` on."""
+    """An HTTP server whose port is held from the beginning, and that serves from ``start`` on."""
 
     def __init__(self, address: Address, sockets: list[socket.socket]) -> None:
         self.address = address
@@ -38,7 +38,7 @@ class WebServer:
 
     @classmethod
     async def bind(cls, host: str, ports: PortRange) -> WebServer:
-        """On ``host`` only, on a free port of the range. Raises OSError when there is none."""
+        """A server on ``host`` only, on a free port of the range. Raises OSError when there is none."""
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         places = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
         every = range(ports.first, ports.last + 1)
@@ -60,7 +60,7 @@ class WebServer:
             self._servers.append(await asyncio.start_server(self._accept, sock=each, backlog=_BACKLOG))
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Stop serving. Idempotent."""
         for server in self._servers:
             server.close()
         for each in self._sockets:

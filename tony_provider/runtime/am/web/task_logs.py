@@ -25,7 +25,7 @@ _LONGEST_NUMBER = 9  # digits
 
 
 class Logs:
-    """A handler, within a running event loop."""
+    """The HTTP handler of logs. Used within a running event loop."""
 
     def __init__(self, status: Callable[[], JobStatus], tails: LogTails) -> None:
         self._status = status

@@ -1,4 +1,4 @@
-"""The application master's own address on the web, from before it registers until it leaves."""
+"""The application master's web server as a whole, from before it registers until it leaves."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tony_provider.runtime.storage import Storage
 
 @attrs.define(eq=False)
 class WebApp:
+    """The web server of one application master: open first, serving once there is a master, closed at the end."""
+
     authenticator: Authenticator
     _server: WebServer
     _description: ApplicationDescription
@@ -28,7 +30,7 @@ class WebApp:
 
     @classmethod
     async def open(cls, description: ApplicationDescription, storage: Storage, host: str, user: str) -> WebApp:
-        """``user``: see ``open_gate``. Raises OSError."""
+        """Hold the web server's port. ``user``: see ``open_gate``. Raises OSError."""
         authenticator = open_gate(description, user)
         return cls(authenticator, await WebServer.bind(host, description.job.port_range), description, storage)
 

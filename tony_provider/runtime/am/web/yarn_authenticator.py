@@ -1,4 +1,4 @@
-"""YARN's rules: only the web proxy is answered, and it says who asks."""
+"""YARN's Authenticator: only the web proxy is answered, and it says who asks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _USER_COOKIE = "proxy-user"  # nobody signs it: from anywhere but the proxy it i
 
 
 class YarnAuthenticator(Authenticator):
+    """Lets in whom YARN's web proxy names, as far as the application's access lists allow."""
+
     def __init__(self, access: YarnAccess, owners: Collection[str]) -> None:
         """``owners``: the names of the user whom the application runs as."""
         self._proxies = Proxies(access.proxies)

@@ -1,4 +1,4 @@
-"""One application attempt's standing with the ResourceManager: registered, heard of, unregistered."""
+"""The application master's protocol with the ResourceManager: registering, heartbeats, finishing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AMRMClient:
-    """The application master's protocol with its rules: response ids, registering again, rolled tokens."""
+    """Speaks the application master's protocol and keeps its rules: response ids, registering again, rolled tokens."""
 
     def __init__(self, addresses: Sequence[Address], token: Token) -> None:
         self._protocol = ApplicationMasterProtocol(addresses, token, retry=_RETRY)
@@ -61,7 +61,9 @@ class AMRMClient:
     async def register(
         self, host: str, port: int, tracking_url: str
     ) -> Optional[service.RegisterApplicationMasterResponseProto]:
-        """None: it is registered, but the answer was lost, and YARN gives it once.
+        """Register this attempt; returns the answer.
+
+        None: it is registered, but the answer was lost, and YARN gives it once.
 
         Raises ResourceManagerError when no ResourceManager takes it within ten minutes.
         """
@@ -90,7 +92,7 @@ class AMRMClient:
             raise ResourceManagerError(f"cannot register with the ResourceManager ({servers}): {error}") from error
 
     async def allocate(self, request: service.AllocateRequestProto) -> Optional[service.AllocateResponseProto]:
-        """One heartbeat; ``response_id`` is filled in here.
+        """Send one heartbeat; ``response_id`` is filled in here.
 
         None: the ResourceManager was restarted, and this application is registered again; what was asked for and not
         granted is to be asked for again. Raises RpcConnectionError, RpcTimeout (try again), ApplicationAttemptNotFound
@@ -111,7 +113,7 @@ class AMRMClient:
         return answer
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
-        """Until the ResourceManager has written it down. Raises ResourceManagerError."""
+        """Unregister, again and again until the ResourceManager has written it down. Raises ResourceManagerError."""
         request = service.FinishApplicationMasterRequestProto(
             final_application_status=_FINAL[status], diagnostics=diagnostics, tracking_url=tracking_url
         )

@@ -1,4 +1,4 @@
-"""What the ResourceManager was asked for and has to be told: pure bookkeeping, no input or output."""
+"""The book of what the ResourceManager was asked for and has to be told: no input or output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_ASKS = 1000  # in one call
 
 @attrs.frozen
 class Saying:
-    """The part of one allocate call that the book is about."""
+    """What one allocate call has to say: requests, releases, nodes to avoid."""
 
     asks: list[yarn.ResourceRequestProto] = attrs.field(factory=list)
     releases: list[yarn.ContainerIdProto] = attrs.field(factory=list)
@@ -36,7 +36,10 @@ class Saying:
 
 @attrs.define
 class ContainerAsks:
-    """Each request has an allocation_request_id of its own (its key), so that an answer belongs to exactly one."""
+    """The open requests and releases of containers, and the nodes to avoid.
+
+    Each request has an allocation_request_id of its own (its key), so that an answer belongs to exactly one.
+    """
 
     _outstanding: dict[int, ContainerRequest] = attrs.field(factory=dict)
     _to_say: dict[int, tuple[ContainerRequest, int]] = attrs.field(factory=dict)  # by key, with how many are wanted
@@ -76,7 +79,7 @@ class ContainerAsks:
         self._releasing.discard(container)
 
     def avoid(self, nodes: Iterable[str]) -> None:
-        """``nodes`` as host:port; they replace the former ones.
+        """Avoid these nodes (host:port) from now on; they replace the former ones.
 
         YARN goes by the host's name, or with the port where several NodeManagers share a host: it is told both.
         """
@@ -102,7 +105,7 @@ class ContainerAsks:
         return self._outstanding.pop(key)
 
     def next(self) -> Saying:
-        """What the next allocate call has to say. ``said`` once it was answered, else it is said again."""
+        """What the next allocate call has to say. Call ``said`` once it was answered; else it is said again."""
         return Saying(
             asks=[_ask(request, count) for request, count in islice(self._to_say.values(), MOST_ASKS)],
             releases=[container.to_proto() for container in self._releases],
@@ -111,7 +114,7 @@ class ContainerAsks:
         )
 
     def said(self, saying: Saying) -> None:
-        """The ResourceManager has taken this. What was changed meanwhile stays to be said."""
+        """Take that the ResourceManager has heard this. What was changed meanwhile stays to be said."""
         for ask in saying.asks:
             now = self._to_say.get(ask.allocation_request_id)
             if now and now[1] == ask.num_containers:
@@ -122,13 +125,13 @@ class ContainerAsks:
                 del self._nodes_to_say[name]
 
     def refused(self, saying: Saying) -> None:
-        """The ResourceManager will never grant these requests: do not repeat them."""
+        """Drop these requests: the ResourceManager will never grant them."""
         for ask in saying.asks:
             self._to_say.pop(ask.allocation_request_id, None)
             self._outstanding.pop(ask.allocation_request_id, None)
 
     def start_again(self) -> None:
-        """The ResourceManager has forgotten everything that it did not grant or take back."""
+        """Say everything again: the ResourceManager has forgotten what it did not grant or take back."""
         self._releases |= self._releasing
         self._to_say = {key: (request, 1) for key, request in self._outstanding.items()}
         self._nodes_to_say = dict.fromkeys(self._avoided, True)

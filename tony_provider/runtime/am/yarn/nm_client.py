@@ -1,4 +1,4 @@
-"""Starting containers on YARN's NodeManagers."""
+"""Starts containers on YARN's NodeManagers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _RETRY_DELAY = 1.0  # seconds
 
 
 class NMClient:
-    """One client per node, made when it is first needed; YARN hands each node's token out once."""
+    """Starts containers: one RPC client per node, made when it is first needed.
+
+    YARN hands each node's token out once.
+    """
 
     def __init__(self, description: ApplicationDescription) -> None:
         self._description = description
@@ -109,7 +112,10 @@ class NMClient:
 def launch_context(
     launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto], description: ApplicationDescription
 ) -> yarn.ContainerLaunchContextProto:
-    """Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve."""
+    """The launch in the form that NodeManagers take.
+
+    Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve.
+    """
     return yarn_messages.launch_context(
         commands=[on_yarn(launch.command)],
         environment={**launch.env, contract.ENV_LOG_DIR: YARN_LOG_DIR},

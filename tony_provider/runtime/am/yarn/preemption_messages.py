@@ -1,4 +1,4 @@
-"""What YARN says it will take away: containers for other queues, and nodes that leave. Pure bookkeeping."""
+"""YARN's warnings of what it will take away: containers for other queues, and nodes that leave. No input or output."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _GONE = (yarn.NS_LOST, yarn.NS_DECOMMISSIONED, yarn.NS_SHUTDOWN, yarn.NS_UNHEALT
 
 @attrs.define
 class PreemptionMessages:
-    """Each is passed on once, and only where it is about a container that this application holds."""
+    """Turns YARN's preemption messages into events: each once, and only about containers that we hold."""
 
     _said: dict[str, float] = attrs.field(factory=dict)  # preempted container -> when that was passed on
 
     def preempting(
         self, message: yarn.PreemptionMessageProto, held: Collection[str], now: float
     ) -> Optional[Preempting]:
-        """Whether the contract can be negotiated does not matter: a gang has no container to give instead.
+        """The event for a message; None where it says nothing new.
 
-        YARN does not say when; it waits for yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill,
-        15 s by default.
+        Whether the contract can be negotiated does not matter: a gang has no container to give instead. YARN does not
+        say when; it waits for yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill, 15 s by default.
         """
         self._said = {name: at for name, at in self._said.items() if name in held and now - at < _SAID_FOR}
         marked = dict.fromkeys(_marked(message))
@@ -42,7 +42,7 @@ def _marked(message: yarn.PreemptionMessageProto) -> Iterator[str]:
 
 
 def leaving(nodes: Iterable[yarn.NodeReportProto], holding: Collection[str]) -> Iterator[NodeLeaving]:
-    """Of the nodes whose state has changed, those with containers of this application that go."""
+    """The events for those of the reported nodes that go, and that hold containers of this application."""
     for report in nodes:
         node = str(node_address(report.nodeId))
         if node not in holding:

@@ -1,4 +1,4 @@
-"""YARN from inside an application: the ResourceManager behind Hadoop RPC."""
+"""YARN's ResourceManager, within the application master: spoken to over Hadoop RPC."""
 
 from __future__ import annotations
 
@@ -57,12 +57,15 @@ _LEAST = 0.05
 
 
 class YarnResourceManager(ResourceManager):
-    """Keeps the heartbeat with whichever ResourceManager is active; its absence is waited out."""
+    """YARN as the application master sees it. Keeps the heartbeat with whichever ResourceManager is active.
+
+    While none is, that is waited out.
+    """
 
     notice = _NOTICE
 
     def __init__(self, description: ApplicationDescription, access: YarnAccess, credentials: Credentials) -> None:
-        """Within a running event loop. Raises CredentialsError, ResourceManagerError."""
+        """Made within a running event loop. Raises CredentialsError, ResourceManagerError."""
         self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token())
         self._asks = ContainerAsks()
         self._notices = PreemptionMessages()

@@ -1,1 +1,1 @@
-"""Checkpoints as far as they steer the job."""
+"""Checkpoints as far as they steer the job: which tasks make them, which are committed, which one is gone on from."""

@@ -1,4 +1,4 @@
-"""Whose checkpoints count in a generation."""
+"""The tasks whose checkpoints count in a generation."""
 
 from __future__ import annotations
 

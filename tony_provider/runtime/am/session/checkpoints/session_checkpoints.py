@@ -23,7 +23,10 @@ MOST_DAMAGED = 10  # resume points in a row
 
 
 class SessionCheckpoints:
-    """Times are the session's, in seconds."""
+    """The session's part that asks for checkpoints and takes that they are committed, chosen or damaged.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class SessionCheckpoints:
         self._set_aside: set[str] = set()
 
     def ranks(self) -> Sequence[tuple[str, int]]:
-        """Name and rank of the tasks whose checkpoints are copied to the store."""
+        """Names and ranks of the tasks whose checkpoints are copied to the store."""
         return mirroring.mirror_ranks(self._state.job.checkpoint.mirror, self._state.members())
 
     def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
@@ -91,12 +94,12 @@ class SessionCheckpoints:
         return {"checkpoint": attrs.asdict(own) if own else None}
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
-        """The store does not say what there is."""
+        """Take that no resume point could be chosen: the store does not say what there is."""
         if self._starts.waits_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
     def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
-        """The resume point could not be put into a task's directory, so that its process was not started."""
+        """Take that the resume point could not be put into a task's directory, so that its process was not started."""
         process = task.process
         if process is None or process.start != start or not process.runs:
             return

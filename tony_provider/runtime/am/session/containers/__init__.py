@@ -1,1 +1,1 @@
-"""Getting containers, losing them, giving them back."""
+"""The job's containers: getting them, losing them, giving them back."""

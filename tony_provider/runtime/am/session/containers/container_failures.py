@@ -1,4 +1,4 @@
-"""Containers that are gone: what that means for their tasks."""
+"""Containers that are gone or out of order, and what that means for their tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGI
 
 
 class ContainerFailures:
-    """Times are the session's, in seconds."""
+    """The session's part that takes word of lost containers and silent executors.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups, restarts: Restarts) -> None:
         self._state = state
@@ -35,7 +38,7 @@ class ContainerFailures:
         self._restarts = restarts
 
     def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> None:
-        """The cluster says that a container has ended."""
+        """Take the cluster's word that a container has ended."""
         task = self._containers.ended(container_id)
         if task is None:
             return
@@ -48,7 +51,7 @@ class ContainerFailures:
         self._lost(task, failure, now, again=exit_status in words.NODE_TROUBLE, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
-        """Its node refused."""
+        """Take that a node refused to start a container."""
         task = self._containers.ended(container_id)  # nothing runs in it that could end
         if task is None:
             return
@@ -57,7 +60,7 @@ class ContainerFailures:
         self._lost(task, failures.of_launch(task, reason), now)
 
     def not_registered(self, tasks: Sequence[Task], now: float) -> None:
-        """Their executors should have done so long ago."""
+        """Take that the executors of these tasks have not registered in time."""
         needed = [task for task in tasks if task.role is not Role.SIDECAR]
         for task in tasks:
             late = needed if task in needed else [task]
@@ -65,11 +68,11 @@ class ContainerFailures:
             self._take(task, failure, now, again=False)
 
     def silent(self, task: Task, seconds: float, now: float) -> None:
-        """Nothing was heard of its executor for so long."""
+        """Take that nothing was heard of the task's executor for so many seconds."""
         self._take(task, failures.of_silence(task, seconds), now)
 
     def not_stopped(self, task: Task, now: float) -> None:
-        """Its executor was told to stop the user process, and did not say that it has."""
+        """Take that the task's executor was told to stop the user process, and did not say that it has."""
         self._take(task, failures.of_stop(task), now)
 
     def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:

@@ -22,7 +22,10 @@ class _Departure:
 
 
 class ContainerShutdowns:
-    """Times are the session's, in seconds."""
+    """The containers that are to end, and by when each is to have done so.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
@@ -30,7 +33,7 @@ class ContainerShutdowns:
 
     @property
     def done(self) -> bool:
-        """No container is left that somebody could still wait for."""
+        """Whether no container is left that somebody could still wait for."""
         return all(departure.given_up for departure in self._leaving.values())
 
     def ask(self, task: Task, now: float, reason: str, grace: float) -> None:
@@ -55,11 +58,14 @@ class ContainerShutdowns:
             self._state.emit(ReleaseContainers((container_id,)))
 
     def wait_for(self, container_id: str, now: float, seconds: float = 0.0) -> None:
-        """Its executor has been told to end before, or is told so when it asks. ``seconds``: before its logs."""
+        """Wait for a container whose executor was told to end before, or is told so when it asks.
+
+        ``seconds``: that it has before its logs are kept.
+        """
         self._leaving.setdefault(container_id, _Departure(now + seconds + KEEP_LOGS))
 
     def ended(self, container_id: str) -> bool:
-        """The cluster says so. False when it was not one of these."""
+        """Take the cluster's word that a container has ended. False when it was not one of these."""
         return self._leaving.pop(container_id, None) is not None
 
     def hurry(self, now: float) -> None:
@@ -68,7 +74,7 @@ class ContainerShutdowns:
             self.take(container_id, now)
 
     def tick(self, now: float) -> None:
-        """Lose patience with those that do not end."""
+        """Take away, or give up, those whose time is over."""
         for container_id, departure in list(self._leaving.items()):
             if now < departure.deadline:
                 continue

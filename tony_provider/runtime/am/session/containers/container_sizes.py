@@ -1,4 +1,4 @@
-"""How large the containers are that are asked for: as specified, or more memory after one was not enough."""
+"""The sizes of the containers that are asked for: as specified, or more memory after one was not enough."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tony_provider.runtime.spec.model import JobSpec, Memory, TaskSpec
 
 
 class ContainerSizes:
+    """The present size of each task type's containers."""
+
     def __init__(self, job: JobSpec) -> None:
         self._job = job
         self._specs = dict(job.tasks)
@@ -32,17 +34,20 @@ class ContainerSizes:
 
     @property
     def raised(self) -> dict[str, int]:
-        """MiB by task type, where it is more than specified."""
+        """The memory in MiB by task type, where it is more than specified."""
         return {name: spec.memory for name, spec in self._specs.items() if spec.memory != self._job.tasks[name].memory}
 
     def restore(self, raised: Mapping[str, int]) -> None:
-        """What a former application master knew."""
+        """Take over what a former application master knew, as ``raised`` gave it."""
         for name, memory in raised.items():
             if name in self._specs:
                 self._set(name, memory)
 
     def raise_memory(self, task_type: str) -> bool:
-        """After an out-of-memory kill; False when the policy, or the cluster, allows no more."""
+        """Give a task type more memory, after an out-of-memory kill.
+
+        False when the policy or the cluster forbids it.
+        """
         step = self._job.restart.memory_step
         if step is None:
             return False

@@ -18,7 +18,10 @@ from tony_provider.runtime.protocol.status import JobState, TaskState
 
 
 class Containers:
-    """``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds."""
+    """The containers of all tasks: asks for them, launches executors in them, replaces them, gives them back.
+
+    ``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, jitter: Callable[[], float]) -> None:
         self._state = state
@@ -29,13 +32,13 @@ class Containers:
         self._by_id: dict[str, Task] = {}
 
     def task_in(self, container_id: str) -> Optional[Task]:
-        """Whose container that is now."""
+        """The task that has this container now; None: no task has."""
         return self._by_id.get(container_id)
 
     # ---- getting them ------------------------------------------------------------------------------------------
 
     def ask_for_all(self, now: float) -> None:
-        """Wait for the whole gang."""
+        """Ask for containers for the whole gang, and wait for all of them."""
         self._state.phase = JobState.WAITING
         self.gang.begin(now)
         self._state.emit(self.gang.ask(self.gang.wanted))
@@ -57,7 +60,7 @@ class Containers:
             self._launch_all(now)
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
-        """A former application master launched this one."""
+        """Take over a container that a former application master launched."""
         task.container, task.attempt, task.launched, task.container_ended = container, attempt, True, False
         task.yields, task.failure = False, None
         self.nodes.saw(container.node)
@@ -78,7 +81,7 @@ class Containers:
     # ---- losing them -------------------------------------------------------------------------------------------
 
     def ended(self, container_id: str) -> Optional[Task]:
-        """The cluster says so. The task that counted on it, if there is one."""
+        """Take the cluster's word that a container has ended; returns the task that counted on it, if there is one."""
         self.shutdowns.ended(container_id)
         task = self._by_id.pop(container_id, None)
         if task is None:
@@ -95,7 +98,7 @@ class Containers:
             self.release(task, now)
 
     def release(self, task: Task, now: float) -> None:
-        """The same, when its executor cannot speak any more."""
+        """Give a task's container up at once: its executor cannot speak any more."""
         if task.container and not task.container_ended:
             self._let_go(task)
             self.shutdowns.take(task.container.id, now)
@@ -112,7 +115,7 @@ class Containers:
         task.container_ended, task.connected = True, False
 
     def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
-        """Ask for another one: the former has ended, or was given up."""
+        """Ask for another container for a task, whose former one has ended or was given up."""
         task.back_to_request()
         task.replaced += int(counted)
         task.deadline = now + self._state.job.timeouts.replacement
@@ -120,14 +123,14 @@ class Containers:
         self._state.emit(self.gang.ask([task]))
 
     def ask_again(self, task: Task) -> None:
-        """A container was lost before anything was launched in it."""
+        """Ask again for a container that was lost before anything was launched in it."""
         task.container, task.state, task.container_ended = None, TaskState.REQUESTED, False
         self._state.emit(self.gang.ask([task]))
 
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Give back and ask again, as time goes by."""
+        """Give back and ask again what it is time for."""
         if self._state.phase is JobState.WAITING:
             if self.gang.may_ask_again(now):
                 wanted = self.gang.wanted
@@ -143,7 +146,7 @@ class Containers:
         self.shutdowns.tick(now)
 
     def give_all_back(self, now: float, why: str) -> None:
-        """Nobody is served by a gang that holds a part of what it needs."""
+        """Give all containers back: nobody is served by a gang that holds a part of what it needs."""
         state = self._state
         if state.phase is not JobState.WAITING:
             state.phase = JobState.WAITING

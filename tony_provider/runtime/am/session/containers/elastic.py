@@ -19,7 +19,10 @@ GROW_WAIT = 60.0  # seconds for a checkpoint to be committed before the gang sta
 
 
 class Elastic:
-    """Times are the session's, in seconds."""
+    """The session's part that decides when a gang goes on without lost tasks, and when it grows again.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -40,11 +43,11 @@ class Elastic:
     # ---- smaller -----------------------------------------------------------------------------------------------
 
     def may_leave_out(self, tasks: Collection[Task]) -> bool:
-        """Whether the gang can go on without these, and those that it lacks already."""
+        """Whether the gang can go on without these tasks, and those that it lacks already."""
         return all(self._is_dispensable(task) and self._enough_left(task.type, tasks) for task in tasks)
 
     def leave_out(self, tasks: Collection[Task]) -> None:
-        """Go on without these. Their containers are still asked for."""
+        """Go on without these tasks. Their containers are still asked for."""
         for task in tasks:
             task.absent, task.deadline = True, None
         names = words.some(task.name for task in tasks)
@@ -74,7 +77,7 @@ class Elastic:
             self._grow(waiting, now)
 
     def committed(self, now: float) -> None:
-        """A checkpoint is on the store: starting again costs no step."""
+        """Take that a checkpoint is on the store: starting again costs no step."""
         waiting = self._waiting
         if waiting:
             self._grow(waiting, now)

@@ -23,7 +23,10 @@ _LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
 
 
 class Gang:
-    """Knows which requests are out. ``jitter`` gives random numbers from 0 to 1. Times are in seconds."""
+    """The requests for the gang's containers, and how long they have been waited for.
+
+    ``jitter`` gives random numbers from 0 to 1. Times are in seconds.
+    """
 
     def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
         self._job = job
@@ -39,7 +42,7 @@ class Gang:
 
     @property
     def wanted(self) -> list[Task]:
-        """Those that need a container."""
+        """The tasks that need a container."""
         return [task for task in self._tasks if not task.given_up]
 
     @property
@@ -48,11 +51,11 @@ class Gang:
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Keys of the requests that were not answered."""
+        """The keys of the requests that were not answered."""
         return tuple(self._waiting)
 
     def begin(self, now: float) -> None:
-        """The whole gang is waited for from now on; see timeouts.queue."""
+        """Wait for the whole gang from now on; see timeouts.queue."""
         self._since = now
         self._fewest = self._give_back_at = self._ask_at = None
 
@@ -96,7 +99,7 @@ class Gang:
     # ---- while the whole gang is waited for --------------------------------------------------------------------
 
     def must_give_back(self, now: float) -> bool:
-        """Whether it has held a part of the gang for too long."""
+        """Whether the job has held a part of the gang for too long."""
         if self._give_back_at is None or now < self._give_back_at:
             return False
         if self._held:
@@ -105,20 +108,20 @@ class Gang:
         return False
 
     def pause(self, now: float) -> float:
-        """Everything was given back: ask again after these seconds."""
+        """Take that everything was given back; returns after how many seconds to ask again."""
         wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
         self._give_back_at, self._ask_at = None, now + wait
         return wait
 
     def may_ask_again(self, now: float) -> bool:
-        """Whether that time is over; says so once."""
+        """Whether the pause is over; says so once."""
         if self._ask_at is None or now < self._ask_at:
             return False
         self._ask_at = None
         return True
 
     def timed_out(self, now: float) -> Optional[str]:
-        """What was missing, once the queue timeout is over."""
+        """What was missing, once the queue timeout is over; None before."""
         limit = self._job.timeouts.queue
         if limit is None or now - self._since < limit:
             return None
@@ -130,7 +133,7 @@ class Gang:
         )
 
     def describe(self, now: float) -> str:
-        """One line for people."""
+        """What the gang waits for, in one line for people."""
         if self._ask_at is not None:
             held = f"only {self._most} of {self._total} were granted; gave them back"
             return f"{held}, asking again in {max(0.0, self._ask_at - now):.0f} s"
@@ -138,7 +141,7 @@ class Gang:
         return f"waiting for {len(missing)} of {self._total}: {self.words(missing)}"
 
     def words(self, tasks: Iterable[Task]) -> str:
-        """How many containers of what size these need."""
+        """How many containers of what size these tasks need, in words."""
         counts = Counter(task.type for task in tasks)
         return ", ".join(
             f"{number} x {name} ({words.size(self._sizes.of(name), self._job.node_label)})"

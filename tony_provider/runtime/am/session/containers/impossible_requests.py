@@ -10,7 +10,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 
 def too_large(job: JobSpec, largest: Largest) -> Optional[str]:
-    """What is asked for beyond the cluster's largest container, all of it at once; None when everything fits."""
+    """What the job asks for beyond the cluster's largest container, all of it at once; None when everything fits."""
     problems = []
     for name, task in job.tasks.items():
         wanted = {"memory": (task.memory, largest.memory), "vcores": (task.vcores, largest.vcores)}

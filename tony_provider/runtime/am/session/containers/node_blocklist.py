@@ -1,4 +1,4 @@
-"""Nodes that containers are lost on again and again are avoided, as long as enough others are left."""
+"""Nodes to avoid: those that containers are lost on again and again, as long as enough others are left."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tony_provider.runtime.am.session.actions import AvoidNodes
 
 
 class NodeBlocklist:
+    """Counts lost containers by node, and says which nodes to avoid."""
+
     def __init__(self, most_losses: int) -> None:
         """``most_losses`` on one node until it is avoided; 0: never."""
         self._most_losses = most_losses
@@ -18,26 +20,26 @@ class NodeBlocklist:
         self.losses: Counter[str] = Counter()
 
     def saw(self, node: str) -> None:
-        """The cluster gave a container there."""
+        """Take that the cluster gave a container on this node."""
         self._seen.add(node)
 
     def restore(self, losses: Mapping[str, int]) -> None:
-        """What a former application master knew."""
+        """Take over what a former application master knew."""
         self.losses.update(losses)
         self._seen.update(losses)
 
     def lost(self, node: str) -> Optional[AvoidNodes]:
-        """A container was lost there. What is to be avoided from now on, when that is something else than before."""
+        """Take that a container was lost on this node; returns what to avoid, when that has changed."""
         self.saw(node)
         self.losses[node] += 1
         return self.choose()
 
     def lift(self) -> Optional[AvoidNodes]:
-        """Nothing else is to be had: take what there is. Until the next loss."""
+        """Avoid no node until the next loss: nothing else is to be had."""
         return self._avoid(())
 
     def choose(self) -> Optional[AvoidNodes]:
-        """What is to be avoided by all that is known, when that is something else than before."""
+        """Choose by all that is known; returns what to avoid, when that has changed."""
         bad = [node for node, losses in self.losses.most_common() if 0 < self._most_losses <= losses]
         return self._avoid(tuple(sorted(bad[: len(self._seen) // 2])))  # never all: a small cluster would be locked out
 

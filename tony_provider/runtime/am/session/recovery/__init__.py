@@ -1,1 +1,1 @@
-"""Going on where a former application master has stopped."""
+"""The recovery of a job by a new application master, where a former one has stopped."""

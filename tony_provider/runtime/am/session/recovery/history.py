@@ -1,4 +1,4 @@
-"""What a later application master must know of its predecessors: counters, rebuilt from the event log.
+"""The history of a job, as a later application master must know it: counters, rebuilt from the event log.
 
 Each note that changes one of them carries the new values as ``data``: a JSON object to be laid over what was known
 before, objects in it too (see ``merge``). So the order of the events is all that counts, and older ones can be folded
@@ -20,13 +20,15 @@ from tony_provider.runtime.codec import from_plain
 
 @attrs.frozen
 class TaskHistory:
+    """How often one task has had a container, and its process been started."""
+
     attempt: int = 1
     start: int = 0  # of its user process, the newest, where that is more than History.start
 
 
 @attrs.frozen
 class History:
-    """Times are seconds since the epoch."""
+    """What former application masters knew of the job. Times are seconds since the epoch."""
 
     started: Optional[float] = None  # the application
     generation: int = 0  # the newest that began
@@ -45,9 +47,10 @@ class History:
 
     @classmethod
     def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
-        """From the lines of the event log, oldest first, each a JSON object with ``time_ms`` and perhaps ``data``.
+        """The history by the lines of the event log, oldest first.
 
-        Raises CodecError when they are not what a session's notes carried.
+        Each is a JSON object with ``time_ms`` and perhaps ``data``. Raises CodecError when they are not what a
+        session's notes carried.
         """
         known: dict[str, Any] = {}
         for event in events:

@@ -1,4 +1,4 @@
-"""A new application master finds the tasks of its predecessor running, and goes on with them.
+"""The recovery of running tasks: a new application master finds those of its predecessor, and goes on with them.
 
 Nothing was written down for this but the counters (see History): what runs is what the cluster lists and what the
 executors say when they register.
@@ -33,7 +33,10 @@ REPLAY = 0.5  # seconds for what an executor tells again once it has registered
 
 
 class Recovery:
-    """Times are the session's, in seconds."""
+    """The session's part that waits for the executors of a former application master, and takes them over.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class Recovery:
         self._state.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
 
     def leave_to_end(self, now: float) -> None:
-        """The former application master has told everybody to stop: they have their grace and last copies."""
+        """Let the listed containers end, with their grace and last copies: their former master told all to stop."""
         state = self._state
         seconds = state.job.timeouts.grace + state.last_copies
         for container_id in self._listed:
@@ -70,7 +73,7 @@ class Recovery:
 
     @property
     def waiting_for(self) -> int:
-        """Executors that have not come back yet."""
+        """How many executors have not come back yet."""
         return len(self._listed)
 
     def waits_for(self, container_id: str) -> bool:
@@ -100,7 +103,7 @@ class Recovery:
         resumed: Optional[ResumePoint],
         now: float,
     ) -> None:
-        """An executor that ``refusal`` has nothing against has registered."""
+        """Take over an executor that has registered, and that ``refusal`` has nothing against."""
         self._until = now + WAIT_FOR_NEXT
         self._told_by = now + REPLAY
         self._containers.release(task, now)  # that of an older attempt
@@ -115,7 +118,7 @@ class Recovery:
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
     def ended(self, container_id: str) -> None:
-        """The cluster says so."""
+        """Take the cluster's word that a container has ended."""
         self._listed.pop(container_id, None)
 
     # ---- going on ----------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""From a failure to the next start: what it was, whether anything starts again, what, and when."""
+"""Restarts, from a failure to the next start: what it was, whether anything starts again, what, and when."""

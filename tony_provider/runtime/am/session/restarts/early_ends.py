@@ -17,7 +17,10 @@ from tony_provider.runtime.ranks import in_cluster
 
 
 class EarlyEnds:
-    """Times are the session's, in seconds."""
+    """The session's part that judges parameter servers which ended by themselves.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, completion: JobCompletion) -> None:
         self._state = state
@@ -27,7 +30,7 @@ class EarlyEnds:
         self._ended: dict[str, tuple[ProcessState, float]] = {}  # by task, and when
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:
-        """A parameter server has ended with exit code 0, and nobody had told it to."""
+        """Take that a parameter server has ended with exit code 0, and nobody had told it to."""
         task.state = TaskState.SUCCEEDED
         self._ended[task.name] = process, now
         self._state.note("early_end", f"the tasks that decide have {self._wait:g} s to succeed as well", task)

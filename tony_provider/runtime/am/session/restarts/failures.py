@@ -1,4 +1,4 @@
-"""From what happened to a task to a Failure that people can act on."""
+"""Makes of what happened to a task a Failure that people can act on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILL_SIGNALS = (9, 15)
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
-    """A user process ended badly, or could not be started."""
+    """The failure of a user process that ended badly, or could not be started."""
     what = f"{_where(task)} {words.process_end(end)}"
     known = hint(end.output_tail)
     return _failure(
@@ -35,7 +35,7 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
 
 
 def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
-    """A parameter server ended by itself, and ``others`` had not succeeded so long after."""
+    """The failure of a parameter server that ended by itself, where ``others`` had not succeeded so long after."""
     message = (
         f"{_where(task)} ended with exit code 0, and {words.some(other.name for other in others)} had not succeeded "
         f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
@@ -45,7 +45,7 @@ def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
 
 
 def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
-    """A container ended under a task that had not said how it ended itself."""
+    """The failure of a task whose container ended before it had said how it ended itself."""
     end = task.process.end if task.process else None
     said = (end.output_tail if end else "") or task.last_words or diagnostics
     when = "" if task.host else " before its executor had registered"
@@ -55,12 +55,12 @@ def of_container(task: Task, exit_status: int, diagnostics: str) -> Failure:
 
 
 def of_launch(task: Task, reason: str) -> Failure:
-    """The node refused to start the container."""
+    """The failure of a task whose container a node refused to start."""
     return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not be started: {reason}")
 
 
 def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
-    """Their executors did not register in time."""
+    """The failure of tasks whose executors did not register in time."""
     message = (
         f"not registered within {seconds:g} s (timeouts.registration): "
         f"{words.some(_where(task) for task in tasks)}. "
@@ -75,7 +75,7 @@ def of_silence(task: Task, seconds: float) -> Failure:
 
 
 def of_stop(task: Task) -> Failure:
-    """Its executor does not do what it is told."""
+    """The failure of a task whose executor does not do what it is told."""
     return _failure(task, FailureKind.CONTAINER_LOST, f"{_where(task)} did not stop its user process when it was told")
 
 
@@ -87,24 +87,24 @@ def of_stall(task: Task, seconds: float) -> Failure:
 
 
 def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
-    """``resume``: None when it was something else than a checkpoint."""
+    """The failure of a task whose directory could not be prepared; ``resume``: None where it was no checkpoint."""
     what = f"could not restore the checkpoint of {resume.label}" if resume else "could not prepare for its user process"
     return _failure(task, FailureKind.CHECKPOINT, f"{_where(task)} {what}: {reason}")
 
 
 def of_upload(task: Task, end: ProcessEnd) -> Failure:
-    """Its user process ended well, and what it left did not get to the store."""
+    """The failure of a task whose user process ended well, and what it left did not get to the store."""
     return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has ended well, but {end.not_kept}", "", exit_code=0)
 
 
 def of_absence(task: Task) -> Failure:
-    """A former application master had it running."""
+    """The failure of a task that a former application master had running, and that is gone."""
     message = f"{task.name} was lost while no application master was there: its executor did not come back"
     return _failure(task, FailureKind.CONTAINER_LOST, message)
 
 
 def given_up(failure: Failure, why: str) -> Failure:
-    """The same, with the reason why it is not tried again at the end of its first line."""
+    """The failure with the reason why it is not tried again at the end of its first line."""
     if not why:
         return failure
     first, newline, rest = failure.message.partition("\n")

@@ -1,4 +1,4 @@
-"""Starting user processes, all of a generation or a single one, once everything that they need is there."""
+"""Starts of user processes, all of a generation or a single one, once everything that they need is there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tony_provider.runtime.protocol.timing import STOP_SLACK
 
 
 class ProcessStarts:
-    """Times are the session's, in seconds."""
+    """The session's part that stops and starts user processes.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
         self._state = state
@@ -30,7 +33,7 @@ class ProcessStarts:
     # ---- stopping what runs ------------------------------------------------------------------------------------
 
     def stop(self, task: Task, now: float, reason: str, *, stacks: bool = False) -> None:
-        """Have its user process end, and the executor stay for the next one."""
+        """Have a task's user process end, and its executor stay for the next one."""
         process = task.process
         if process is None or not task.busy or process.stop_by is not None:
             return
@@ -46,7 +49,7 @@ class ProcessStarts:
         )
 
     def say_again(self, task: Task, start: int) -> None:
-        """An executor is back whose newest order was ``start``: it may have missed what came later."""
+        """Repeat what an executor may have missed, which is back and whose newest order was ``start``."""
         process = task.process
         if process is None or not process.runs:
             return
@@ -61,7 +64,7 @@ class ProcessStarts:
     # ---- getting everything together ---------------------------------------------------------------------------
 
     def renew(self, task: Task, now: float, reason: str) -> None:
-        """Ask for another container where that is due; not for a task that has its last one."""
+        """Ask for another container for a task where that is due; not for a task that has its last one."""
         if task.told_to_stop:
             return
         if task.unfit and not task.busy:
@@ -84,7 +87,7 @@ class ProcessStarts:
             self._begin(group, restart)
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
-        """The answer to every group that asked for this generation."""
+        """Give the resume point to every group that asked for this generation."""
         for choice in self._open_choices(generation):
             choice.made, choice.resume = True, resume
 

@@ -1,4 +1,4 @@
-"""The same failure again: how often a program has failed in the same way without having got anywhere in between."""
+"""Repeated failures: how often a program has failed in the same way without having got anywhere in between."""
 
 from __future__ import annotations
 
@@ -41,14 +41,17 @@ _VARYING = re.compile(
 
 @attrs.frozen
 class SeenFailure:
-    """A failure of a program."""
+    """A failure of a program, as it is recognised, and when it was."""
 
     time: float
     what: str  # the same for the same failure
 
 
 class RepeatedFailures:
-    """Those since the last step and the last newer checkpoint. Times are the session's, in seconds."""
+    """The failures since the last step and the last newer checkpoint.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, policy: RestartPolicy, seen: Iterable[SeenFailure] = ()) -> None:
         """``seen``: oldest first."""
@@ -56,7 +59,10 @@ class RepeatedFailures:
         self.seen = list(seen)
 
     def add(self, failure: Failure, task_type: str, now: float) -> int:
-        """How often it was seen within the window, this time included; 0 for what is not the program's own doing."""
+        """Count a failure; returns how often it was seen within the window, this time included.
+
+        0 for what is not the program's own doing.
+        """
         self.seen = [each for each in self.seen if now - each.time < self._policy.window]
         what = recognise(failure, task_type)
         if what is None:
@@ -65,14 +71,15 @@ class RepeatedFailures:
         return sum(1 for each in self.seen if each.what == what)
 
     def forget(self) -> None:
-        """The program got somewhere."""
+        """Forget all: the program got somewhere."""
         self.seen = []
 
 
 def recognise(failure: Failure, task_type: str) -> Optional[str]:
-    """What is the same whenever a task of this type fails in this way; None for what the program has not done itself.
+    """The text by which a failure is known again: the same whenever a task of this type fails in this way.
 
-    Of a gang that runs one program, now this and now that task is the first to fail: so the type counts.
+    None for what the program has not done itself. Of a gang that runs one program, now this and now that task is the
+    first to fail: so the type counts.
     """
     if failure.kind is not FailureKind.USER:
         return None

@@ -1,4 +1,4 @@
-"""How often something may start again without getting anywhere, and how soon."""
+"""The limit on restarts: how often something may start again without getting anywhere, and how soon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tony_provider.runtime.spec.model import RestartPolicy
 
 
 class RestartBudget:
-    """Times are the session's, in seconds."""
+    """The restarts that are left, by the job's restart policy.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(self, policy: RestartPolicy, times: Iterable[float] = ()) -> None:
         """``times`` are those of the restarts so far, oldest first."""
@@ -17,7 +20,7 @@ class RestartBudget:
         self.times = list(times)
 
     def spend(self, now: float) -> Optional[float]:
-        """Seconds to wait before one more restart; None when there may be no more."""
+        """Take one restart; returns the seconds to wait before it, None when there may be no more."""
         self.times = [time for time in self.times if now - time < self._policy.window]
         spent = len(self.times)
         if spent >= self._policy.budget:
@@ -26,7 +29,7 @@ class RestartBudget:
         return self._wait(spent)
 
     def progress(self) -> None:
-        """It got somewhere: what was is forgotten."""
+        """Forget the restarts so far: it got somewhere."""
         self.times = []
 
     def _wait(self, spent: int) -> float:

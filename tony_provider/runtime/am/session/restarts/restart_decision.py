@@ -1,4 +1,4 @@
-"""Whether a failed task may start again, and when."""
+"""The decision whether a failed task may start again, and when."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from tony_provider.runtime.spec.model import RestartPolicy, RestartScope
 
 @attrs.frozen
 class RestartAt:
+    """The decision to start again."""
+
     delay: float = 0.0  # seconds to wait before
 
 
 @attrs.frozen
 class NoRestart:
+    """The decision not to start again."""
+
     why: str = ""  # beyond what the failure says; empty: that says it all
 
 
@@ -29,9 +33,10 @@ Decision = Union[RestartAt, NoRestart]
 def decide(
     failure: Failure, scope: RestartScope, policy: RestartPolicy, budget: RestartBudget, now: float, *, times: int = 1
 ) -> Decision:
-    """What comes of the failure of a task with this scope; a restart is taken from the budget.
+    """Decide what comes of the failure of a task with this scope; a restart is taken from the budget.
 
-    ``times``: how often the same failure was seen without a step or a newer checkpoint in between, see Repeats.
+    ``times``: how often the same failure was seen without a step or a newer checkpoint in between, see
+    RepeatedFailures.
     """
     if scope is RestartScope.NEVER:
         return NoRestart()

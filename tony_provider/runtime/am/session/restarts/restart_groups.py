@@ -1,4 +1,4 @@
-"""What starts again together: the gang, or one task alone."""
+"""Groups of tasks that start again together: the gang, or one task alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GANG = "gang"
 
 @attrs.define
 class ResumeChoice:
-    """The resume point that was asked for."""
+    """A resume point that was asked for, and the answer."""
 
     generation: int  # that goes on from it
     made: bool = False
@@ -39,6 +39,8 @@ class Restart:
 
 @attrs.define(eq=False)
 class RestartGroup:
+    """Tasks that start again together, with their failures and restarts so far."""
+
     name: str
     members: list[Task]
     root_cause: RootCause
@@ -49,12 +51,14 @@ class RestartGroup:
     damaged: int = 0  # resume points in a row that turned out to be damaged
 
     def rest(self) -> None:
-        """Nothing of it is under way."""
+        """Take that nothing of the group is under way."""
         self.restart = None
         self.root_cause.reset()
 
 
 class RestartGroups:
+    """All restart groups of a job: the gang, and each task that starts again alone."""
+
     def __init__(self, job: JobSpec, tasks: list[Task]) -> None:
         def group(name: str, members: list[Task]) -> RestartGroup:
             return RestartGroup(
@@ -66,7 +70,7 @@ class RestartGroups:
         self.every = [self.gang, *self._own.values()]
 
     def of(self, task: Task) -> RestartGroup:
-        """What starts again when this task fails."""
+        """The group that starts again when this task fails."""
         return self._own.get(task.name, self.gang)
 
     def preparing(self, task: Task) -> Optional[RestartGroup]:

@@ -20,7 +20,10 @@ from tony_provider.runtime.spec.model import Role
 
 
 class Restarts:
-    """Times are the session's, in seconds."""
+    """The session's part that takes failures, finds their cause, and has the right tasks start again.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -38,21 +41,21 @@ class Restarts:
         self._active = {GANG: groups.gang}  # and those of which something is under way, among thousands; it goes first
 
     def prepare_start(self, now: float) -> None:
-        """The first start, or the first after everything was given back: of every task."""
+        """Prepare a start of every task: the first one, or the first after everything was given back."""
         for group in self._groups.every:
             group.rest()
         self._groups.gang.restart = Restart("the job starts", self._containers.gang.wanted, not_before=now)
         self._active = {GANG: self._groups.gang}
 
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
-        """A task that was at work has failed; see Judge.failed. ``check`` does what follows."""
+        """Take that a task which was at work has failed; see RootCause.failed. ``check`` does what follows."""
         group = self._groups.of(task)
         group.root_cause.failed(task, failure, now, doubtful=doubtful)
         self._active[group.name] = group
         self.know_failure(task, failure)
 
     def know_failure(self, task: Task, failure: Failure) -> None:
-        """Why a task has failed is known, at once or, of a failure that was in doubt, at last."""
+        """Write down why a task has failed, at once or, of a failure that was in doubt, at last."""
         self._state.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory
@@ -61,7 +64,7 @@ class Restarts:
             task.unfit = task.has_container
 
     def again(self, group: RestartGroup, reason: str, now: float) -> None:
-        """Start again for a reason that is no failure."""
+        """Have a group start again for a reason that is no failure."""
         if group.restart is None:
             self._open(group, reason, now)
             self._schedule(group, reason, now)
@@ -79,11 +82,11 @@ class Restarts:
 
     @property
     def undecided(self) -> bool:
-        """Something has failed, and it is not known yet what comes of it."""
+        """Whether something has failed, and it is not known yet what comes of it."""
         return any(group.root_cause.pending for group in self._active.values())
 
     def check(self, now: float) -> None:
-        """What follows from failures, and the next steps of the starts that are being prepared."""
+        """Draw the consequences of failures, and take the next steps of the starts that are being prepared."""
         for group in list(self._active.values()):
             if group.root_cause.pending:
                 self._root_cause(group, now)
@@ -162,14 +165,17 @@ class Restarts:
     # ---- progress ----------------------------------------------------------------------------------------------
 
     def stepped(self, task: Task, step: int) -> None:
-        """Its user process has reported a step: a failure from now on is not the same as one before."""
+        """Take that a task's process has reported a step: a failure from now on is not the same as one before."""
         group = self._groups.of(task)
         if group.repeats.seen:
             group.repeats.forget()
             self._state.note("stepped", f"it took step {step}", task, data={"failures": {group.name: []}})
 
     def progress(self) -> dict[str, Any]:
-        """A newer checkpoint was committed than the generation went on from; what is forgotten, for the event log."""
+        """Take that a newer checkpoint was committed than the generation went on from.
+
+        Returns what is forgotten for it, for the event log.
+        """
         spent = [group for group in self._groups.every if group.budget.times or group.repeats.seen or group.damaged]
         for group in spent:
             group.budget.progress()

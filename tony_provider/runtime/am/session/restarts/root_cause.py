@@ -1,4 +1,4 @@
-"""Which of several failures was the first: it is the cause, later ones are its consequences."""
+"""The root cause: which of several failures was the first; later ones are its consequences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RootCause:
 
     @property
     def reason(self) -> str:
-        """What was heard of first; the cause may be another."""
+        """The failure that was heard of first, in words; the cause may be another."""
         return next((trouble.failure.message for trouble in self._troubles.values()), "")
 
     @property
@@ -56,7 +56,7 @@ class RootCause:
         self._troubles[task.name] = _Trouble(failure, began, now, doubtful)
 
     def settled(self, task: Task, better: Optional[Failure]) -> bool:
-        """The end of a failed task's container is known. Whether that was waited for."""
+        """Take that the end of a failed task's container is known; returns whether that was waited for."""
         trouble = self._troubles.get(task.name)
         if trouble is None or not trouble.doubtful:
             return False
@@ -87,5 +87,5 @@ class RootCause:
         return now < trouble.since + (DOUBT if task.connected else SETTLE)
 
     def reset(self) -> None:
-        """That is decided."""
+        """Forget the failures: it is decided what comes of them."""
         self._troubles.clear()

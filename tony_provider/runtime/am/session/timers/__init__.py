@@ -1,1 +1,1 @@
-"""What happens when nothing happens, and what is known before it happens."""
+"""Time: what happens when nobody says anything, and what is known before it happens."""

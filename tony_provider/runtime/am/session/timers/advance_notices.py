@@ -1,4 +1,4 @@
-"""What is known before it happens: containers that the cluster takes back soon, and checkpoints that somebody wants."""
+"""Advance notices: containers that the cluster takes back soon, nodes that leave, checkpoints that somebody wants."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tony_provider.runtime.am.session.state.task import Task
 
 
 class AdvanceNotices:
+    """The session's part that takes advance notices, and asks for a checkpoint meanwhile."""
+
     def __init__(self, state: SessionState, containers: Containers, checkpoints: SessionCheckpoints) -> None:
         self._state = state
         self._containers = containers

@@ -1,4 +1,4 @@
-"""Executors that are not heard of, that do not stop when told, and user processes that take no step."""
+"""Signs of life: executors that are silent or do not stop when told, and user processes that take no step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tony_provider.runtime.protocol import timing
 
 
 class Liveness:
-    """Times are the session's, in seconds."""
+    """The session's part that looks for executors and processes which give no sign of life.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class Liveness:
         self.lost_after = timing.lost_after(self.heartbeat_seconds)
 
     def forgive(self, seconds: float, now: float) -> None:
-        """The application master itself was not running for so long: messages may be waiting to be read."""
+        """Give everybody so many seconds more: the master itself was not running, and messages may wait to be read."""
         for task in self._state.tasks:
             if task.heard_at is not None:
                 task.heard_at = min(now, task.heard_at + seconds)

@@ -1,4 +1,4 @@
-"""What happens when nothing happens: the session's clock."""
+"""The session's clock: what is due when time goes by and nothing else happens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _ASLEEP = 5.0  # seconds between two ticks after which the application master it
 
 
 class Timers:
-    """Times are the session's, in seconds."""
+    """The session's part that looks at its deadlines.
+
+    Times are the session's, in seconds.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Timers:
         self._ticked: Optional[float] = None
 
     def start(self, started: float) -> None:
-        """The application began then."""
+        """Set when the application began."""
         self._started = started
 
     def tick(self, now: float) -> None:

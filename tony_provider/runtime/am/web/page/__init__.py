@@ -1,1 +1,1 @@
-"""What people see of a job in their browser."""
+"""The job's page: what people see of a job in their browser."""

@@ -1,4 +1,4 @@
-"""What every page of ours begins and ends with: whole in one answer, with its style and script in it."""
+"""The frame of every page of ours: whole in one answer, with its style and script in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HTML = "text/html; charset=utf-8"
 
 
 class Document:
-    """Its style, and the script of a page that has one, by the names of their files here."""
+    """An HTML page without its content: the style, and the script of a page that has one, by their file names."""
 
     def __init__(self, style: str = "page.css", script: str = "") -> None:
         self._style, self._script = _file(style), _file(script) if script else ""
@@ -35,7 +35,7 @@ class Document:
         headers: Optional[Mapping[str, str]] = None,
         **attributes: str,
     ) -> HttpResponse:
-        """``children`` and ``attributes`` are those of its body."""
+        """The page with this content. ``children`` and ``attributes`` are those of its body."""
         start = element(
             "head",
             element("meta", charset="utf-8"),

@@ -1,4 +1,4 @@
-"""HTML from Python values: whatever is not Html yet is escaped, so that nothing of a job's can be mistaken for it."""
+"""HTML made of Python values: whatever is not Html yet is escaped, so that nothing of a job can be mistaken for it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ Attribute = Union[str, int, bool, None]
 
 
 def join(*children: Child) -> Html:
-    """One after the other; None is nothing."""
+    """The children one after the other, as HTML; None is nothing."""
     return Html("".join(_escaped(child) for child in children if child is not None))
 
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """``element("td", 5, class_="number")``; an attribute that is None or False is left out, True has no value.
+    """An HTML element, such as ``element("td", 5, class_="number")``.
 
-    Underscores of an attribute's name become hyphens, and one at its end, for Python's keywords, nothing.
+    An attribute that is None or False is left out, True has no value. Underscores of an attribute's name become
+    hyphens, and one at its end, for Python's keywords, nothing.
     """
     start = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
     return Html(start) if name in _VOID else Html(f"{start}{join(*children)}</{name}>")

@@ -1,4 +1,4 @@
-"""What the page shows of a job, in words: made of its status, and of nothing else."""
+"""The job as its page shows it, in words: made of its status, and of nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_FORECAST = 365 * 86400.0  # seconds
 
 
 class Tone(str, Enum):
-    """How something is to be taken; the style sheet has a colour for each."""
+    """How a state is to be taken; the style sheet has a colour for each."""
 
     GOOD = "good"
     BUSY = "busy"
@@ -48,7 +48,7 @@ _TASK_TONES = {
 
 @attrs.frozen
 class PageLink:
-    """Somewhere else to go from the page: ``path`` is relative to it."""
+    """A link of the page to somewhere else: ``path`` is relative to it."""
 
     title: str
     path: str
@@ -56,6 +56,8 @@ class PageLink:
 
 @attrs.frozen
 class Progress:
+    """How far the job is, in words."""
+
     step: str  # such as "120 of 900"
     fraction: Optional[float]  # 0 to 1; None: nobody knows how far it is
     percent: str
@@ -65,6 +67,8 @@ class Progress:
 
 @attrs.frozen
 class TaskView:
+    """One task as the page's table shows it, in words."""
+
     name: str
     state: str
     tone: Tone
@@ -86,6 +90,8 @@ class TaskView:
 
 @attrs.frozen
 class JobView:
+    """The whole job as its page shows it, in words."""
+
     application_id: str
     name: str
     state: str

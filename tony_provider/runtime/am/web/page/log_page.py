@@ -1,4 +1,4 @@
-"""What a task has printed, in a browser: its end is in sight, and stays so while it grows."""
+"""The page of a task's log: its end is in sight, and stays so while it grows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _SIZES = (64 << 10, 256 << 10, 1 << 20)  # bytes; the last is the most that ther
 
 @attrs.frozen
 class LogView:
+    """The end of a task's log, and what the page says of it."""
+
     task: str
     path: str  # relative to the page itself
     attempt: int
@@ -26,11 +28,13 @@ class LogView:
 
 
 class LogPage:
+    """Makes the page of a task's log."""
+
     def __init__(self) -> None:
         self._document = Document(script="log.js")
 
     def response(self, view: LogView) -> HttpResponse:
-        """Addresses are relative to one of its own, one level below the job's page."""
+        """The page. Its links are relative to its own address, one level below the job's page."""
         every = timing.HEARTBEAT_INTERVAL if view.growing else 0
         head = element(
             "section",

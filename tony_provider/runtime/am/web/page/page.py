@@ -27,7 +27,7 @@ _WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page
 
 @attrs.frozen
 class Parts:
-    """What changes of the page while a job runs."""
+    """The parts of the page that change while a job runs."""
 
     title: str
     sections: dict[str, Html]
@@ -46,7 +46,10 @@ class Parts:
 
 
 class JobPage:
-    """Handlers. Every address in the page is relative: YARN's proxy serves it below a path of its own."""
+    """The HTTP handlers of the job's page.
+
+    Every address in it is relative: YARN's proxy serves it below a path of its own.
+    """
 
     def __init__(self, status: Callable[[], JobStatus], places: Places) -> None:
         self._status = status

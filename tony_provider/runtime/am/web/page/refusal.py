@@ -1,4 +1,4 @@
-"""What a browser shows where there is no page: programs get the same as JSON."""
+"""The page that a browser shows for a refused request; programs get the same as JSON."""
 
 from __future__ import annotations
 

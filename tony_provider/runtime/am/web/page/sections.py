@@ -1,4 +1,4 @@
-"""The parts of the page, one function each. A part that has nothing to say is empty, and does not show."""
+"""The sections of the page, one function each. A section that has nothing to say is empty, and does not show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def warnings(view: JobView) -> Html:
 
 
 def troubles(view: JobView) -> Html:
-    """The page itself is up to date all the same."""
+    """Whom the master cannot reach just now. The page itself is up to date all the same."""
     if not view.troubles:
         return Html()
     return join(element("h2", "Out of reach"), element("ul", *(element("li", trouble) for trouble in view.troubles)))

@@ -10,7 +10,7 @@ _STEP = 1024
 
 
 def size(count: int) -> str:
-    """Bytes, such as ``1.5 GiB``, ``300 MiB``."""
+    """A number of bytes in words, such as ``1.5 GiB``, ``300 MiB``."""
     amount, unit = float(count), 0
     while amount >= _STEP and unit < len(_UNITS) - 1:
         amount, unit = amount / _STEP, unit + 1
@@ -19,7 +19,7 @@ def size(count: int) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits that count: ``0.3142``, ``1.25e+08``, ``nan``."""
+    """A number with four digits that count: ``0.3142``, ``1.25e+08``, ``nan``."""
     return f"{value:.4g}"
 
 
@@ -28,5 +28,5 @@ def speed(steps_per_second: float) -> str:
 
 
 def steps(done: int, total: int) -> str:
-    """``120 of 900``; a total of 0 is not known."""
+    """Steps in words, such as ``120 of 900``; a total of 0 is not known."""
     return f"{done:,} of {total:,}" if total else f"{done:,}"

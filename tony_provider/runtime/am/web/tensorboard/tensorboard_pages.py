@@ -1,4 +1,4 @@
-"""One page of TensorBoard: asked of the side-car's executor, and put together from the pieces of its answer."""
+"""Pages of the job's TensorBoard, asked of the side-car's executor and put together from the pieces of its answer."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class NotUpError(Exception):
 
 @attrs.frozen
 class PageRequest:
+    """A request for one of TensorBoard's pages."""
+
     method: str
     target: str  # path and query as HTTP writes them, from TensorBoard's root on
     headers: Mapping[str, str]
@@ -35,20 +37,22 @@ class PageRequest:
 
 @attrs.frozen
 class PageAnswer:
+    """TensorBoard's answer to a PageRequest."""
+
     status: int
     headers: Mapping[str, str]  # by their names in lower case
     body: bytes
 
 
 class TensorBoardPages:
-    """Within a running event loop."""
+    """Fetches TensorBoard's pages. Used within a running event loop."""
 
     def __init__(self, executor_requests: ExecutorRequests) -> None:
         self._executor_requests = executor_requests
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(self, asked: PageRequest) -> PageAnswer:
-        """Raises NotUpError, HttpError."""
+        """TensorBoard's answer to a request. Raises NotUpError, HttpError."""
         make = partial(
             wire_messages.page_wanted,
             method=asked.method,

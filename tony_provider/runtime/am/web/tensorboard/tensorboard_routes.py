@@ -1,4 +1,4 @@
-"""``tensorboard/…``: requests on their way to the job's TensorBoard, and what YARN's proxy would not let through."""
+"""The routes ``tensorboard/…``: requests for the job's TensorBoard, and what YARN's proxy would not let through."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _QUERY_CHARACTERS = _PATH_CHARACTERS + "?%"
 
 @attrs.frozen
 class Posted:
-    """A POST as ``put.js`` sends it."""
+    """A POST request in the form in which ``put.js`` sends it."""
 
     type: str  # of the body
     body: str
 
 
 class TensorBoard:
-    """For a job that has the key. Within a running event loop."""
+    """The HTTP handlers for the TensorBoard of a job that has one. Used within a running event loop."""
 
     def __init__(self, asking: TensorBoardPages, status: Callable[[], JobStatus]) -> None:
         self._asking = asking
@@ -70,22 +70,25 @@ class TensorBoard:
         )
 
     def places(self) -> Sequence[PageLink]:
-        """For the job's page."""
+        """The links to TensorBoard for the job's page."""
         return (PageLink("TensorBoard", PAGE),)
 
     async def without_slash(self, request: HttpRequest) -> HttpResponse:
-        """Not by a redirection: YARN's proxy would follow that by itself, and the browser would not learn of it."""
+        """Answer the address without its last slash with a page that leads on.
+
+        Not by a redirection: YARN's proxy would follow that by itself, and the browser would not learn of it.
+        """
         return _again("TensorBoard", "", 0, PAGE)
 
     async def script(self, request: HttpRequest) -> HttpResponse:
         return HttpResponse(HTTPStatus.OK, _JAVASCRIPT, self._script)
 
     async def get(self, request: HttpRequest) -> HttpResponse:
-        """Raises HttpError."""
+        """Pass on a GET. Raises HttpError."""
         return await self._answer(request, PageRequest("GET", _target(request), _headers(request)))
 
     async def post(self, request: HttpRequest) -> HttpResponse:
-        """Raises HttpError."""
+        """Pass on a POST, which comes as a PUT. Raises HttpError."""
         try:
             posted = load_json(request.body, Posted)
         except CodecError as error:
