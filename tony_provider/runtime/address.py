@@ -1,4 +1,4 @@
-"""Where somebody listens."""
+"""Network addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """``host:port`` or ``[IPv6]:port``; raises ValueError."""
+        """The address in a text, ``host:port`` or ``[IPv6]:port``. Raises ValueError."""
         host, colon, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]

@@ -1,4 +1,7 @@
-"""What the Airflow side hands the nodes beside the credentials: one JSON file, localised to every container."""
+"""The description of an application: one JSON file that the Airflow side hands the nodes beside the credentials.
+
+It is localised to every container.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from tony_provider.runtime.storage import WebHdfsConfig
 
 
 class ResourceKind(str, Enum):
+    """Whether a container gets a file as it is, or unpacked."""
+
     FILE = "FILE"
     ARCHIVE = "ARCHIVE"
 
@@ -38,7 +43,7 @@ class YarnAccess:
 
 @attrs.frozen
 class LocalAccess:
-    """The embedded local cluster: what this machine may give to one application."""
+    """What an application master has to know of the local cluster: what this machine may give to it."""
 
     root: str  # directory of this application's containers
     memory: int  # MiB
@@ -48,6 +53,8 @@ class LocalAccess:
 
 @attrs.frozen
 class ApplicationDescription:
+    """All that the containers of one application are told: its job, its files, where the store is."""
+
     application_id: str
     user: str
     job: JobSpec
@@ -68,5 +75,5 @@ class ApplicationDescription:
     version: int = 1
 
     def owns(self, resource: LocalizedResource) -> bool:
-        """Whether it ends with the application; others, such as the runtime, are kept on the nodes for the next one."""
+        """Whether a resource goes with the application; others, such as the runtime, stay on the nodes for the next."""
         return resource.uri.startswith(self.application_dir.rstrip("/") + "/")

@@ -1,4 +1,4 @@
-"""The job's store, as its containers reach it."""
+"""The store of a job, opened from within its containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tony_provider.runtime.storage import Storage, open_storage
 
 
 def open_application_store(description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Storage:
-    """Nothing is asked of the store yet; close it. Raises StorageError."""
+    """The store of the application. Nothing is asked of it yet; close it. Raises StorageError."""
     token = secrets.get(contract.SECRET_STORE_TOKEN)
     return open_storage(
         description.application_dir,

@@ -1,4 +1,4 @@
-"""What a checkpoint chain says of itself on the store: files that Airflow's side writes and the master heeds."""
+"""The files by which a checkpoint chain says what it is: Airflow's side writes them, the master heeds them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Owner:
 
 @attrs.frozen
 class CheckpointChain:
-    """``chain.json``: what is trained here. There before anything else, by exclusive creation."""
+    """``chain.json``: what is trained in the chain. There before anything else, by exclusive creation."""
 
     fingerprint: dict[str, str]  # a hash by the key of each thing that makes another training of it
     continues: Optional[str] = None  # URI of another chain, whose newest checkpoint this one begins with

@@ -1,4 +1,4 @@
-"""Time as records have it, and as people read it."""
+"""Times as records have them, and as people read them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def epoch_ms() -> int:
 
 
 def moment(epoch_ms: int) -> str:
-    """In UTC, which nobody mistakes for a time of their own."""
+    """A time in words, in UTC, which nobody mistakes for a time of their own."""
     at = datetime.fromtimestamp(min(max(0, epoch_ms), _LAST_YEAR) / 1000, timezone.utc)
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def time_of_day(epoch_ms: int) -> str:
-    """In UTC, where the day is plain."""
+    """The time of day in words, in UTC, where the day is plain."""
     return time.strftime("%H:%M:%S UTC", time.gmtime(epoch_ms / 1000))
 
 
 def span(seconds: float) -> str:
-    """The two largest units: ``2 h 5 min``, ``12 s``."""
+    """A duration in words, by its two largest units: ``2 h 5 min``, ``12 s``."""
     left = max(0, round(seconds))
     for at, (length, unit) in enumerate(_SPANS):
         if left >= length:

@@ -1,4 +1,4 @@
-"""How objects travel: attrs classes to JSON and back, the same on both sides of a job.
+"""The JSON form in which objects travel: attrs classes to JSON and back, the same on both sides of a job.
 
 Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory travels as MiB, durations as seconds, enums as
 their values; a number that JSON cannot write (a loss of NaN) as ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as
@@ -31,7 +31,7 @@ _MAY_BE_NEWER = (JobStatus,)
 
 
 class CodecError(ValueError):
-    """Data that is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
+    """Data is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
 
     def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
         super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
@@ -47,12 +47,12 @@ def dump_json(obj: Any) -> bytes:
 
 
 def to_plain(obj: Any) -> Any:
-    """The same as dictionaries, lists, text and numbers; ``spec.parse_job`` reads a job's back."""
+    """The JSON form as dictionaries, lists, text and numbers; ``spec.parse_job`` reads a job's back."""
     return _STRICT.unstructure(obj)
 
 
 def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
-    """Read what ``dump_json`` wrote.
+    """The object that ``dump_json`` wrote.
 
     ``ignore_unknown`` says whether keys that ``cls`` lacks are passed over; default: for a JobStatus only, which a
     newer runtime may have written. Raises CodecError naming every place that is wrong.
@@ -65,7 +65,7 @@ def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = Non
 
 
 def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
-    """Like ``load_json``, from what ``json.loads`` gives."""
+    """The object in what ``json.loads`` gives; otherwise like ``load_json``."""
     if ignore_unknown is None:
         ignore_unknown = issubclass(cls, _MAY_BE_NEWER)
     converter = _LENIENT if ignore_unknown else _STRICT

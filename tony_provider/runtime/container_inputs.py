@@ -1,4 +1,4 @@
-"""What every container of ours is given: variables, the application's description, the token file."""
+"""The inputs of every container of ours: variables, the application's description, the token file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ContainerError(Exception):
 
 
 def variable(environ: Mapping[str, str], name: str) -> str:
-    """Raises ContainerError."""
+    """The value of an environment variable. Raises ContainerError when it is not set."""
     value = environ.get(name)
     if not value:
         raise ContainerError(f"{name} is not set")
@@ -25,7 +25,7 @@ def variable(environ: Mapping[str, str], name: str) -> str:
 
 
 def description(directory: Path) -> ApplicationDescription:
-    """Raises ContainerError."""
+    """The application's description in a container's directory. Raises ContainerError."""
     try:
         return load_json((directory / contract.APPLICATION_FILE).read_bytes(), ApplicationDescription)
     except (OSError, CodecError) as error:
@@ -33,7 +33,7 @@ def description(directory: Path) -> ApplicationDescription:
 
 
 def credentials(environ: Mapping[str, str]) -> Credentials:
-    """Raises ContainerError."""
+    """The credentials in a container's token file. Raises ContainerError."""
     try:
         return Credentials.read_file(variable(environ, contract.ENV_TOKEN_FILE))
     except (OSError, CredentialsError) as error:

@@ -93,17 +93,17 @@ USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves
 
 
 def log_name(task: str, attempt: int) -> str:
-    """In LOGS_DIR: what this attempt of a task, such as worker:0, has printed."""
+    """The name, in LOGS_DIR, of the log of this attempt of a task, such as worker:0."""
     return f"{log_prefix(task)}attempt-{attempt}.log" if attempt > 1 else f"{log_prefix(task)}log"
 
 
 def log_prefix(task: str) -> str:
-    """How the names of all its attempts' logs begin, and nobody else's."""
+    """The beginning that the names of all logs of a task have, and nobody else's."""
     return path_of_task(task) + "."
 
 
 def path_of_task(task: str) -> str:
-    """What a task, such as worker:0, is called in names of files and in addresses. No two have the same."""
+    """The name of a task, such as worker:0, in files and in addresses. No two have the same."""
     return task.replace(":", "-")
 
 

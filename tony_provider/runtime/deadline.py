@@ -1,4 +1,4 @@
-"""Waiting no longer than a time."""
+"""Waiting with a limit in time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 async def within(work: Awaitable[T], seconds: Optional[float]) -> T:
-    """What ``work`` gives. It is cancelled when it takes longer, and when the caller is.
+    """Wait for ``work``, at most so many seconds; returns what it gives.
 
-    For asyncio.wait_for, which before Python 3.12 forgets a cancellation that comes when the work is just done
+    It is cancelled when it takes longer, and when the caller is. Raises asyncio.TimeoutError.
+
+    In place of asyncio.wait_for, which before Python 3.12 forgets a cancellation that comes when the work is just done
     (https://github.com/python/cpython/issues/86296): a task that was told to end then goes on, and whoever waits for
     its end waits for ever.
-
-    Raises asyncio.TimeoutError.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -13,7 +13,9 @@ _POLL = 0.05  # seconds; flock() itself knows no deadline
 
 @contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Hold the file until the block ends, or this process. It is made where there is none, and stays.
+    """Context manager that holds the file until its end, or that of this process.
+
+    It is made where there is none, and stays.
 
     Raises TimeoutError when another process still holds it after ``seconds``, OSError when it cannot be opened.
     """

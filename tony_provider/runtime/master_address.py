@@ -1,4 +1,4 @@
-"""Where an application's current master listens: a signed file in the application's directory.
+"""The address of an application's current master: a signed file in the application's directory.
 
 Each master writes it once it listens; executors that have lost theirs read it. The key is one that the masters and the
 executors of this application share, so that nobody else who can write to the directory can call the executors to him.
@@ -26,6 +26,8 @@ _MOST_BYTES = 4096
 
 @attrs.frozen
 class MasterAddress:
+    """Where a master listens, and which one it is."""
+
     address: Address  # of its gRPC server
     attempt: int  # of the application master, counted by the cluster
 
@@ -38,13 +40,19 @@ class _File:
 
 
 def write(storage: Storage, application_dir: str, address: Address, attempt: int, key: bytes) -> None:
-    """In place of what a former master wrote. ``key`` is SECRET_ADDRESS_KEY. Raises StorageError."""
+    """Write where a master listens, in place of what a former one wrote.
+
+    ``key`` is SECRET_ADDRESS_KEY. Raises StorageError.
+    """
     content = _File(str(address), attempt, _signature(key, str(address), attempt))
     write_atomically(storage, uris.join(application_dir, contract.MASTER_FILE), dump_json(content))
 
 
 def read(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
-    """None when there is no such file, or none that can be read and was written with this key; the log says why."""
+    """Where the current master listens.
+
+    None when there is no such file, or none that can be read and was written with this key; the log says why.
+    """
     try:
         return load(storage, application_dir, key)
     except (StorageError, OSError) as error:
@@ -53,7 +61,10 @@ def read(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterA
 
 
 def load(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
-    """Like ``read``, but a store that does not answer is no missing file. Raises StorageError."""
+    """Where the current master listens, like ``read``; but a store that does not answer is no missing file.
+
+    Raises StorageError.
+    """
     uri = uris.join(application_dir, contract.MASTER_FILE)
     try:
         content = load_json(read_bytes(storage, uri, length=_MOST_BYTES), _File)

@@ -1,4 +1,4 @@
-"""What application masters and executors say themselves: on stderr, a file of the log directory that stays small."""
+"""The log of application masters and executors themselves: on stderr, a file that stays small."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ _STDERR = 2
 
 
 def configure() -> None:
-    """From now on what is logged goes there."""
+    """Send this process's log lines to its stderr, through OwnLog, from now on."""
     logging.basicConfig(
         handlers=[OwnLog()], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%F %T"
     )
 
 
 class OwnLog(logging.Handler):
-    """A disk that is full costs lines, and nothing else: no buffer is left that the end of the process would trip over.
+    """A handler that writes to stderr and empties its file when that has grown large.
 
+    A disk that is full costs lines, and nothing else: no buffer is left that the end of the process would trip over.
     The file is another program's making, which has opened it and keeps its name: so it is copied and emptied.
     """
 

@@ -1,4 +1,4 @@
-"""The one order of a job's tasks: chief first, then workers, then the others of the cluster (parameter servers).
+"""The ranks of a job's tasks: chief first, then workers, then the others of the cluster (parameter servers).
 
 Evaluators and side-cars stand outside the cluster and have no rank. Within a role, types keep the order in which they
 were specified and tasks that of their index.
@@ -15,7 +15,7 @@ _ORDER = {Role.CHIEF: 0, Role.WORKER: 1, Role.PS: 2}
 
 
 class RankedTask(Protocol):
-    """Whatever says which task it is, such as ``frameworks.base.TaskAddress``."""
+    """What can be ranked: whatever says which task it is, such as ``frameworks.base.TaskAddress``."""
 
     @property
     def type(self) -> str: ...
@@ -31,7 +31,7 @@ def in_cluster(role: Role) -> bool:
 
 
 def ranks(tasks: Iterable[RankedTask]) -> dict[tuple[str, int], int]:
-    """By type and index, the rank of each task that has one. ``tasks`` come by type as specified, then index."""
+    """The rank of each task that has one, by type and index. ``tasks`` come by type as specified, then index."""
     ordered = sorted((task for task in tasks if in_cluster(task.role)), key=lambda task: _ORDER[task.role])
     return {(task.type, task.index): rank for rank, task in enumerate(ordered)}
 

@@ -1,5 +1,7 @@
-"""What YARN calls the resources that a specification has fields of its own for
-(org.apache.hadoop.yarn.api.records.ResourceInformation)."""
+"""YARN's names of resources that a specification has fields of its own for.
+
+See org.apache.hadoop.yarn.api.records.ResourceInformation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trying again what a store refuses for the time being: pauses that grow, and an end."""
+"""Trying again what a store refuses for the time being: with growing pauses, and an end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_PAUSE = 15.0
 
 
 def pauses(first: float, longest: float) -> Iterator[float]:
-    """Seconds between one try and the next; without an end."""
+    """Pauses between one try and the next, in seconds, that grow from ``first`` to ``longest``; without an end."""
     while True:
         yield first
         first = min(2 * first, longest)
@@ -42,7 +42,7 @@ async def retry(work: Callable[[], Awaitable[T]], seconds: float, on: type[E], t
 def retry_blocking(
     work: Callable[[], T], seconds: float, on: type[E], told: Callable[[E], None], cancelled: threading.Event
 ) -> T:
-    """As ``retry``, in a thread. Raises Cancelled, too."""
+    """Do ``work`` as ``retry`` does, in a thread. Raises Cancelled, too."""
     failures = _Failures(seconds, told)
     while True:
         try:

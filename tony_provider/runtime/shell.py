@@ -1,4 +1,4 @@
-"""What a shell's exit codes say about the command it was given (POSIX, Shell & Utilities, 2.8.2)."""
+"""A shell's exit codes, and what they say about the command it was given (POSIX, Shell & Utilities, 2.8.2)."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def killed_by(exit_code: int) -> Optional[int]:
 
 
 def exit_code(signal_number: int) -> int:
-    """Of a command that this signal killed."""
+    """The exit code for a command that this signal killed."""
     return _SIGNAL_BASE + signal_number

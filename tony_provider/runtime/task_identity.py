@@ -1,4 +1,4 @@
-"""Who speaks on a connection between an executor and its application master, and how the other end knows.
+"""The identity of an executor towards its application master, and how each end of a connection proves its own.
 
 Both ends show a certificate of the application's own authority (TLS, mutual). Which task an executor is, it proves with
 an HMAC that the application master made for exactly that container, task and attempt, sent with each call.
@@ -39,6 +39,8 @@ class MissingSecretError(IdentityError):
 
 @attrs.frozen
 class TaskIdentity:
+    """Which executor it is: of which application, container and task."""
+
     application_id: str
     container_id: str
     task: str  # such as worker:0
@@ -46,7 +48,10 @@ class TaskIdentity:
 
 
 def make_token(key: bytes, identity: TaskIdentity) -> str:
-    """What the container's executor shows; printable. ``key`` is the application master's ``SECRET_TASK_KEY``."""
+    """The proof of an identity, for the container's executor to show; printable.
+
+    ``key`` is the application master's ``SECRET_TASK_KEY``.
+    """
     fields = (identity.application_id, identity.container_id, identity.task, str(identity.attempt))
     # Each field with its length: no two identities give the same message.
     message = b"".join(len(field).to_bytes(4, "big") + field for field in (text.encode() for text in fields))
@@ -54,7 +59,7 @@ def make_token(key: bytes, identity: TaskIdentity) -> str:
 
 
 def call_metadata(identity: TaskIdentity, token: str) -> tuple[tuple[str, str], ...]:
-    """What an executor sends with each call."""
+    """The metadata that an executor sends with each call: its identity and the proof."""
     return (
         (METADATA_TASK, identity.task),
         (METADATA_CONTAINER, identity.container_id),
@@ -64,7 +69,7 @@ def call_metadata(identity: TaskIdentity, token: str) -> tuple[tuple[str, str], 
 
 
 def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[str, bytes]]]) -> TaskIdentity:
-    """Who sent this call's metadata. Raises IdentityError when the sender cannot prove it.
+    """The identity of whoever sent this call's metadata. Raises IdentityError when the sender cannot prove it.
 
     Whether that container is still the task's current one is for the caller to know.
     """
@@ -91,7 +96,7 @@ def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[
 
 
 def secret(secrets: Mapping[str, bytes], name: str) -> bytes:
-    """Raises MissingSecretError."""
+    """The secret with this name. Raises MissingSecretError when there is none."""
     try:
         return secrets[name]
     except KeyError:
@@ -99,7 +104,7 @@ def secret(secrets: Mapping[str, bytes], name: str) -> bytes:
 
 
 def server_credentials(secrets: Mapping[str, bytes]) -> Any:
-    """TLS of the application master's gRPC server; callers must show a certificate of the same authority.
+    """The TLS credentials of the master's gRPC server; callers must show a certificate of the same authority.
 
     Raises MissingSecretError.
     """
@@ -109,7 +114,7 @@ def server_credentials(secrets: Mapping[str, bytes]) -> Any:
 
 
 def channel_credentials(secrets: Mapping[str, bytes]) -> Any:
-    """TLS of an executor's channel. Raises MissingSecretError."""
+    """The TLS credentials of an executor's channel. Raises MissingSecretError."""
     return grpc.ssl_channel_credentials(
         root_certificates=secret(secrets, contract.SECRET_CA),
         private_key=secret(secrets, contract.SECRET_CLIENT_KEY),
@@ -118,7 +123,7 @@ def channel_credentials(secrets: Mapping[str, bytes]) -> Any:
 
 
 def channel_options(application_id: str, tasks: int = 1) -> Options:
-    """Of an executor's channel: the server must be this application's master, whatever host it runs on.
+    """The options of an executor's channel: the server must be this application's master, whatever host it runs on.
 
     ``tasks``: how many the application has.
     """
@@ -134,7 +139,7 @@ def channel_options(application_id: str, tasks: int = 1) -> Options:
 
 
 def server_options() -> Options:
-    """Of the application master's server, so that it bears the executors' pings and sends its own."""
+    """The options of the application master's server, so that it bears the executors' pings and sends its own."""
     return [
         ("grpc.so_reuseport", 0),  # the port is this server's alone
         # Thousands come at once, and gRPC would turn away whom it has not looked at: they would come again, and again.

@@ -1,4 +1,4 @@
-"""What text can go anywhere, and the ends of logs."""
+"""Texts made fit for anywhere: characters that can be written, secrets masked, the ends of logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ LONGEST_LINE = 64 << 10  # bytes of a log that may come without an end of line b
 
 
 def is_writable(text: str) -> bool:
-    """Whether UTF-8 can write it. JSON may hold half of a surrogate pair, and Python's names of files do for bytes."""
+    """Whether UTF-8 can write a text.
+
+    JSON may hold half of a surrogate pair, and Python's names of files do for bytes.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -19,12 +22,12 @@ def is_writable(text: str) -> bool:
 
 
 def replaced(text: str) -> str:
-    """With a question mark for each character that UTF-8 cannot write."""
+    """The text with a question mark for each character that UTF-8 cannot write."""
     return text.encode("utf-8", "replace").decode()
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """Without the values of secrets, but for those so short that any text may hold them."""
+    """The text without the values of secrets, but for those so short that any text may hold them."""
     for secret in sorted(secrets, key=len, reverse=True):  # one may be a part of another
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, MASK)

@@ -36,9 +36,10 @@ REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and w
 
 
 class Catalog:
-    """Calls block, are safe from several threads at once, and raise StorageError.
+    """The checkpoints of one chain on the store: finds, commits and removes them.
 
-    ``read_only`` is for a chain that is only read: what is broken there is passed over and stays where it is.
+    Calls block, are safe from several threads at once, and raise StorageError. ``read_only`` is for a chain that is
+    only read: what is broken there is passed over and stays where it is.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False) -> None:
@@ -50,7 +51,7 @@ class Catalog:
         self._stored: dict[str, StoredCheckpoint] = {}  # by URI; a manifest never changes
 
     def newest(self) -> Optional[StoredCheckpoint]:
-        """The committed checkpoint of the last save. All its files are there, with their sizes.
+        """The committed checkpoint of the last save, with all its files there in their sizes; None when there is none.
 
         Later ones that are broken are set aside.
         """
@@ -66,7 +67,7 @@ class Catalog:
         return None
 
     def list(self) -> Sequence[StoredCheckpoint]:
-        """All that are committed, the last save last; those whose manifest cannot be read are set aside."""
+        """All committed checkpoints, the last save last; those whose manifest cannot be read are set aside."""
         return self._load_all()
 
     def load(self, uri: str) -> StoredCheckpoint:
@@ -80,7 +81,7 @@ class Catalog:
         return stored
 
     def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
-        """From now on this checkpoint counts. Doing it twice is no error.
+        """Commit an uploaded checkpoint: from now on it counts. Doing it twice is no error.
 
         Raises DamagedCheckpoint when not all of its files are there, StorageExists when it was committed as another.
         """
@@ -118,15 +119,17 @@ class Catalog:
         raise StorageExists(source, "set aside", f"{self._broken_uri} is full of that name")
 
     def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
-        """Remove all but the ``keep_last`` newest, those whose step is known and a multiple of ``keep_every``, and
-        ``keep`` (URIs that are in use). Returns the URIs of those removed."""
+        """Remove all but the ``keep_last`` newest, and some older ones. Returns the URIs of those removed.
+
+        Kept are also those whose step is known and a multiple of ``keep_every``, and ``keep`` (URIs that are in use).
+        """
         stored = self.list()
         kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in stored[max(0, len(stored) - keep_last) :]}
         kept |= {one.uri for one in stored if keep_every and one.step is not None and one.step % keep_every == 0}
         return self._remove([one.uri for one in stored if one.uri not in kept])
 
     def finish(self, after_success: AfterSuccess) -> None:
-        """Leave what is to stay of them once the job has succeeded."""
+        """Leave of the checkpoints what is to stay once the job has succeeded."""
         self.remove_unfinished()
         if after_success is not AfterSuccess.KEEP_ALL:
             self.prune(1 if after_success is AfterSuccess.KEEP_LAST else 0)
@@ -196,8 +199,11 @@ class Catalog:
 
 
 def read_stored(storage: Storage, uri: str) -> StoredCheckpoint:
-    """The checkpoint at ``uri``. Raises StorageNotFound when it is not committed, other StorageErrors, and
-    DamagedCheckpoint when its manifest makes no sense."""
+    """The checkpoint at ``uri``.
+
+    Raises StorageNotFound when it is not committed, other StorageErrors, and DamagedCheckpoint when its manifest makes
+    no sense.
+    """
     data = read_bytes(storage, uris.join(uri, checkpoint_model.MANIFEST_FILE))
     try:
         manifest = load_json(data, Manifest, ignore_unknown=True)  # a newer runtime may have written it
@@ -214,7 +220,7 @@ def _checksum(data: bytes) -> str:
 
 
 def check_manifest(uri: str, manifest: Manifest) -> None:
-    """Raises DamagedCheckpoint for one that names impossible files, or none."""
+    """Check what a manifest names. Raises DamagedCheckpoint for one that names impossible files, or none."""
     if not manifest.files:
         raise DamagedCheckpoint(uri, "its manifest names no files")
     if checkpoint_model.CheckpointName(manifest.save, manifest.step) != checkpoint_model.place_of(uris.name(uri)):

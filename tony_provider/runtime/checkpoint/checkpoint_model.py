@@ -1,4 +1,4 @@
-"""What a checkpoint is, on a container's disk and on the store."""
+"""The classes of a checkpoint, on a container's disk and on the store."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _DIRECTORY = re.compile(r"save-([0-9]{6,})(?:-step-([0-9]+))?-[0-9a-f]{8}")
 
 @attrs.frozen
 class CheckpointFile:
+    """A file of a committed checkpoint, as its manifest has it."""
+
     path: str  # below the checkpoint's directory, with slashes
     size: int  # bytes
     checksum: str  # of checksum.py
@@ -29,7 +31,7 @@ class CheckpointFile:
 
 @attrs.frozen
 class Manifest:
-    """Says what a committed checkpoint is made of."""
+    """The manifest of a committed checkpoint: which save it is, and of what files it is made."""
 
     save: int  # counts the saves of the training: the highest is the newest
     step: Optional[int]  # None: neither the program nor the files say one
@@ -45,7 +47,7 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of all files together, in bytes."""
         return sum(file.size for file in self.files)
 
 
@@ -73,7 +75,7 @@ class StoredCheckpoint:
 
 @attrs.frozen
 class Stamp:
-    """Tells whether a file is still the one that was looked at."""
+    """What tells whether a file is still the one that was looked at."""
 
     inode: int
     size: int  # bytes
@@ -101,7 +103,7 @@ class LocalCheckpoint:
 
     @property
     def saved_ns(self) -> int:
-        """Epoch, when the last of its files was written."""
+        """When the last of its files was written, in nanoseconds since the epoch."""
         return max((stamp.mtime_ns for stamp in self.stamps.values()), default=0)
 
     @property
@@ -111,7 +113,7 @@ class LocalCheckpoint:
 
 @attrs.frozen
 class CheckpointName:
-    """What the name of a checkpoint's directory on the store says."""
+    """What the name of a checkpoint's directory on the store says of it."""
 
     save: int
     step: Optional[int]
@@ -124,7 +126,7 @@ def directory_name(save: int, step: Optional[int] = None) -> str:
 
 
 def place_of(name: str) -> Optional[CheckpointName]:
-    """None for other names."""
+    """What the name of a directory on the store says; None for names that are no checkpoint's."""
     match = _DIRECTORY.fullmatch(name)
     return CheckpointName(int(match[1]), None if match[2] is None else int(match[2])) if match else None
 
@@ -143,5 +145,5 @@ def stored_path(path: str) -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Whether it is a path below whatever directory it is put after; with slashes, in its shortest form."""
+    """Whether a path stays below whatever directory it is put after; with slashes, in its shortest form."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

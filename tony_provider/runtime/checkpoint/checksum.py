@@ -28,7 +28,10 @@ class UnknownChecksum(ValueError):  # noqa: N818 - says what was found
 
 
 class Checksum:
-    """Sums up what it is given. Large pieces release the GIL. Raises UnknownChecksum for other algorithms."""
+    """A checksum in the making: sums up what it is given. Large pieces release the GIL.
+
+    Raises UnknownChecksum for other algorithms.
+    """
 
     def __init__(self, algorithm: str = ALGORITHM) -> None:
         self.algorithm = algorithm
@@ -46,13 +49,13 @@ class Checksum:
 
     @property
     def text(self) -> str:
-        """Of all that came so far."""
+        """The checksum of all that came so far, with its algorithm."""
         value = f"{self._crc:08x}" if self.algorithm == ALGORITHM else self._hash.hexdigest()
         return f"{self.algorithm}:{value}"
 
 
 def algorithm_of(text: str) -> str:
-    """Raises UnknownChecksum."""
+    """The algorithm that a checksum's text names. Raises UnknownChecksum."""
     algorithm, separator, value = text.partition(":")
     if not separator or not value or algorithm not in _HASHES | {ALGORITHM}:
         raise UnknownChecksum(f"{text!r} is no checksum that is known here")
@@ -60,7 +63,7 @@ def algorithm_of(text: str) -> str:
 
 
 def file_checksum(path: Path, algorithm: str = ALGORITHM, *, cancelled: Optional[threading.Event] = None) -> str:
-    """Raises OSError, UnknownChecksum, Cancelled."""
+    """The checksum of a file. Raises OSError, UnknownChecksum, Cancelled."""
     checksum = Checksum(algorithm)
     buffer = memoryview(bytearray(CHUNK))
     with path.open("rb", buffering=0) as file:
@@ -105,7 +108,7 @@ class SummedFile:
 
     @property
     def size(self) -> int:
-        """Bytes that ``text`` is of."""
+        """The number of bytes that ``text`` is of."""
         return self._summed
 
     @property

@@ -1,10 +1,10 @@
-"""What can be wrong with a checkpoint, beside the store (StorageError) and the disk (OSError)."""
+"""The errors of checkpoints, beside those of the store (StorageError) and the disk (OSError)."""
 
 from __future__ import annotations
 
 
 class CheckpointError(Exception):
-    """``str()`` is a complete sentence for the user."""
+    """Base of the errors of checkpoints. ``str()`` is a complete sentence for the user."""
 
 
 class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
@@ -20,4 +20,4 @@ class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
 
 
 class Cancelled(CheckpointError):  # noqa: N818
-    """It was told to stop, and left nothing behind."""
+    """The work was told to stop, and left nothing behind."""

@@ -1,4 +1,4 @@
-"""Puts a committed checkpoint into a task's checkpoint directory."""
+"""The restoring of a committed checkpoint into a task's checkpoint directory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONG_AGO = 60.0  # seconds, after which no format takes a file for one that is 
 
 @attrs.frozen
 class Restored:
-    """What a checkpoint directory holds now."""
+    """What a checkpoint directory holds after a restore."""
 
     stored: StoredCheckpoint
     entry: Path  # what user code loads
@@ -52,12 +52,12 @@ def restore(
     reuse: Sequence[Path] = (),
     at_once: int = 4,
 ) -> Restored:
-    """Make ``directory`` hold exactly that committed checkpoint: the files of ``rank``, and of the others those whose
-    paths are not taken by its own.
+    """Make ``directory`` hold exactly that committed checkpoint, for one rank.
 
-    Files that are in ``directory`` or in one of ``reuse`` already, with the size and checksum wanted, are linked and
-    not copied; the others come several at once. What else was in ``directory`` goes to ``aside`` (default: beside it),
-    where it stays until the next time. On any exception ``directory`` is as it was.
+    That is the files of ``rank``, and of the others those whose paths are not taken by its own. Files that are in
+    ``directory`` or in one of ``reuse`` already, with the size and checksum wanted, are linked and not copied; the
+    others come several at once. What else was in ``directory`` goes to ``aside`` (default: beside it), where it stays
+    until the next time. On any exception ``directory`` is as it was.
 
     Blocks. Raises DamagedCheckpoint (also when it is gone, or another one than was meant), Cancelled, StorageError,
     OSError.
@@ -104,7 +104,7 @@ def empty(directory: Path, *, aside: Optional[Path] = None) -> None:
 
 
 def choose_files(manifest: Manifest, rank: int) -> list[CheckpointFile]:
-    """For one path the file of ``rank``, else that of the lowest rank that has one."""
+    """The files of a checkpoint for one rank: for each path its own, else that of the lowest rank that has one."""
     chosen: dict[str, CheckpointFile] = {}
     for file in sorted(manifest.files, key=lambda file: (file.rank != rank, file.rank)):
         chosen.setdefault(file.path, file)

@@ -1,4 +1,4 @@
-"""A committed checkpoint, as those know it who do not look into it."""
+"""Resume points: committed checkpoints, for those who do not look into them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ class ResumePoint:
 
     @property
     def label(self) -> str:
-        """For people: ``step 120``, or ``save 7, 14:03:12 UTC``."""
+        """The checkpoint's name for people: ``step 120``, or ``save 7, 14:03:12 UTC``."""
         return label(self.step, self.save, self.saved_ms)
 
 
 def is_later_step(step: Optional[int], reported: bool, than: Optional[int], than_reported: bool) -> Optional[bool]:
-    """None where steps do not tell: one is not known, both are the same, or they may count different things, as what a
-    program reports and what it calls its files.
+    """Whether a step is later than another; None where steps do not tell.
+
+    They do not when one is not known, both are the same, or they may count different things, as what a program reports
+    and what it calls its files.
     """
     if step is None or than is None or step == than or reported != than_reported:
         return None
@@ -36,7 +38,7 @@ def is_later_step(step: Optional[int], reported: bool, than: Optional[int], than
 
 
 def label(step: Optional[int], save: int, saved_ms: int) -> str:
-    """See ``ResumePoint``."""
+    """The name of a checkpoint for people, as ``ResumePoint.label``."""
     if step is not None:
         return f"step {step}"
     return f"save {save}, {clock.time_of_day(saved_ms)}"

@@ -1,4 +1,4 @@
-"""A checkpoint's files held fast while they are copied: the training may remove or rewrite them at any moment.
+"""Snapshots: a checkpoint's files held fast while they are copied, as the training may remove or rewrite them.
 
 Hard links keep what a program removes or replaces by a rename, as TensorFlow does. What a program writes into the same
 file, as Keras 3 and ``torch.save`` do, they do not keep from it, but it is noticed: by inode, size and time of change.
@@ -36,6 +36,8 @@ class SnapshotChanged(CheckpointError):  # noqa: N818 - says what happened
 
 @attrs.frozen
 class SnapshotFile:
+    """A file of a snapshot."""
+
     path: str  # below the checkpoint's directory
     local: Path  # where it is held
     size: int  # bytes
@@ -43,13 +45,15 @@ class SnapshotFile:
 
 @attrs.frozen
 class Snapshot:
+    """A checkpoint's files, held as links or copies in a directory of their own."""
+
     checkpoint: LocalCheckpoint
     directory: Path  # of its own; remove it
     files: tuple[SnapshotFile, ...]  # all of the checkpoint's, generated ones too
     is_copy: bool = False  # the program cannot change it any more
 
     def check(self) -> None:
-        """Whether the files are still those that were verified: what was copied is then a whole checkpoint.
+        """Check that the files are still those that were verified: what was copied is then a whole checkpoint.
 
         Raises SnapshotChanged, OSError.
         """
@@ -59,7 +63,7 @@ class Snapshot:
                 raise SnapshotChanged(file.path, "was rewritten while it was copied")
 
     def remove(self) -> None:
-        """What cannot be removed stays."""
+        """Remove the snapshot's directory. What cannot be removed stays."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""``python -m tony_provider.runtime.executor``, in a container that the application master launched."""
+"""The executor's program, ``python -m tony_provider.runtime.executor``, in a container that the master launched."""
 
 from __future__ import annotations
 

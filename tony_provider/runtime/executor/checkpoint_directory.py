@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Resumed:
-    """What a user process goes on from."""
+    """The checkpoint that a user process goes on from."""
 
     step: Optional[int]  # None: nothing says one
     path: str  # that it loads
@@ -52,7 +52,10 @@ class _OnStore:
 
 
 class CheckpointDirectory:
-    """All of it blocks. ``look`` and the others may be called from different threads."""
+    """The directory for checkpoints of one container, and what of it is on the store.
+
+    All methods block. ``look`` and the others may be called from different threads.
+    """
 
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
         checkpoint = container.job.checkpoint
@@ -72,12 +75,12 @@ class CheckpointDirectory:
     # ---- before a process ----------------------------------------------------------------------------------------
 
     def empty(self) -> None:
-        """A fresh start. Raises OSError."""
+        """Empty the directory, for a fresh start. Raises OSError."""
         empty(self.path, aside=self._workspace.set_aside)
         self._begin(None)
 
     def restore(self, resume: ResumePoint, rank: int, cancelled: threading.Event) -> Resumed:
-        """Make it hold exactly that checkpoint; what is here already is not copied.
+        """Make the directory hold exactly that checkpoint; what is here already is not copied.
 
         Raises DamagedCheckpoint, StorageError, OSError, Cancelled; then it is as it was.
         """
@@ -97,8 +100,9 @@ class CheckpointDirectory:
         return Resumed(point.step, str(restored.entry), point.label)
 
     def keep(self, rank: int, cancelled: threading.Event) -> Optional[Resumed]:
-        """Leave it as the last process did, but for what is broken; or restore what is on the store, where nothing that
-        is as new is whole. Raises OSError, StorageError, Cancelled.
+        """Leave the directory as the last process did, but for what is broken; else restore what is on the store.
+
+        That is done where nothing that is as new is whole. Raises OSError, StorageError, Cancelled.
         """
         found = self._left()
         newest = found.complete[-1] if found.complete else None
@@ -196,24 +200,33 @@ class CheckpointDirectory:
         )
 
     def take(self, checkpoint: LocalCheckpoint) -> Snapshot:
-        """Its files as they are now, whatever the process does with its own. Raises SnapshotChanged, OSError."""
+        """Hold a checkpoint's files as they are now, whatever the process does with its own.
+
+        Raises SnapshotChanged, OSError.
+        """
         self._snapshots += 1
         into = self._workspace.snapshots / str(self._snapshots)
         return take(self.path, checkpoint, into, copy=self._rewrites)
 
     def rewritten(self) -> None:
-        """A file changed while it was sent to the store: this program writes in place, so it is copied here first."""
+        """Take that a file changed while it was sent to the store.
+
+        So this program writes in place, and its checkpoints are copied here first.
+        """
         self._rewrites = True
 
     def committed(self, snapshot: Snapshot, save: int, uri: str) -> None:
-        """It is on the store now, as this save, and so what the next start will likely go on from."""
+        """Take that the checkpoint is on the store now, as this save: the next start will likely go on from it."""
         one = snapshot.checkpoint
         point = ResumePoint(one.step, uri, save, one.saved_ms, reported=one.reported)
         self._on_store = _OnStore(point, one.saved_ns, one.stamps)
         self._keep(snapshot)
 
     def refused(self) -> None:
-        """Perhaps its number was taken, by a commit whose answer was lost: the next one gets another."""
+        """Take that a commit was refused.
+
+        Perhaps its number was taken, by a commit whose answer was lost: the next one gets another.
+        """
         known = self._on_store
         self._on_store = attrs.evolve(known, point=attrs.evolve(known.point, save=known.point.save + 1))
 
@@ -225,7 +238,7 @@ class CheckpointDirectory:
             former.remove()
 
     def make_room(self) -> None:
-        """On a full disk, what is kept for convenience goes."""
+        """Remove what is kept for convenience only: the disk is full."""
         if disk.problem(self.path) is None:
             return
         shutil.rmtree(self._workspace.set_aside, ignore_errors=True)

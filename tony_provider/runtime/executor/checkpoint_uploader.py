@@ -1,4 +1,4 @@
-"""Takes single checkpoints of one start to the store, and through their commit."""
+"""Uploads of single checkpoints to the store, and through their commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class UploadTrouble:
-    """Why a checkpoint is not on the store."""
+    """Why a checkpoint did not get to the store."""
 
     text: str
     refused: bool = False  # by the application master: the same again would be refused again
@@ -43,7 +43,7 @@ class UploadTrouble:
 
 @attrs.frozen
 class UploadTarget:
-    """Where a checkpoint goes to."""
+    """The directory on the store that a checkpoint is uploaded to, and its number."""
 
     save: int
     uri: str  # of the checkpoint's directory
@@ -56,6 +56,8 @@ class _Copied:
 
 
 class CheckpointUploader:
+    """Uploads checkpoints of one start of the user process, one at a time, and has them committed."""
+
     def __init__(self, context: ExecutorContext, order: Order, commit_requests: CommitRequests) -> None:
         self._context = context
         self._commit_requests = commit_requests
@@ -71,9 +73,10 @@ class CheckpointUploader:
     async def carry(
         self, checkpoint: LocalCheckpoint, target: Optional[UploadTarget] = None
     ) -> Optional[UploadTrouble]:
-        """None when it is committed. ``target``: the application master has named one, for every rank; else a new one.
+        """Upload a checkpoint and have it committed; None when it is, else why not.
 
-        Cancel it to give the checkpoint up; threads that wait for a silent server end later by themselves.
+        ``target``: the application master has named one, for every rank; else a new one. Cancel it to give the
+        checkpoint up; threads that wait for a silent server end later by themselves.
         """
         target = target or self._new_target(checkpoint)
         uri = rank_directory(target.uri, self._rank)
@@ -96,7 +99,7 @@ class CheckpointUploader:
         return UploadTrouble(f"the application master refused it: {answer.reason}", refused=True)
 
     def close(self) -> None:
-        """No other checkpoint will come. Does not wait for threads."""
+        """Take no other checkpoint. Does not wait for threads."""
         self._pool.shutdown(wait=False)
 
     def _new_target(self, checkpoint: LocalCheckpoint) -> UploadTarget:

@@ -1,4 +1,4 @@
-"""Checkpoints that were copied to the store, and what the application master says to their commits."""
+"""Requests to the application master to commit checkpoints that were copied to the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ Send = Callable[[tony_pb2.FromExecutor], None]
 
 
 class CommitRequests:
-    """``ask`` waits for as long as it takes: an application master that comes back is asked again."""
+    """The requests that wait for their answer, for as long as it takes.
+
+    An application master that comes back is asked again.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -21,11 +24,11 @@ class CommitRequests:
 
     @property
     def open(self) -> list[tony_pb2.FromExecutor]:
-        """What has no answer yet, for an application master that may not have heard it."""
+        """The requests without an answer, for an application master that may not have heard them."""
         return [message for message, _ in self._asked.values()]
 
     async def ask(self, uploaded: tony_pb2.CheckpointUploaded) -> tony_pb2.CheckpointAnswer:
-        """Fills in the number of the request."""
+        """Ask for a commit; returns the answer. Fills in the number of the request."""
         uploaded.request = next(self._numbers)
         message = tony_pb2.FromExecutor(uploaded=uploaded)
         answer: asyncio.Future[tony_pb2.CheckpointAnswer] = asyncio.get_running_loop().create_future()
@@ -37,6 +40,6 @@ class CommitRequests:
             del self._asked[uploaded.request]
 
     def answered(self, answer: tony_pb2.CheckpointAnswer) -> None:
-        """Answers that nobody waits for any more mean nothing."""
+        """Take an answer. One that nobody waits for any more means nothing."""
         if answer.request in self._asked and not self._asked[answer.request][1].done():
             self._asked[answer.request][1].set_result(answer)

@@ -1,4 +1,4 @@
-"""Whether there is room left where the container writes."""
+"""The room that is left on the disk where the container writes."""
 
 from __future__ import annotations
 

@@ -37,8 +37,9 @@ def user_environment(
     resumed: Optional[Resumed],
     python_bin: Path,
 ) -> dict[str, str]:
-    """``cluster`` is what the generation's rendezvous and the framework say; ``resumed`` what the process goes on from.
+    """The environment variables of a user process.
 
+    ``cluster`` is what the generation's rendezvous and the framework say; ``resumed`` what the process goes on from.
     Later ones win: the node's, our directories, the cluster's, the job's ``env``, the task type's, the user's secrets,
     and TONY_* variables of the contract over all.
     """

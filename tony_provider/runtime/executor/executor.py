@@ -37,7 +37,10 @@ _TERM_PATIENCE = 1.0  # seconds for the kernel then
 
 
 class Executor:
-    """``run`` it once; returns the exit code for the process, one of ``exit_codes``."""
+    """The executor of one container, at work for its application master.
+
+    ``run`` it once; returns the exit code for the process, one of ``exit_codes``.
+    """
 
     def __init__(self, container: ExecutorContainer, context: ExecutorContext) -> None:
         """Raises task_identity.MissingSecretError."""

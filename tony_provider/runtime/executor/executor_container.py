@@ -1,4 +1,4 @@
-"""What the container gives an executor: who it is, what to run, where to write."""
+"""The container as its executor finds it: who it is, what to run, where to write."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tony_provider.runtime.task_identity import TaskIdentity
 
 @attrs.frozen
 class ExecutorContainer:
+    """What an executor finds in its container: its job, task, master, node and directories."""
+
     description: ApplicationDescription
     secrets: Mapping[str, bytes] = attrs.field(repr=False)
     token: str = attrs.field(repr=False)  # proves the identity
@@ -34,7 +36,10 @@ class ExecutorContainer:
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> ExecutorContainer:
-        """Reads the description and the token file. Raises ContainerError."""
+        """The container of this process, by its environment and directory. Reads the description and the token file.
+
+        Raises ContainerError.
+        """
         task = variable(environ, contract.ENV_TASK)
         task_type, _, index = task.rpartition(":")
         attempt = variable(environ, contract.ENV_TASK_ATTEMPT)
@@ -86,12 +91,12 @@ class ExecutorContainer:
 
     @property
     def tensorboard_path(self) -> str:
-        """Below which it answers: nobody else on the node can guess it, though everybody can reach its port."""
+        """The path below which TensorBoard answers, a secret: everybody on the node can reach its port."""
         return "/" + hmac.new(self.token.encode(), b"tensorboard", hashlib.sha256).hexdigest()
 
     @property
     def user_secrets(self) -> dict[str, str]:
-        """By the names of the variables that they become."""
+        """The user's secrets, by the names of the variables that they become."""
         prefix = contract.SECRET_USER_PREFIX
         return {
             name[len(prefix) :]: value.decode("utf-8", "surrogateescape")

@@ -16,6 +16,8 @@ from tony_provider.runtime.storage import Storage
 
 @attrs.define(eq=False)
 class ExecutorContext:
+    """The parts of an executor that all starts of its user process use."""
+
     container: ExecutorContainer
     workspace: Workspace
     ports: HeldPorts

@@ -1,4 +1,4 @@
-"""Ends what a dead executor has left: a process beside it, outside the container's process group.
+"""The guard: a process beside an executor, outside the container's process group, that ends what a dead one has left.
 
 YARN's kill goes to the process group of the container, and a quarter of a second after SIGTERM it is SIGKILL: on a busy
 node an executor may die before it has stopped those descendants that went into sessions of their own. They carry a mark
@@ -91,7 +91,7 @@ def _end_all(mark: bytes) -> set[int]:
 
 
 def main() -> None:
-    """Standard input is the pipe."""
+    """Run the guard; standard input is the pipe."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.read(0, 1)  # returns at the end of the executor: nobody writes

@@ -1,4 +1,4 @@
-"""What an executor says of itself and of its user process in each heartbeat."""
+"""The content of heartbeats: what an executor says of itself and of its user process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from tony_provider.runtime.text import replaced
 
 
 class HeartbeatContent:
+    """Makes the heartbeats of one executor."""
+
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
         self._usage = processes.UsageMeter()
 
     async def take(self, current: Optional[Run], activity: str, *, ending: bool) -> tony_pb2.Heartbeat:
-        """``activity`` is the executor's own, said when no user process runs; ``ending``: no other will."""
+        """A heartbeat of this moment.
+
+        ``activity`` is the executor's own, said when no user process runs; ``ending``: no other will.
+        """
         table = await asyncio.to_thread(processes.descendants, os.getpid())
         usage = self._usage.measure(table, time.monotonic())
         heartbeat = tony_pb2.Heartbeat(

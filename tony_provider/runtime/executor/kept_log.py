@@ -17,7 +17,10 @@ _PATIENCE = 20.0  # seconds for the log to reach the store; the application mast
 
 
 async def keep_log(context: ExecutorContext) -> None:
-    """A log that cannot be kept is no reason to fail: YARN has the container's own files."""
+    """Copy the end of the log to the store.
+
+    One that cannot be kept is no reason to fail: YARN has the container's own files.
+    """
     container = context.container
     name = contract.log_name(container.identity.task, container.identity.attempt)
     try:

@@ -29,18 +29,19 @@ class LinkError(Exception):
 
 
 class RefusedError(LinkError):
-    """It does not accept this executor, and says why."""
+    """The application master does not accept this executor; the message says why."""
 
 
 class MasterLostError(LinkError):
-    """It could not be reached for too long."""
+    """The application master could not be reached for too long."""
 
 
 class Link:
-    """``greet`` gives the first messages of every stream: who this is, and what a master that missed it must know.
+    """The executor's connection to its application master.
 
-    ``handle`` gets each message that comes; it must not block. Both are called on the loop.
-    A master that cannot be reached may have a successor, which leaves its address on the store.
+    ``greet`` gives the first messages of every stream: who this is, and what a master that missed it must know.
+    ``handle`` gets each message that comes; it must not block. Both are called on the loop. A master that cannot be
+    reached may have a successor, which leaves its address on the store.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Link:
         self._finishing = False
 
     def send(self, message: tony_pb2.FromExecutor) -> None:
-        """Without a stream it goes nowhere: the greeting of the next one says what matters."""
+        """Send a message. Without a stream it goes nowhere: the greeting of the next one says what matters."""
         if self._outgoing is not None:
             self._outgoing.put_nowait(message)
 
@@ -75,7 +76,7 @@ class Link:
         return self._outgoing is not None and self._outgoing.empty()
 
     async def sent(self) -> None:
-        """Until what was to go by now is on its way; for ever where its stream breaks."""
+        """Wait until what was to go by now is on its way; for ever where its stream breaks."""
         if self._outgoing is not None:
             await self._outgoing.join()
 
@@ -86,7 +87,7 @@ class Link:
             self._outgoing.put_nowait(None)
 
     async def run(self) -> None:
-        """Until ``finish``. Raises LinkError when there is no use in going on."""
+        """Keep the stream up until ``finish``. Raises LinkError when there is no use in going on."""
         self._contact = alone_since = time.monotonic()
         delay = _FIRST_DELAY
         await self._wait(0.0)

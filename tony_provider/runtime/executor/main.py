@@ -1,4 +1,4 @@
-"""From a container to a running executor, and from its end to an exit code."""
+"""The executor's start in its container, and the exit code that its end becomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def main() -> NoReturn:
-    """Ends the process."""
+    """Run the executor of this container. Ends the process."""
     own_log.configure()
     try:
         code = asyncio.new_event_loop().run_until_complete(_run())

@@ -16,6 +16,8 @@ _PATIENCE = 10.0  # seconds for the store; the address known so far is to be tri
 
 
 class MasterLocator:
+    """The application master's address: the one from the launch, later that which a newer master left."""
+
     def __init__(self, container: ExecutorContainer, storage: Storage) -> None:
         self.address = container.master
         self._attempt = 0  # of the application master at that address, 0: not known
@@ -24,11 +26,14 @@ class MasterLocator:
         self._key = container.secrets.get(contract.SECRET_ADDRESS_KEY)
 
     def met(self, attempt: int) -> None:
-        """The master at the address said which one it is."""
+        """Take that the master at the address said which attempt it is."""
         self._attempt = max(self._attempt, attempt)
 
     async def look(self) -> bool:
-        """Whether a newer master has left its address; from then on it is ``address``."""
+        """Look on the store for a newer master's address; returns whether there is one.
+
+        From then on it is ``address``.
+        """
         if self._key is None:
             return False
         reading = asyncio.to_thread(master_address.read, self._storage, self._directory, self._key)

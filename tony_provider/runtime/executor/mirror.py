@@ -1,4 +1,4 @@
-"""Copies complete checkpoints to the store: again and again while a user process runs, and once after it."""
+"""The mirror: copies complete checkpoints to the store, again and again beside a user process, and once after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def mirrors(container: ExecutorContainer) -> bool:
 
 
 class Mirror:
-    """``start``, ``finish`` and ``close`` it once. Trouble with the store or the disk is never more than a delay."""
+    """Copies the checkpoints of one start of the user process to the store.
+
+    ``start``, ``finish`` and ``close`` it once. Trouble with the store or the disk is never more than a delay.
+    """
 
     def __init__(self, copies: Copies, uploader: CheckpointUploader) -> None:
         self.trouble = ""  # for people: what does not get to the store at present, since when and why
@@ -51,28 +54,28 @@ class Mirror:
 
     @property
     def activity(self) -> str:
-        """For people; empty while there is nothing to copy."""
+        """What is being copied, for people; empty while there is nothing to copy."""
         return self._copies.activity
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
-        """What an application master that missed it must hear."""
+        """The messages that an application master which missed them must hear."""
         return list(self._copies.said)
 
     def start(self) -> None:
         self._work = asyncio.ensure_future(self._copy_until_done())
 
     def look_now(self) -> None:
-        """There may be something new, or the store may be there again."""
+        """Look for something to copy at once: there may be something new, or the store may be there again."""
         self._nudge.set()
 
     def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """The application master names a checkpoint."""
+        """Take the checkpoint that the application master names."""
         self._copies.wanted(message)
         self.look_now()
 
     async def finish(self, stopping: Stopping, deadline: Deadline) -> str:
-        """The user process has ended: copy what is there now. Why that did not succeed; empty when it did."""
+        """Copy what is there now that the user process has ended. Why that did not succeed; empty when it did."""
         if self._work is None:
             return ""  # nothing ever ran
         self._ended = True
@@ -85,7 +88,7 @@ class Mirror:
         return self._newest.text if self._newest else ""
 
     async def close(self) -> None:
-        """Whatever is under way is given up."""
+        """Give up whatever is under way."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)

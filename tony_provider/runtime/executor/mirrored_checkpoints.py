@@ -1,4 +1,4 @@
-"""Which of a task's checkpoints are copied to the store: its own newest, or the one that every rank has."""
+"""Which checkpoints of a task are copied to the store: its own newest, or the one that every rank has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ReportedStep = Callable[[], Awaitable[Optional[int]]]  # by the user process, la
 
 
 class Copies(ABC):
-    """``copy`` it again and again."""
+    """Chooses what a mirror copies, and copies it. ``copy`` it again and again."""
 
     def __init__(self, directory: CheckpointDirectory, uploader: CheckpointUploader, reported: ReportedStep) -> None:
         self.activity = ""  # for people; empty while there is nothing to copy
@@ -31,7 +31,7 @@ class Copies(ABC):
         self._reported = reported
 
     async def copy(self, *, last: bool) -> Optional[UploadTrouble]:
-        """What there is to copy now; None: nothing is left of it. ``last``: the user process has ended.
+        """Copy what there is to copy now; None: nothing is left of it. ``last``: the user process has ended.
 
         Raises OSError when the directory cannot be read.
         """
@@ -42,11 +42,11 @@ class Copies(ABC):
 
     @abstractmethod
     def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """The application master names a checkpoint."""
+        """Take the checkpoint that the application master names."""
 
     @property
     def said(self) -> Sequence[tony_pb2.FromExecutor]:
-        """What an application master that missed it must hear."""
+        """The messages that an application master which missed them must hear."""
         return ()
 
     @abstractmethod
@@ -64,10 +64,10 @@ class Copies(ABC):
 
 
 class OwnCopies(Copies):
-    """The newest of one task, which is the training's."""
+    """Copies of the newest checkpoints of one task, which are the training's."""
 
     def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """Nobody names one."""
+        """Do nothing: nobody names one."""
 
     async def _copy(self, last: bool) -> Optional[UploadTrouble]:
         newer = await self._newer(last)
@@ -75,7 +75,10 @@ class OwnCopies(Copies):
 
 
 class GangCopies(Copies):
-    """Of every rank the same: this one says what it holds, and the application master names one that all hold."""
+    """Copies of the same checkpoints from every rank.
+
+    This one says what it holds, and the application master names one that all hold.
+    """
 
     def __init__(
         self,

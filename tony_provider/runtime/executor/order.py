@@ -1,4 +1,4 @@
-"""What the application master wants started."""
+"""The application master's order to start a user process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony_provider.runtime.ranks import ranks
 
 @attrs.frozen
 class Order:
-    """A rendezvous: start the user process among these others, and let it go on from there."""
+    """An order by a rendezvous: start the user process among these others, and let it go on from there."""
 
     start: int  # counts the starts of this task's process, over containers and application masters
     cluster: ClusterSpec
@@ -32,7 +32,7 @@ class Order:
         return self.cluster.generation
 
     def rank(self, task_type: str, index: int) -> Optional[int]:
-        """None for tasks outside the cluster: evaluators, side-cars."""
+        """The task's rank; None for tasks outside the cluster: evaluators, side-cars."""
         return ranks(self.cluster.tasks).get((task_type, index))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Whether the kernel killed for want of memory, as far as its counters tell.
+"""A watch for kills by the kernel for want of memory, as far as its counters tell.
 
 They count kills, not victims: the container's own (a memory cgroup's, kernel documentation cgroup-v2.rst and
 cgroup-v1/memory.rst) where it can be read, else the whole node's (/proc/vmstat). YARN's own memory monitor is no
@@ -16,14 +16,17 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 class OutOfMemoryWatch:
-    """``look`` regularly: what was killed before the last look but one was somebody else."""
+    """Tells whether the kernel has killed for want of memory lately.
+
+    ``look`` regularly: what was killed before the last look but one was somebody else.
+    """
 
     def __init__(self) -> None:
         self._source = next((path for path in _sources() if _kills(path) is not None), None)
         self._seen: deque[int] = deque([self._count()], maxlen=2)
 
     def look(self) -> None:
-        """Blocks shortly."""
+        """Read the counters. Blocks shortly."""
         self._seen.append(self._count())
 
     def killed_recently(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the user process prints: capped files in the container's log directory, and its last lines at hand."""
+"""The output of user processes: capped files in the container's log directory, and its last lines at hand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CappedFile:
         self._failed = False
 
     def write(self, data: bytes) -> None:
-        """Blocks."""
+        """Append these bytes. Blocks."""
         lines = data.count(b"\n")
         with self._lock:
             try:
@@ -100,7 +100,7 @@ class CappedFile:
         return _dropped_note(dropped) + data
 
     def tail(self, limit: int) -> bytes:
-        """The same while others write, reading no more than it gives and not counting what is missing.
+        """The last bytes, while others write: reads no more than it gives, and does not count what is missing.
 
         Blocks; raises OSError.
         """
@@ -184,7 +184,7 @@ class Tail:
         self._rest = rest[-TAIL_LIMIT:]
 
     def text(self) -> str:
-        """At most ``TAIL_LIMIT`` bytes; what is not UTF-8 is replaced."""
+        """The lines as text, at most ``TAIL_LIMIT`` bytes; what is not UTF-8 is replaced."""
         lines = [*self._lines, self._rest] if self._rest else list(self._lines)
         shown = [line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace") for line in lines[-TAIL_LINES:]]
         text = "\n".join(shown).strip("\n").encode()
@@ -212,7 +212,7 @@ class _Lines:
 
 @attrs.define(eq=False)
 class Output:
-    """Where the output of a container's user processes goes, one after the other."""
+    """The files that the output of a container's user processes goes to, one process after the other."""
 
     stdout: CappedFile
     stderr: CappedFile
@@ -220,7 +220,10 @@ class Output:
 
     @classmethod
     def of(cls, log_dir: Path, work_dir: Path, size: Optional[Memory] = None) -> Output:
-        """``size``: MiB that stdout and stderr may fill in the log directory together."""
+        """The files in these directories.
+
+        ``size``: MiB that stdout and stderr may fill in the log directory together.
+        """
         limit = ((size or SIZE) << 20) // _FILES
         return cls(
             CappedFile(log_dir / "task.out", limit, crowded=disk.crowded),
@@ -234,11 +237,11 @@ class Output:
         return self.both.problem or self.stdout.problem or self.stderr.problem
 
     def note(self, text: str) -> None:
-        """A line of our own among the user's. Blocks."""
+        """Write a line of our own among the user's. Blocks."""
         self.both.write(_own_line(text))
 
     def note_error(self, text: str) -> None:
-        """The same, in the process's stderr as well. Blocks."""
+        """Write a line of our own among the user's, and into the process's stderr. Blocks."""
         self.stderr.write(_own_line(text))
         self.both.write(_own_line(text))
 
@@ -276,7 +279,7 @@ class Capture:
             transport.close()
 
     def started(self) -> None:
-        """The process has its ends of the pipes now; ours must go, or the end of its output would never show."""
+        """Close our ends of the pipes: the process has its own now, and the end of its output would never show."""
         for descriptor in (self.stdout, self.stderr):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The end of what the user processes have printed so far: for whoever looks at the job's page, or for posterity."""
+"""The end of the user processes' output so far: for whoever looks at the job's page, or as last words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def answer_tail(
 
 
 async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
-    """Nothing where nothing was printed."""
+    """Send the end of the output before the container is killed. Nothing where nothing was printed."""
     try:
         output = await asyncio.to_thread(context.output.both.tail, _LAST_WORDS)
     except OSError as error:

@@ -15,7 +15,10 @@ class PortError(Exception):
 
 
 class HeldPorts:
-    """One bound socket per name, not listening. Raises PortError when the range has no free port left."""
+    """Bound sockets that keep ports free for the user process, one per name, not listening.
+
+    Raises PortError when the range has no free port left.
+    """
 
     def __init__(self, names: Sequence[str], port_range: PortRange, *, share: bool) -> None:
         """``share``: the user process binds the same ports with SO_REUSEPORT, so that they need never be given up."""
@@ -28,12 +31,15 @@ class HeldPorts:
             self.numbers[name] = held.getsockname()[1]
 
     def make_way(self) -> None:
-        """Just before the user process starts."""
+        """Give the ports up, just before the user process starts."""
         if not self._share:
             self.close()
 
     def take_back(self) -> None:
-        """After the user process has ended, for the next one. Raises PortError when somebody was quicker."""
+        """Hold the ports again after the user process has ended, for the next one.
+
+        Raises PortError when somebody was quicker.
+        """
         for name, number in self.numbers.items():
             if name not in self._sockets:
                 try:

@@ -1,4 +1,4 @@
-"""What a user process finds: the checkpoint that it goes on from, a warm start, its files and its environment."""
+"""The preparation of a start: the checkpoint to go on from, a warm start, files and environment of the process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STORE_PATIENCE = 300.0
 
 
 class PreparationError(Exception):
-    """The process cannot start from where it was to."""
+    """A user process cannot start from where it was to."""
 
     def __init__(self, reason: str, *, uri: str = "", damaged: bool = False) -> None:
         super().__init__(reason)
@@ -42,12 +42,17 @@ class PreparationError(Exception):
 
 @attrs.frozen
 class Prepared:
+    """What a user process is started with, once everything is in its place."""
+
     resumed: Optional[Resumed]  # what the process goes on from; None: from the beginning
     environ: dict[str, str]
 
 
 def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Prepared:
-    """Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it."""
+    """Put everything in its place that the user process needs.
+
+    Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
+    """
     _fetch_warm_start(context, cancelled)
     resumed = _put_checkpoint(context, order, cancelled)
     try:

@@ -1,4 +1,4 @@
-"""The processes below this one, seen through /proc: who they are, what they use, and how to stop them all.
+"""The processes below this one, as /proc shows them: who they are, what they use, and how to stop them all.
 
 The executor is a child subreaper and starts nothing of its own, so that whatever its user process starts, however often
 it forks, is below the executor and nowhere else.
@@ -28,6 +28,8 @@ Table = dict[int, "Process"]
 
 @attrs.frozen
 class Process:
+    """A process as /proc has shown it."""
+
     pid: int
     parent: int
     zombie: bool
@@ -38,12 +40,14 @@ class Process:
 
 @attrs.frozen
 class Usage:
+    """The memory and processor time that a set of processes uses."""
+
     rss_bytes: int  # summed over the processes: pages that they share count once for each
     cpu_percent: float  # 100 is one core, over the time since the last look
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children. Raises OSError."""
+    """Make this process adopt the orphans below it. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
@@ -95,7 +99,7 @@ class UsageMeter:
     _at: Optional[float] = None
 
     def measure(self, table: Table, now: float) -> Usage:
-        """``now`` in seconds of any steady clock."""
+        """What these processes use. ``now`` in seconds of any steady clock."""
         percent = 0.0
         if self._at is not None and now > self._at:
             ticks = sum(process.cpu_ticks - self._spent_before(process) for process in table.values())
@@ -119,7 +123,7 @@ def reap_orphans(table: Table, parent: int, keep: Optional[int]) -> None:
 
 
 def send(number: int, table: Table) -> bool:
-    """Send a signal to each; whether there was anybody."""
+    """Send a signal to every process of the table; returns whether there was any."""
     living = [process for process in table.values() if not process.zombie]
     for process in living:
         try:
@@ -130,10 +134,10 @@ def send(number: int, table: Table) -> bool:
 
 
 async def stop_all(root: int, keep: Optional[int], deadline: Callable[[], float]) -> int:
-    """SIGTERM to everything below ``root``, SIGKILL at the deadline; returns how many withstood even that.
+    """End everything below ``root``: SIGTERM, SIGKILL at the deadline. Returns how many withstood even that.
 
-    ``deadline`` in seconds of ``time.monotonic``; it is asked again and again, and may come to be earlier.
-    ``keep`` is the child that somebody else waits for.
+    ``deadline`` in seconds of ``time.monotonic``; it is asked again and again, and may come to be earlier. ``keep`` is
+    the child that somebody else waits for.
     """
     if send(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
         return await kill_all(root, keep, KILL_PATIENCE)
@@ -141,7 +145,7 @@ async def stop_all(root: int, keep: Optional[int], deadline: Callable[[], float]
 
 
 async def kill_all(root: int, keep: Optional[int], patience: float) -> int:
-    """SIGKILL to everything below ``root``; returns how many were still there after ``patience`` seconds."""
+    """Kill everything below ``root`` (SIGKILL); returns how many were still there after ``patience`` seconds."""
     until = time.monotonic() + patience
     return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
 

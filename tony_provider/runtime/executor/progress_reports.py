@@ -1,4 +1,4 @@
-"""What the user process reports: JSON lines in its metrics file, read as it grows."""
+"""The user process's reports of progress: JSON lines in its metrics file, read as it grows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_NAME = 250  # characters of a metric's name; each heartbeat carries tha
 
 
 class FileTail:
-    """Whole lines that were appended to a file since the last look. The file may be cut short or replaced."""
+    """Reads whole lines that were appended to a file since the last look. The file may be cut short or replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,7 +78,7 @@ class SpeedMeter:
             self._seen.popleft()
 
     def speed(self, now: float) -> float:
-        """0 while unknown."""
+        """The present speed in steps per second; 0 while unknown."""
         if len(self._seen) < 2:
             return 0.0
         (began, first), (_, last) = self._seen[0], self._seen[-1]
@@ -86,7 +86,7 @@ class SpeedMeter:
 
 
 class ProgressReader:
-    """The newest of what was reported, from the lines of one user process."""
+    """Reads one user process's reports, and keeps the newest value of each."""
 
     def __init__(self, path: Path) -> None:
         self.malformed = 0  # lines

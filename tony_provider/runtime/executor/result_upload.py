@@ -1,4 +1,4 @@
-"""What a user process leaves, on its way to the store: uploaded aside, then there by one rename."""
+"""The upload of what a user process leaves: put aside on the store, then in place by one rename."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NotKeptError(Exception):
 
 
 class Results:
-    """What one start of the leading task leaves, on its way to the store. ``keep`` it once."""
+    """The results of one start of the leading task, and their upload. ``keep`` it once."""
 
     def __init__(self, context: ExecutorContext, order: Order, stopping: Stopping) -> None:
         self.activity = ""  # for people; empty while nothing is tried again
@@ -128,7 +128,7 @@ def _keep(context: ExecutorContext, order: Order, cancelled: threading.Event) ->
 
 
 def is_empty(directory: Path) -> bool:
-    """Whether nothing is there. Raises OSError when something else than a directory is."""
+    """Whether nothing is in the directory. Raises OSError when something else than a directory is there."""
     return not directory.exists() or next(directory.iterdir(), None) is None
 
 

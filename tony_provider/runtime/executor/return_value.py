@@ -1,4 +1,4 @@
-"""What a job returns: the JSON that its chief, or rank 0, leaves in TONY_RESULT_FILE."""
+"""The return value of a job: the JSON that its chief, or rank 0, leaves in TONY_RESULT_FILE."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tony_provider.runtime.storage.helpers import write_atomically
 
 
 class ReturnedError(Exception):
-    """What the user process left there is not what it may return."""
+    """What a user process left in TONY_RESULT_FILE is not what it may return."""
 
 
 def read_returned(file: Path) -> Optional[bytes]:
-    """What it says, as strict JSON: infinity and NaN have become text. None: the process has left nothing.
+    """What the file returns, as strict JSON: infinity and NaN have become text. None: the process has left nothing.
 
     Raises ReturnedError, OSError.
     """
@@ -44,7 +44,7 @@ def read_returned(file: Path) -> Optional[bytes]:
 
 
 def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_exist: bool) -> None:
-    """Have it, and nothing else, at ``uri``. ``may_exist``: an earlier start may have left something there.
+    """Put the return value, and nothing else, at ``uri``. ``may_exist``: an earlier start may have left one there.
 
     Blocks; raises StorageError.
     """

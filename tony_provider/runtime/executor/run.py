@@ -35,7 +35,7 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Run:
-    """``run`` it once; ``stop`` may come at any time, and after it."""
+    """One start of the user process. ``run`` it once; ``stop`` may come at any time, and after it."""
 
     def __init__(self, context: ExecutorContext, order: Order, commit_requests: CommitRequests, send: Send) -> None:
         self.order = order
@@ -64,17 +64,17 @@ class Run:
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
-        """In order: what an application master that missed it must hear."""
+        """The messages, in order, that an application master which missed them must hear."""
         return [*self._said, *(self._mirror.said if self._mirror else ())]
 
     @property
     def pid(self) -> Optional[int]:
-        """Of the user process, while it runs."""
+        """The number of the user process, while it runs."""
         return self._process.pid
 
     @property
     def activity(self) -> str:
-        """For people."""
+        """What it is doing, for people."""
         copying = (self._mirror.activity if self._mirror else "") or self._results.activity
         if not copying:
             return self._activity
@@ -82,13 +82,13 @@ class Run:
 
     @property
     def trouble(self) -> str:
-        """For people: what does not get to the store at present, and why; empty: nothing is wrong."""
+        """What does not get to the store at present, and why, for people; empty: nothing is wrong."""
         return self._results.trouble or (self._mirror.trouble if self._mirror else "")
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
         """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
 
-        Again, both can only come sooner. ``stacks``: have its threads' stacks in the log first.
+        Asked again, both can only come sooner. ``stacks``: have its threads' stacks in the log first.
         """
         self._stopping.ask(grace, copy_seconds, stacks=stacks)
 
@@ -97,12 +97,12 @@ class Run:
         self._stopping.ask(grace, 0.0, doomed=True)
 
     def look_for_checkpoint(self) -> None:
-        """There may be a new one."""
+        """Look for a checkpoint to copy at once: there may be a new one."""
         if self._mirror is not None:
             self._mirror.look_now()
 
     def copy_checkpoint(self, wanted: tony_pb2.CopyCheckpoint) -> None:
-        """The application master names the checkpoint that every rank is to copy."""
+        """Take the checkpoint that the application master names, which every rank is to copy."""
         if self._mirror is not None:
             self._mirror.wanted(wanted)
 
@@ -114,11 +114,11 @@ class Run:
             return await asyncio.to_thread(self._reader.look, time.monotonic())
 
     async def look_at_memory(self) -> None:
-        """See UserProcess."""
+        """Look at the kernel's counters; see ``UserProcess.look_at_memory``."""
         await self._process.look_at_memory()
 
     async def run(self) -> None:
-        """Until ``over``. Only what is a fault of ours is raised."""
+        """Prepare, run and conclude the start, until ``over``. Only what is a fault of ours is raised."""
         try:
             await self._run()
         finally:

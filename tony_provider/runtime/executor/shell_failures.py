@@ -1,4 +1,4 @@
-"""What is wrong with a command that a shell could not run."""
+"""Explains the failure of a shell that could not run its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user process that is about to be stopped is doing, written into its log.
+"""The stacks of a user process that is about to be stopped, written into its log: what it is doing.
 
 Python processes write the stacks of all their threads themselves, on the signal that sdk/sitecustomize.py has
 prepared them for. Of others there is one line: what they are and what they wait for in the kernel.
@@ -27,7 +27,10 @@ _LONGEST_COMMAND = 200  # characters
 
 
 async def write(root: int, output: Output) -> None:
-    """Ask every process below ``root``. Returns once the answers are in the log, or after ``_PATIENCE`` seconds."""
+    """Have every process below ``root`` write what it is doing.
+
+    Returns once the answers are in the log, or after ``_PATIENCE`` seconds.
+    """
     asked = await asyncio.to_thread(_ask_all, root, output)
     if asked:
         await _settle(output)

@@ -1,4 +1,4 @@
-"""Whether, and how soon, one start of the user process is to be over."""
+"""The order to stop one start of the user process, and by when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Deadline = Callable[[], float]
 
 
 class Stopping:
-    """What is asked for again can only come sooner."""
+    """Whether and by when a start is to be over. What is asked for again can only come sooner."""
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()  # once something was asked, for threads
@@ -28,7 +28,7 @@ class Stopping:
         return self.cancelled.is_set()
 
     def ask(self, grace: float, copy_seconds: float, *, stacks: bool = False, doomed: bool = False) -> None:
-        """SIGKILL comes ``grace`` seconds from now; then the last copies of checkpoints get ``copy_seconds``."""
+        """Have the process end: SIGKILL comes ``grace`` seconds from now; then the last copies get ``copy_seconds``."""
         now = time.monotonic()
         self._kill_at = min(self._kill_at, now + grace)
         self._copy_seconds = min(self._copy_seconds, copy_seconds)
@@ -40,25 +40,25 @@ class Stopping:
         news.set()
 
     def kill_at(self) -> float:
-        """Of ``time.monotonic``; infinite until something is asked."""
+        """When SIGKILL comes, by ``time.monotonic``; infinite until something is asked."""
         return self._kill_at
 
     def copy_until(self, ended_at: float, seconds: float) -> float:
         """When the last copies are given up: so many seconds after the end of the process, or as was asked.
 
-        All of ``time.monotonic``.
+        All times are of ``time.monotonic``.
         """
         if not self.asked:
             return ended_at + seconds
         return max(ended_at, self.asked_at) + self._copy_seconds
 
     async def wait(self) -> None:
-        """Until something is asked."""
+        """Wait until something is asked."""
         while not self.asked:
             await self._news.wait()
 
     async def bound(self, work: asyncio.Future[Any], deadline: Deadline) -> bool:
-        """Whether ``work`` is done by the deadline. It is not cancelled."""
+        """Wait for ``work`` until the deadline; returns whether it is done. It is not cancelled."""
         while not work.done() and (left := deadline() - time.monotonic()) > 0:
             news = asyncio.ensure_future(self._news.wait())
             try:

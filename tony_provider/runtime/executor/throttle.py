@@ -12,6 +12,8 @@ _BURST = 0.25  # seconds' worth that may go at once after a pause
 
 
 class Throttle:
+    """A limit on bytes a second, shared by the threads that take from it."""
+
     def __init__(self, rate: Optional[float]) -> None:
         """``rate`` in bytes a second; None: no limit."""
         self._rate = rate

@@ -1,4 +1,4 @@
-"""A snapshot of a checkpoint on its way to the store: several files at once, each summed up while it is read."""
+"""The upload of a snapshot of a checkpoint: several files at once, each summed up while it is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_ONCE = 4  # files; each holds some storage.base.CHUNK of memory
 
 
 class Upload:
-    """``run`` it once, in a thread. ``cancel`` may come from another."""
+    """One upload. ``run`` it once, in a thread. ``cancel`` may come from another."""
 
     def __init__(self, storage: Storage, throttle: Throttle) -> None:
         self._storage = storage
@@ -25,7 +25,7 @@ class Upload:
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """Soon no more bytes are sent; a server that is silent is waited for by the threads themselves."""
+        """Send no more bytes from soon on; a server that is silent is waited for by the threads themselves."""
         self._cancelled.set()
 
     def run(self, snapshot: Snapshot, directory: str, *, overwrite: bool) -> list[tony_pb2.CheckpointFile]:

@@ -32,7 +32,7 @@ _START = f'{{ echo {_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; exec 
 
 
 class UserProcess:
-    """``run`` it once."""
+    """One run of the user's command. ``run`` it once."""
 
     def __init__(self, context: ExecutorContext, stopping: Stopping) -> None:
         self.pid: Optional[int] = None  # while it runs
@@ -48,9 +48,9 @@ class UserProcess:
     async def run(
         self, environ: Mapping[str, str], exited: tony_pb2.ProcessExited, started: Callable[[int], None]
     ) -> None:
-        """Until it and everything that it started are gone; fills in how it ended. ``started`` gets its number.
+        """Run the command until it and everything that it started are gone. Raises OSError when it cannot be started.
 
-        Raises OSError when it cannot be started.
+        ``exited`` is filled in with how it ended. ``started`` gets its number.
         """
         await asyncio.to_thread(self._memory.look)
         async with Capture(self._context.output) as capture:

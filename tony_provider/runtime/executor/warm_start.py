@@ -1,4 +1,4 @@
-"""An earlier model's files, for the user process to take its initial weights from: copied once per container."""
+"""The files of an earlier model, from which the user process takes its initial weights: copied once per container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one directory in a container's working directory that holds what is ours and the user process's own places."""
+"""The workspace: one directory in a container's, for what is ours and the user process's own places."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class PythonEnvError(Exception):
 
 @attrs.frozen
 class Workspace:
+    """The paths of one container's workspace, and how they are prepared."""
+
     container: Path  # the working directory of the container
 
     @property
@@ -44,22 +46,22 @@ class Workspace:
 
     @property
     def set_aside(self) -> Path:
-        """What was last moved out of the checkpoint directory."""
+        """Where that is which was last moved out of the checkpoint directory."""
         return self.root / "set-aside"
 
     @property
     def snapshots(self) -> Path:
-        """Checkpoints that are being copied, and the last one that was."""
+        """Where checkpoints are held that are being copied, and the last one that was."""
         return self.root / "snapshots"
 
     @property
     def warm_start(self) -> Path:
-        """There once it has been copied, and the application has one."""
+        """The model to start from; there once it has been copied, if the application has one."""
         return self.root / "warm-start"
 
     @property
     def checkpoint_request(self) -> Path:
-        """A file that is there when a checkpoint is wanted."""
+        """The file that is there when a checkpoint is wanted."""
         return self.root / "checkpoint-request"
 
     @property
@@ -68,18 +70,19 @@ class Workspace:
 
     @property
     def result_file(self) -> Path:
-        """What the user process returns, if anything."""
+        """The file for what the user process returns, if anything."""
         return self.root / "result.json"
 
     @property
     def tensorboard(self) -> Path:
-        """Event files: of this container's user processes, or for TensorBoard those of all."""
+        """The directory for event files: of this container's user processes, or for TensorBoard those of all."""
         return self.root / "tensorboard"
 
     @property
     def sdk(self) -> Path:
-        """Holds the one module that user code may import from us, what prepares Python to show its stacks, and what
-        calls a decorated function.
+        """The directory that user processes import from: ``tony_sdk``, and two modules that act by themselves.
+
+        One prepares Python to show its stacks, one calls a decorated function.
         """
         return self.root / "sdk"
 
@@ -96,7 +99,7 @@ class Workspace:
         return f"/proc/{os.getpid()}/cwd/{WORK_DIR}/tmp"  # noqa: S108 - inside the container
 
     def prepare(self) -> None:
-        """Once for the container. Blocks; raises OSError."""
+        """Make the directories, once for the container. Blocks; raises OSError."""
         own = (self.home, self.root / "tmp", self.checkpoints, self.snapshots, self.sdk, self.tensorboard)
         for directory in (self.root, *own):
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -104,12 +107,15 @@ class Workspace:
             _unpack("tony_provider.runtime.sdk", name, self.sdk / name)
 
     def prepare_tensorboard(self) -> None:
-        """Once for the container of the job's TensorBoard. Blocks; raises OSError."""
+        """Make what the container of the job's TensorBoard needs, once. Blocks; raises OSError."""
         program = self.container / contract.TENSORBOARD_PROGRAM
         _unpack("tony_provider.runtime.executor.tensorboard", program.name, program)
 
     def renew(self) -> None:
-        """Before each user process: what a former one was asked, reported, left and returned is not this one's."""
+        """Make the places new before each user process.
+
+        What a former one was asked, reported, left and returned is not this one's.
+        """
         shutil.rmtree(self.model, ignore_errors=True)
         self.model.mkdir(mode=0o700, exist_ok=True)
         self.metrics_file.unlink(missing_ok=True)
@@ -117,7 +123,7 @@ class Workspace:
         self.checkpoint_request.unlink(missing_ok=True)
 
     def request_checkpoint(self, reason: str) -> None:
-        """Until the user process takes note of it, or the next one starts. Blocks; raises OSError."""
+        """Ask the user process for a checkpoint, until it takes note or the next one starts. Blocks; raises OSError."""
         self.checkpoint_request.write_text(reason + "\n")
 
     def python_bin(self, python_env: Optional[str]) -> Path:

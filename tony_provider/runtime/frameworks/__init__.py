@@ -10,12 +10,12 @@ _FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in 
 
 
 def names() -> tuple[str, ...]:
-    """What a job's ``framework`` may be."""
+    """The names of all frameworks: what a job's ``framework`` may be."""
     return tuple(_FRAMEWORKS)
 
 
 def get_framework(name: str) -> Framework:
-    """Raises LookupError, naming those there are."""
+    """The framework with this name. Raises LookupError, naming those there are."""
     try:
         return _FRAMEWORKS[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a framework adds to a job: the environment of each task, and which tasks decide the end."""
+"""The Framework interface: the environment of each task, and which tasks decide the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAIN_PORT = "main"
 
 @attrs.frozen
 class TaskAddress:
-    """Where one task of the generation listens."""
+    """The address of one task of a generation, with its named ports."""
 
     type: str
     index: int
@@ -30,19 +30,19 @@ class TaskAddress:
 
     @property
     def main(self) -> str:
-        """``host:port`` of its main port, an IPv6 address in brackets."""
+        """The task's main address, ``host:port``, an IPv6 address in brackets."""
         return str(Address(self.host, self.ports[MAIN_PORT]))
 
 
 @attrs.frozen
 class ClusterSpec:
-    """Every task of one generation, ordered by type as specified, then by index."""
+    """The addresses of all tasks of one generation, ordered by type as specified, then by index."""
 
     generation: int
     tasks: tuple[TaskAddress, ...]
 
     def task(self, task_type: str, index: int) -> TaskAddress:
-        """Raises LookupError when there is no such task."""
+        """The address of one task. Raises LookupError when there is no such task."""
         for task in self.tasks:
             if (task.type, task.index) == (task_type, index):
                 return task
@@ -51,24 +51,24 @@ class ClusterSpec:
 
 @attrs.frozen
 class TaskEnvironment:
-    """What one user process gets: variables, and files in its working directory, written before it starts."""
+    """The variables that one user process gets, and the files in its working directory, written before it starts."""
 
     env: dict[str, str]
     files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text
     paths: dict[str, str] = attrs.field(factory=dict)  # variable that holds a file's path -> its name in files
 
     def __add__(self, other: TaskEnvironment) -> TaskEnvironment:
-        """Both; ``other``'s where they say different things."""
+        """Both environments together; ``other``'s where they say different things."""
         return TaskEnvironment({**self.env, **other.env}, {**self.files, **other.files}, {**self.paths, **other.paths})
 
     def placed(self, directory: str) -> TaskEnvironment:
-        """With the variables of ``paths`` in ``env``, for a process whose working directory is ``directory``."""
+        """The environment of a process in ``directory``: with the variables of ``paths`` in ``env``."""
         located = {variable: str(Path(directory, name)) for variable, name in self.paths.items()}
         return TaskEnvironment({**self.env, **located}, self.files)
 
 
 def with_file(variable: str, text: str, path_variable: str, file_name: str) -> TaskEnvironment:
-    """``text`` in a file, and in ``variable`` as well unless it is longer than an environment string may be."""
+    """An environment with a text in a file, and in ``variable`` as well unless it is longer than a variable may be."""
     env = {variable: text} if fits(variable, text) else {}
     return TaskEnvironment(env, {file_name: text}, {path_variable: file_name})
 
@@ -79,11 +79,13 @@ def fits(variable: str, text: str) -> bool:
 
 
 class Framework(ABC):
+    """What a job's ``framework`` decides: how tasks find each other, and what their failures and ends mean."""
+
     name: str
 
     @abstractmethod
     def problems(self, job: JobSpec) -> list[Problem]:
-        """What this framework cannot run."""
+        """What in the job this framework cannot run; empty when it can."""
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         """Names of the ports that a task of this type listens on, the main one first."""
@@ -120,4 +122,4 @@ class Framework(ABC):
 
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
-        """What the user process of one task needs to find the others. Executor side."""
+        """The environment in which the user process of one task finds the others. Called on the executor's side."""

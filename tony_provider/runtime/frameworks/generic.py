@@ -1,4 +1,4 @@
-"""What every task learns of its cluster, whatever the framework: the TONY_* variables."""
+"""The TONY_* variables, which every task gets of its cluster, whatever the framework."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def task_environment(
 
 
 def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
-    """The part that does not depend on the framework. Evaluators and side-cars see the cluster, and have no rank."""
+    """The part of a task's environment that does not depend on the framework.
+
+    Evaluators and side-cars see the cluster, and have no rank.
+    """
     task = cluster.task(task_type, index)
     rank_of = ranks(cluster.tasks)
     env = {
@@ -44,7 +47,10 @@ def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, inde
 
 
 def cluster_json(cluster: ClusterSpec) -> str:
-    """``{type: ["host:port", …]}`` of chief, workers and parameter servers, by type as specified, then index."""
+    """The addresses of chief, workers and parameter servers as JSON: ``{type: ["host:port", …]}``.
+
+    They come by type as specified, then index.
+    """
     by_type: dict[str, list[str]] = {}
     for task in cluster.tasks:
         if in_cluster(task.role):

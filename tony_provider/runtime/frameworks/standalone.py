@@ -1,4 +1,7 @@
-"""Independent commands: no rendezvous beyond the TONY_* variables of every job; each tracked task must succeed."""
+"""The framework ``standalone``: commands with nothing but the TONY_* variables of every job.
+
+There is no other rendezvous; each tracked task must succeed.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from tony_provider.runtime.spec.problems import Problem
 
 
 class Standalone(Framework):
+    """Tasks that run without a rendezvous of a framework's own; each starts again by itself."""
+
     name = "standalone"
 
     def problems(self, job: JobSpec) -> list[Problem]:
@@ -20,7 +25,7 @@ class Standalone(Framework):
         return [name for name, role in job.roles.items() if role.is_tracked]
 
     def scope(self, role: Role) -> RestartScope:
-        """Nobody waits for anybody."""
+        """Only the task itself starts again: nobody waits for anybody."""
         return RestartScope.TASK
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

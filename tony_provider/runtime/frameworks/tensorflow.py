@@ -1,4 +1,4 @@
-"""TensorFlow: TF_CONFIG for its distribution strategies, and the values that classic scripts take as arguments.
+"""The framework ``tensorflow``: TF_CONFIG for distribution strategies, and what classic scripts take as arguments.
 
 TF_CONFIG's form and its task types are those of ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` and of
 ``multi_worker_util._validate_cluster_spec`` in TensorFlow 2.21: chief, worker, ps and evaluator, at most one chief, and
@@ -28,14 +28,22 @@ _HOSTS = {  # the roles of TF_CONFIG's cluster, in its order
 
 
 class TensorFlow(Framework):
+    """Tasks that find each other by TF_CONFIG."""
+
     name = "tensorflow"
 
     def shares_ports(self, role: Role) -> bool:
-        """With TF_GRPC_REUSE_PORT TensorFlow's server binds so; evaluators and side-cars start others, or none."""
+        """True for tasks of the cluster: with TF_GRPC_REUSE_PORT TensorFlow's server binds so.
+
+        Evaluators and side-cars start others, or none.
+        """
         return in_cluster(role)
 
     def elastic(self, role: Role) -> bool:
-        """A strategy takes the workers that TF_CONFIG names; each parameter server holds its part of the variables."""
+        """True for workers: a strategy takes those that TF_CONFIG names.
+
+        Each parameter server holds its part of the variables.
+        """
         return role is Role.WORKER
 
     def problems(self, job: JobSpec) -> list[Problem]:

@@ -45,14 +45,14 @@ def _mac(key: bytes, sequence: bytes, message: bytes) -> bytes:
 
 
 class SecurityLayer(Protocol):
-    """What follows the exchange: wraps what is sent, unwraps what is received; each in order."""
+    """The protection of what follows the exchange: wraps what is sent, unwraps what is received; each in order."""
 
     max_message_bytes: int  # of one ``wrap``
 
     def wrap(self, message: bytes) -> bytes: ...
 
     def unwrap(self, wrapped: bytes) -> bytes:
-        """Raises RpcProtocolError when the bytes were changed, reordered or cut."""
+        """The content of a wrapped message. Raises RpcProtocolError when the bytes were changed, reordered or cut."""
         ...
 
 
@@ -119,7 +119,10 @@ class _Privacy:
 
 
 def parse_directives(challenge: bytes) -> dict[str, list[str]]:
-    """``name=value`` pairs, values quoted or not, a name perhaps more than once; raises RpcProtocolError."""
+    """The ``name=value`` pairs of a challenge, values quoted or not, a name perhaps more than once.
+
+    Raises RpcProtocolError.
+    """
     try:
         text = challenge.decode()
     except UnicodeDecodeError as error:
@@ -142,7 +145,7 @@ def _quote(value: str) -> str:
 
 
 class DigestMd5Client:
-    """One exchange: ``respond`` to the server's challenge, ``verify`` its last word, then use ``layer``.
+    """The client's side of one exchange: ``respond`` to the challenge, ``verify`` the last word, then use ``layer``.
 
     ``accepted`` are the qualities of protection to choose from, the first that the server offers wins; the strongest by
     default.
@@ -169,8 +172,9 @@ class DigestMd5Client:
         self.qop = ""
 
     def respond(self, challenge: bytes) -> bytes:
-        """Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError when nothing offered is
-        acceptable.
+        """The response to the server's challenge.
+
+        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError when nothing offered is acceptable.
         """
         offered = parse_directives(challenge)
         nonce = _single(offered, "nonce")
@@ -203,13 +207,13 @@ class DigestMd5Client:
         return ",".join(answer).encode()
 
     def verify(self, final: bytes) -> None:
-        """Checks that the server knows the password too; raises RpcProtocolError, RpcAuthenticationError."""
+        """Check that the server knows the password too. Raises RpcProtocolError, RpcAuthenticationError."""
         proof = _single(parse_directives(final), "rspauth")
         if self._expected_rspauth is None or not hmac.compare_digest(proof.encode(), self._expected_rspauth.encode()):
             raise RpcAuthenticationError("the server did not prove that it knows the token")
 
     def layer(self) -> Optional[SecurityLayer]:
-        """How all that follows is wrapped; None when it is not."""
+        """The protection of all that follows; None when there is none."""
         if self.qop == AUTH:
             return None
         outgoing = _MessageCheck(self._key("Digest session key to client-to-server signing key magic constant"))

@@ -1,4 +1,4 @@
-"""What can go wrong when talking to Hadoop, as types.
+"""The errors of talking to Hadoop.
 
 An exception that a Hadoop server answers with is a RemoteError, of the subclass that belongs to its Java class; what
 fails on the way (connection, authentication, a malformed frame, a deadline) has a type of its own.
@@ -19,7 +19,7 @@ class HadoopError(Exception):
 
 
 class CredentialsError(HadoopError):
-    """Bytes that are not a token file or a token, or credentials that lack what is asked for."""
+    """Bytes are not a token file or a token, or credentials lack what is asked for."""
 
 
 class RpcError(HadoopError):
@@ -35,7 +35,7 @@ class RpcConnectionError(RpcError):
 
 
 class RpcTimeout(RpcError):
-    """No answer before the deadline. The server may still carry the call out."""
+    """No answer came before the deadline. The server may still carry the call out."""
 
 
 class RpcAuthenticationError(RpcError):
@@ -65,7 +65,10 @@ _YARN = "org.apache.hadoop.yarn.exceptions."
 
 
 class ApplicationMasterNotRegistered(RemoteError):
-    """The ResourceManager was restarted: register again, start from response_id 0, repeat every outstanding ask."""
+    """The ResourceManager was restarted and does not know this application master.
+
+    Register again, start from response_id 0, repeat every outstanding ask.
+    """
 
     java_classes = (_YARN + "ApplicationMasterNotRegisteredException",)
 
@@ -77,15 +80,13 @@ class ApplicationAttemptNotFound(RemoteError):
 
 
 class InvalidApplicationMasterRequest(RemoteError):
-    """Registered twice, or a response_id that the ResourceManager did not expect."""
+    """An application master registered twice, or sent a response_id that the ResourceManager did not expect."""
 
     java_classes = (_YARN + "InvalidApplicationMasterRequestException",)
 
 
 class InvalidResourceRequest(RemoteError):
-    """An ask that can never be granted: larger than the maximum, an unknown resource, a label that the queue may not
-    use.
-    """
+    """An ask can never be granted: larger than the maximum, an unknown resource, a label that the queue may not use."""
 
     java_classes = (
         _YARN + "InvalidResourceRequestException",
@@ -131,7 +132,7 @@ _BY_JAVA_CLASS: dict[str, type[RemoteError]] = {
 
 
 def remote_error(java_class: str, text: str, trace: Optional[str] = None) -> RemoteError:
-    """The error for a Java exception; a class without a type of its own becomes a plain RemoteError.
+    """The error for a Java exception, a plain RemoteError for a class without a type of its own.
 
     ``text`` is what the server sent: the message, often as ``class: message`` followed by the stack trace.
     """

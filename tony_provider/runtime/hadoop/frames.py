@@ -32,7 +32,7 @@ def delimited(data: bytes) -> bytes:
 
 
 def split_delimited(data: bytes) -> tuple[bytes, bytes]:
-    """The first length-prefixed part, and what follows it; raises ValueError."""
+    """The first length-prefixed part of ``data``, and what follows it. Raises ValueError."""
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):
         length |= (byte & 0x7F) << 7 * position
@@ -50,7 +50,7 @@ def encode_frame(*messages: Message) -> bytes:
 
 
 def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
-    """The first message in ``data``, and what follows it; raises RpcProtocolError."""
+    """The first message in ``data``, and what follows it. Raises RpcProtocolError."""
     message = message_type()
     try:
         encoded, rest = split_delimited(data)
@@ -61,8 +61,9 @@ def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
 
 
 def parse_into(message: Message, encoded: bytes) -> None:
-    """Fills ``message``; raises DecodeError, also for what protobuf lets pass: missing required fields, text that is no
-    UTF-8.
+    """Fill ``message`` from its encoding.
+
+    Raises DecodeError, also for what protobuf lets pass: missing required fields, text that is no UTF-8.
     """
     message.ParseFromString(encoded)
     if not message.IsInitialized():
@@ -82,7 +83,7 @@ def _check_text(message: Message) -> None:
 
 
 def last_message(message_type: type[M], data: bytes) -> M:
-    """The one message in ``data``; raises RpcProtocolError."""
+    """The one message in ``data``. Raises RpcProtocolError."""
     message, rest = take_message(message_type, data)
     if rest:
         raise RpcProtocolError(f"{len(rest)} bytes follow {message_type.DESCRIPTOR.name}")

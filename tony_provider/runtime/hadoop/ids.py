@@ -1,4 +1,4 @@
-"""Applications, attempts, containers and nodes by name: the text that YARN writes, and its messages.
+"""The ids of applications, attempts, containers and nodes: as the text that YARN writes, and as its messages.
 
 The forms are those of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4).
 """
@@ -29,12 +29,14 @@ def _match(pattern: re.Pattern[str], text: str, what: str) -> list[int]:
 
 @attrs.frozen(order=True)
 class ApplicationId:
+    """The id of an application, such as ``application_1700000000000_0001``."""
+
     cluster_timestamp: int  # when the ResourceManager began to count, milliseconds since 1970
     number: int
 
     @classmethod
     def parse(cls, text: str) -> ApplicationId:
-        """Raises ValueError."""
+        """The id that the text is. Raises ValueError."""
         return cls(*_match(_APPLICATION, text, "an application"))
 
     @classmethod
@@ -50,12 +52,14 @@ class ApplicationId:
 
 @attrs.frozen(order=True)
 class ApplicationAttemptId:
+    """The id of an attempt, which is one application master of an application."""
+
     application: ApplicationId
     number: int  # from 1
 
     @classmethod
     def parse(cls, text: str) -> ApplicationAttemptId:
-        """Raises ValueError."""
+        """The id that the text is. Raises ValueError."""
         timestamp, application, attempt = _match(_ATTEMPT, text, "an application attempt")
         return cls(ApplicationId(timestamp, application), attempt)
 
@@ -73,7 +77,7 @@ class ApplicationAttemptId:
 
 @attrs.frozen(order=True)
 class ContainerId:
-    """The attempt is the one that the container was allocated to; a later attempt may have adopted it."""
+    """The id of a container, with the attempt that it was allocated to; a later attempt may have adopted it."""
 
     attempt: ApplicationAttemptId
     number: int  # from 1, which is the application master's own
@@ -81,7 +85,7 @@ class ContainerId:
 
     @classmethod
     def parse(cls, text: str) -> ContainerId:
-        """Raises ValueError."""
+        """The id that the text is. Raises ValueError."""
         epoch, timestamp, application, attempt, number = _match(_CONTAINER, text, "a container")
         return cls(ApplicationAttemptId(ApplicationId(timestamp, application), attempt), number, epoch)
 
@@ -105,5 +109,5 @@ class ContainerId:
 
 
 def node_address(proto: yarn_pb2.NodeIdProto) -> Address:
-    """Of the NodeManager, which is its id."""
+    """The address of a NodeManager, which is its id."""
     return Address(proto.host, proto.port)

@@ -41,7 +41,9 @@ class RetryPolicy:
 
 
 class RpcClient:
-    """Calls of one protocol, as the bearer of one token. Make and use it inside one running event loop; ``close`` it.
+    """A client for the calls of one protocol, as the bearer of one token.
+
+    Make and use it inside one running event loop; ``close`` it.
 
     Several ``addresses`` are servers that stand in for each other: when one cannot be reached or says that it is the
     standby, the next is tried at once, and after each full round there is a delay that grows.
@@ -92,7 +94,7 @@ class RpcClient:
     async def call(
         self, method: str, request: Message, response_type: type[M], *, timeout: float, idempotent: bool = False
     ) -> M:
-        """One call and its answer, within ``timeout`` seconds in all; for what is raised see the class."""
+        """Make one call; returns its answer, within ``timeout`` seconds in all. For what is raised see the class."""
         deadline = asyncio.get_running_loop().time() + timeout
         call_id = self._take_call_id()
         delays = self._retry.delays()
@@ -111,7 +113,7 @@ class RpcClient:
             await asyncio.sleep(delay)
 
     async def close(self) -> None:
-        """Ends the connection, and calls under way with RpcConnectionError. Idempotent."""
+        """End the connection, and calls under way with RpcConnectionError. Idempotent."""
         self._closed = True
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -103,13 +103,17 @@ def _sasl_answer(header: RpcResponseHeaderProto, rest: bytes) -> RpcSaslProto:
 
 @attrs.frozen
 class ConnectionSettings:
+    """How a connection is protected and when it is closed."""
+
     max_frame_bytes: int = MAX_FRAME_BYTES
     protection: tuple[str, ...] = STRONGEST_FIRST  # the SASL qualities of protection accepted, the preferred first
     idle_timeout: float = 10.0  # seconds without a call after which the connection is closed
 
 
 class RpcConnection:
-    """Made by ``open``; belongs to one event loop. It owns one task, which ``close`` ends.
+    """An open, authenticated connection.
+
+    Made by ``open``; belongs to one event loop. It owns one task, which ``close`` ends.
 
     No pings are sent: every call has its deadline, and one that passes without a byte from the server ends the
     connection.
@@ -133,9 +137,10 @@ class RpcConnection:
     async def open(
         cls, address: Address, protocol: str, token: Token, client_id: bytes, settings: ConnectionSettings
     ) -> RpcConnection:
-        """Connects and authenticates. The caller limits the time; when that or anything else fails, nothing stays open.
+        """Connect and authenticate; returns the connection.
 
-        Raises RpcConnectionError, RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, …).
+        The caller limits the time; when that or anything else fails, nothing stays open. Raises RpcConnectionError,
+        RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, …).
         """
         try:
             reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -176,9 +181,10 @@ class RpcConnection:
         retry_count: int,
         timeout: float,
     ) -> M:
-        """One call; ``call_id`` must not be under way on this connection. Cancelling it only stops the waiting.
+        """Make one call; returns its answer. Cancelling it only stops the waiting.
 
-        Raises RemoteError, RpcTimeout after ``timeout`` seconds, RpcConnectionError, RpcProtocolError.
+        ``call_id`` must not be under way on this connection. Raises RemoteError, RpcTimeout after ``timeout`` seconds,
+        RpcConnectionError, RpcProtocolError.
         """
         if self._failure is not None:
             raise self._failure
@@ -204,7 +210,7 @@ class RpcConnection:
         return last_message(response_type, body)
 
     async def close(self) -> None:
-        """Ends what is under way with RpcConnectionError. Idempotent."""
+        """Close the connection; what is under way ends with RpcConnectionError. Idempotent."""
         self._fail(RpcConnectionError(f"connection to {self.address} closed"))
         if self._reading is not None:
             self._reading.cancel()

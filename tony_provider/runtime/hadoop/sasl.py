@@ -19,13 +19,14 @@ _METHOD, _MECHANISM = "TOKEN", "DIGEST-MD5"
 
 
 def start() -> RpcSaslProto:
-    """What the client says first."""
+    """The client's first message."""
     return RpcSaslProto(state=RpcSaslProto.NEGOTIATE)
 
 
 class TokenAuthentication:
-    """The client's part of one exchange; no I/O. Give each of the server's messages to ``step`` until it returns
-    None.
+    """The client's part of one exchange; no I/O.
+
+    Give each of the server's messages to ``step`` until it returns None.
     """
 
     def __init__(self, token: Token, *, accepted: tuple[str, ...] = STRONGEST_FIRST) -> None:
@@ -35,7 +36,10 @@ class TokenAuthentication:
         self._responded = False
 
     def step(self, message: RpcSaslProto) -> Optional[RpcSaslProto]:
-        """The answer to send, or None after success; raises RpcProtocolError, RpcAuthenticationError."""
+        """The answer to a message of the server's, or None after success.
+
+        Raises RpcProtocolError, RpcAuthenticationError.
+        """
         if message.state == RpcSaslProto.NEGOTIATE and self._digest is None:
             return self._initiate(message)
         if message.state == RpcSaslProto.CHALLENGE and self._digest is not None and not self._responded:
@@ -48,7 +52,7 @@ class TokenAuthentication:
         raise RpcProtocolError(f"SASL message {RpcSaslProto.SaslState.Name(message.state)} out of turn")
 
     def layer(self) -> Optional[SecurityLayer]:
-        """After success: how all that follows is wrapped, None when it is not."""
+        """The protection of all that follows, after success; None when there is none."""
         if self._digest is None:
             raise RuntimeError("the exchange has not happened yet")
         return self._digest.layer()

@@ -31,7 +31,10 @@ _WRITABLE, _PROTOBUF = 0, 1
 
 @attrs.frozen
 class Token:
-    """Proof of who one is, for one service. Identifier and password are opaque; the password is a secret."""
+    """A token: the proof of who one is, for one service.
+
+    Identifier and password are opaque; the password is a secret.
+    """
 
     identifier: bytes = attrs.field(repr=False)
     password: bytes = attrs.field(repr=False)
@@ -49,7 +52,7 @@ class Token:
 
     @classmethod
     def from_url_string(cls, text: str) -> Token:
-        """The inverse of ``to_url_string``; raises CredentialsError."""
+        """The token that ``to_url_string`` has written. Raises CredentialsError."""
         try:
             data = base64.b64decode(text.strip() + "=" * (-len(text.strip()) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
@@ -78,7 +81,7 @@ class Token:
 
 @attrs.define
 class Credentials:
-    """What a token file holds: tokens by alias, secrets by name."""
+    """The content of a token file: tokens by alias, secrets by name."""
 
     tokens: dict[str, Token] = attrs.field(factory=dict)
     secrets: dict[str, bytes] = attrs.field(factory=dict, repr=False)
@@ -87,7 +90,7 @@ class Credentials:
         return [token for token in self.tokens.values() if token.kind == kind]
 
     def application_master_token(self) -> Token:
-        """The token that YARN gave an application master for the ResourceManager; raises CredentialsError."""
+        """The token that YARN gave an application master for the ResourceManager. Raises CredentialsError."""
         found = self.of_kind(AM_RM_TOKEN)
         if not found:
             kinds = sorted({token.kind for token in self.tokens.values()})
@@ -96,7 +99,7 @@ class Credentials:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Credentials:
-        """Reads either format; raises CredentialsError."""
+        """The credentials in a token file's bytes, of either format. Raises CredentialsError."""
         reader = WritableReader(data)
         if reader.take(min(len(_MAGIC), reader.remaining)) != _MAGIC:
             raise CredentialsError("not a token file: it does not begin with HDTS")
@@ -108,7 +111,10 @@ class Credentials:
         raise CredentialsError(f"token file format {file_format} is not known (0 and 1 are)")
 
     def to_bytes(self) -> bytes:
-        """Format 0, which every Hadoop reads; also what ContainerLaunchContextProto.tokens takes."""
+        """The bytes of a token file, in format 0, which every Hadoop reads.
+
+        ContainerLaunchContextProto.tokens takes them, too.
+        """
         parts = [_MAGIC, bytes([_WRITABLE]), encode_vlong(len(self.tokens))]
         for alias, token in self.tokens.items():
             parts += [encode_text(alias), token._written()]
@@ -119,8 +125,9 @@ class Credentials:
 
     @classmethod
     def read_file(cls, path: Union[str, os.PathLike[str]]) -> Credentials:
-        """Blocks, for a small local file. Raises CredentialsError when it is malformed, OSError when it cannot be
-        read.
+        """The credentials in a token file. Blocks, for a small local file.
+
+        Raises CredentialsError when it is malformed, OSError when it cannot be read.
         """
         try:
             return cls.from_bytes(Path(path).read_bytes())

@@ -14,7 +14,7 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
 def encode_vlong(value: int) -> bytes:
-    """Raises ValueError when ``value`` does not fit in 64 bits."""
+    """The vlong encoding of a number. Raises ValueError when it does not fit in 64 bits."""
     if not _LONG_MIN <= value <= _LONG_MAX:
         raise ValueError(f"{value} does not fit in a vlong")
     if -112 <= value <= 127:
@@ -34,7 +34,10 @@ def encode_text(text: str) -> bytes:
 
 
 class WritableReader:
-    """Reads values one after the other; raises CredentialsError where the bytes end early or are not such a value."""
+    """Reads Writable values one after the other.
+
+    Raises CredentialsError where the bytes end early or are not such a value.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data

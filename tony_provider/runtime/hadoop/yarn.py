@@ -1,5 +1,4 @@
-"""The two protocols of an application master: with the ResourceManager, and with the NodeManagers. Messages in,
-messages out.
+"""The two protocols of an application master, with the ResourceManager and with the NodeManagers, call by call.
 
 Each method is one call; see RpcClient for what is tried again and what is raised. ``timeout`` is in seconds, over all
 tries.
@@ -18,11 +17,11 @@ from tony_provider.runtime.hadoop.tokens import Token
 
 
 class ApplicationMasterProtocol:
-    """Calls to the active ResourceManager's scheduler address (``yarn.resourcemanager.scheduler.address``, default port
-    8030).
+    """The application master's calls to the active ResourceManager's scheduler.
 
-    ``token`` is of kind YARN_AM_RM_TOKEN. Beyond RpcClient's errors, any call may raise ApplicationAttemptNotFound: the
-    attempt has been ended, stop. A token that YARN has rolled (``am_rm_token`` of an answer) goes to ``use_token``.
+    Its address is ``yarn.resourcemanager.scheduler.address``, default port 8030. ``token`` is of kind YARN_AM_RM_TOKEN.
+    Beyond RpcClient's errors, any call may raise ApplicationAttemptNotFound: the attempt has been ended, stop. A token
+    that YARN has rolled (``am_rm_token`` of an answer) goes to ``use_token``.
     """
 
     NAME = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
@@ -48,18 +47,19 @@ class ApplicationMasterProtocol:
     async def register(
         self, request: service.RegisterApplicationMasterRequestProto, *, timeout: float
     ) -> service.RegisterApplicationMasterResponseProto:
-        """Not idempotent: a second time raises InvalidApplicationMasterRequest, until the ResourceManager is
-        restarted.
+        """Register the application master. Not idempotent.
+
+        A second time raises InvalidApplicationMasterRequest, until the ResourceManager is restarted.
         """
         return await self._client.call(
             "registerApplicationMaster", request, service.RegisterApplicationMasterResponseProto, timeout=timeout
         )
 
     async def allocate(self, request: service.AllocateRequestProto, *, timeout: float) -> service.AllocateResponseProto:
-        """The heartbeat. Idempotent: the ResourceManager answers a repeated ``response_id`` with its last answer.
+        """Send a heartbeat with requests and releases. One at a time.
 
-        One at a time. Raises ApplicationMasterNotRegistered after a restart of the ResourceManager,
-        InvalidResourceRequest.
+        Idempotent: the ResourceManager answers a repeated ``response_id`` with its last answer. Raises
+        ApplicationMasterNotRegistered after a restart of the ResourceManager, InvalidResourceRequest.
         """
         return await self._client.call(
             "allocate", request, service.AllocateResponseProto, timeout=timeout, idempotent=True
@@ -68,8 +68,10 @@ class ApplicationMasterProtocol:
     async def finish(
         self, request: service.FinishApplicationMasterRequestProto, *, timeout: float
     ) -> service.FinishApplicationMasterResponseProto:
-        """Idempotent. Call again until ``isUnregistered``; a ResourceManager that has forgotten the attempt by then
-        raises ApplicationAttemptNotFound, one that was restarted ApplicationMasterNotRegistered.
+        """Unregister the application master. Idempotent; call again until ``isUnregistered``.
+
+        A ResourceManager that has forgotten the attempt by then raises ApplicationAttemptNotFound, one that was
+        restarted ApplicationMasterNotRegistered.
         """
         return await self._client.call(
             "finishApplicationMaster",
@@ -108,10 +110,10 @@ class ContainerManagementProtocol:
     async def start(
         self, requests: Iterable[service.StartContainerRequestProto], *, timeout: float
     ) -> service.StartContainersResponseProto:
-        """Refused containers are in ``failed_requests`` (see errors.serialized_error). Not idempotent: a second start
-        is refused.
+        """Start containers. Not idempotent: a second start is refused.
 
-        After RpcTimeout or RpcConnectionError the containers may run; ``statuses`` tells.
+        Refused containers are in ``failed_requests`` (see errors.serialized_error). After RpcTimeout or
+        RpcConnectionError the containers may run; ``statuses`` tells.
         """
         request = service.StartContainersRequestProto(start_container_request=requests)
         return await self._client.call(
@@ -119,8 +121,9 @@ class ContainerManagementProtocol:
         )
 
     async def stop(self, containers: Iterable[ContainerId], *, timeout: float) -> service.StopContainersResponseProto:
-        """Idempotent. Containers that the node does not know (any more) are in ``failed_requests``, or are passed
-        over.
+        """Stop containers. Idempotent.
+
+        Containers that the node does not know (any more) are in ``failed_requests``, or are passed over.
         """
         request = service.StopContainersRequestProto(container_id=[container.to_proto() for container in containers])
         return await self._client.call(
@@ -130,7 +133,10 @@ class ContainerManagementProtocol:
     async def statuses(
         self, containers: Iterable[ContainerId], *, timeout: float
     ) -> service.GetContainerStatusesResponseProto:
-        """Idempotent. Containers that the node does not know (any more) are in ``failed_requests``."""
+        """The statuses of containers. Idempotent.
+
+        Containers that the node does not know (any more) are in ``failed_requests``.
+        """
         request = service.GetContainerStatusesRequestProto(
             container_id=[container.to_proto() for container in containers]
         )

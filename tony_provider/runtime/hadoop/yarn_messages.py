@@ -1,4 +1,4 @@
-"""YARN's messages from plain values, and back."""
+"""YARN's messages made from plain values, and read back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _OWN_FIELDS = (MEMORY, VCORES)  # Hadoop 3 also lists these two among the named 
 
 
 def resource(memory: int, vcores: int, others: Optional[Mapping[str, int]] = None) -> yarn.ResourceProto:
-    """``memory`` in MiB; ``others`` by YARN's names, such as ``yarn.io/gpu``, counted in units of one."""
+    """An amount of resources.
+
+    ``memory`` in MiB; ``others`` by YARN's names, such as ``yarn.io/gpu``, in units of one.
+    """
     values = [
         yarn.ResourceInformationProto(key=name, value=value, units="", type=yarn.COUNTABLE)
         for name, value in (others or {}).items()
@@ -25,7 +28,7 @@ def resource(memory: int, vcores: int, others: Optional[Mapping[str, int]] = Non
 
 
 def other_resources(proto: yarn.ResourceProto) -> dict[str, int]:
-    """What a resource holds beside memory and cores."""
+    """What an amount holds beside memory and cores, by YARN's names."""
     return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in _OWN_FIELDS}
 
 
@@ -37,7 +40,10 @@ def resource_request(
     allocation_request_id: int,
     node_label: Optional[str] = None,
 ) -> yarn.ResourceRequestProto:
-    """``count`` containers anywhere for this (priority, allocation_request_id, capability) in all; 0 withdraws them."""
+    """A request for ``count`` containers anywhere; 0 withdraws them.
+
+    It counts for this (priority, allocation_request_id, capability) in all.
+    """
     return yarn.ResourceRequestProto(
         priority=yarn.PriorityProto(priority=priority),
         resource_name=ANYWHERE,
@@ -90,7 +96,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def access_lists(acls: Iterable[yarn.ApplicationACLMapProto]) -> dict[str, str]:
-    """By what they allow, VIEW_APP or MODIFY_APP."""
+    """An application's access lists by what they allow, VIEW_APP or MODIFY_APP."""
     prefix = "APPACCESS_"
     return {yarn.ApplicationAccessTypeProto.Name(each.accessType)[len(prefix) :]: each.acl for each in acls}
 
@@ -122,5 +128,5 @@ def launch_context(
 def start_request(
     context: yarn.ContainerLaunchContextProto, container: yarn.ContainerProto
 ) -> StartContainerRequestProto:
-    """The container's own token, from the allocation, says what the node may start."""
+    """The request to start one container. Its own token, from the allocation, says what the node may start."""
     return StartContainerRequestProto(container_launch_context=context, container_token=container.container_token)

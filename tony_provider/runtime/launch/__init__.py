@@ -1,4 +1,4 @@
-"""How a container comes to a running program of ours: ``launch.sh`` finds a Python, ``main.py`` its libraries.
+"""The start of a program of ours in a container: ``launch.sh`` finds a Python, ``main.py`` its libraries.
 
 The runtime archive holds both at its top, beside ``lib/common`` (pure Python) and one ``lib/cp<version>`` with compiled
 libraries per Python that it was built for.

@@ -1,4 +1,4 @@
-"""How our programs are started in a container: the command line, and the variables that every container gets."""
+"""The command lines that start our programs in a container, and the variables that every container gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ YARN_LOG_DIR = "<LOG_DIR>"  # NodeManagers put the container's log directory in 
 
 
 def command(program: str) -> list[str]:
-    """``am`` or ``executor``, in a container's working directory."""
+    """The command that starts ``am`` or ``executor`` in a container's working directory."""
     return ["/bin/sh", f"{contract.RUNTIME_DIR}/{LAUNCHER}", program]
 
 
@@ -28,7 +28,7 @@ def on_yarn(words: Sequence[str]) -> str:
 
 
 def environment(description: ApplicationDescription) -> dict[str, str]:
-    """What all containers of an application have in common; no secret is in it."""
+    """The variables that all containers of an application have in common; no secret is in them."""
     variables = {}
     if description.python:
         variables[contract.ENV_PYTHON_CANDIDATES] = ":".join(description.python)

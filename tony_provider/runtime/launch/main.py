@@ -1,4 +1,7 @@
-"""``python -I main.py am|executor``: runs that program with the archive's own libraries. Started by launch.sh."""
+"""The program ``python -I main.py am|executor``: runs that program with the archive's own libraries.
+
+Started by launch.sh.
+"""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""Unpacked archives, shared between containers of one machine. All of it blocks."""
+"""Unpacked archives, shared between containers of one machine. All functions and methods block."""
 
 from __future__ import annotations
 
@@ -34,19 +34,22 @@ UNPACK_SECONDS = 900.0  # that another container may take to unpack the same arc
 
 
 class ArchiveError(Exception):
-    """An archive that cannot be unpacked; the message names it."""
+    """An archive cannot be unpacked; the message names it."""
 
 
 @attrs.frozen
 class ArchiveCache:
-    """Archives of one application go with it; others, such as the runtime, stay for the next."""
+    """Unpacks archives, each once.
+
+    Those of one application go with it; others, such as the runtime, stay for the next.
+    """
 
     shared: Path
     private: Path
     owns: Callable[[LocalizedResource], bool]  # whether it is the application's own
 
     def unpacked(self, resource: LocalizedResource) -> Path:
-        """A directory with what is in the archive; not to be written to.
+        """The directory with what is in the archive; not to be written to.
 
         Raises ArchiveError, also when another container takes more than UNPACK_SECONDS to unpack the same.
         """
@@ -64,7 +67,7 @@ class ArchiveCache:
 
 
 def shared_cache(access: LocalAccess) -> Path:
-    """Where the local cluster keeps unpacked archives for all its applications."""
+    """The directory where the local cluster keeps unpacked archives for all its applications."""
     return Path(access.root).parent / "unpacked"
 
 
@@ -81,7 +84,7 @@ def _unpack_aside(archive: Path, target: Path) -> None:
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Zip and tar, plain or compressed, as YARN does: by what is inside, links and permissions kept."""
+    """Unpack zip and tar, plain or compressed, as YARN does: by what is inside, links and permissions kept."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for member in zipped.infolist():

@@ -1,4 +1,7 @@
-"""What a container finds on the local cluster: the same as on YARN, made of links and variables. All of it blocks."""
+"""A container's directory on the local cluster: the same as on YARN, made of links and variables.
+
+All functions block.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def container_environment(
 
 
 def write_tokens(directory: Path, credentials: bytes) -> None:
-    """The token file, which only its owner may read from its first moment on. Raises OSError."""
+    """Write the token file, which only its owner may read from its first moment on. Raises OSError."""
     descriptor = os.open(directory / TOKEN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(credentials)

@@ -1,4 +1,4 @@
-"""Directories that user processes have written in. All of it blocks."""
+"""Removal of directories that user processes have written in. It blocks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ log = logging.getLogger(__name__)
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove it with all that is below, also where a process took away the right to; nothing when it is not there.
+    """Remove a directory with all that is below, also where a process took away the right to.
 
-    What still cannot be removed is logged and left.
+    Nothing happens when it is not there. What still cannot be removed is logged and left.
     """
     _unlock(directory)
     for parent, names, _ in os.walk(directory):  # looks into each one after it was unlocked here

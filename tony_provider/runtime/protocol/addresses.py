@@ -1,4 +1,4 @@
-"""Where the tasks of a generation listen, as a rendezvous carries it: the same bytes for every task, compressed.
+"""The addresses of a generation's tasks, as a rendezvous carries them: the same bytes for every task, compressed.
 
 With 10,000 tasks that is some 100 KiB instead of 600, far below what gRPC takes in one message.
 """
@@ -13,7 +13,7 @@ from tony_provider.runtime.spec.model import Role
 
 
 def pack(cluster: ClusterSpec) -> bytes:
-    """For ``Rendezvous.cluster``."""
+    """The addresses in the form of ``Rendezvous.cluster``."""
     tasks = [
         tony_pb2.TaskAddress(type=task.type, index=task.index, role=task.role.value, host=task.host, ports=task.ports)
         for task in cluster.tasks
@@ -22,7 +22,7 @@ def pack(cluster: ClusterSpec) -> bytes:
 
 
 def unpack(generation: int, packed: bytes) -> ClusterSpec:
-    """What ``pack`` was given."""
+    """The addresses that ``pack`` was given."""
     cluster = tony_pb2.Cluster.FromString(zlib.decompress(packed))
     return ClusterSpec(
         generation,

@@ -1,5 +1,6 @@
-"""What an application master on the local cluster says at its end, where the Airflow side reads it: the part that the
-ResourceManager plays on YARN. All of it blocks."""
+"""The final report of an application master on the local cluster, for the Airflow side: the part that the
+ResourceManager plays on YARN. All functions block.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ FINISHED_FILE = "finished.json"  # in LocalAccess.root
 
 @attrs.frozen
 class FinalReport:
+    """How an application ended, in the words of its master."""
+
     final_status: FinalStatus
     diagnostics: str
     tracking_url: str
@@ -23,14 +26,14 @@ class FinalReport:
 
 
 def write_report(root: Path, report: FinalReport) -> None:
-    """In one act. Raises OSError."""
+    """Write the report in one act. Raises OSError."""
     partial = root / f".{FINISHED_FILE}.part"
     partial.write_bytes(dump_json(report))
     partial.replace(root / FINISHED_FILE)
 
 
 def read_report(root: Path) -> Optional[FinalReport]:
-    """None: the application master has not said how it ended, or not yet. Raises CodecError, OSError."""
+    """The report; None: the application master has not said how it ended, or not yet. Raises CodecError, OSError."""
     try:
         return load_json((root / FINISHED_FILE).read_bytes(), FinalReport)
     except FileNotFoundError:

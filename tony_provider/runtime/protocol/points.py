@@ -1,4 +1,4 @@
-"""Resume points as master and executors tell them each other."""
+"""Resume points in the messages between master and executors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def of_message(message: tony_pb2.Resume) -> ResumePoint:
 
 
 def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
-    """None for none."""
+    """The message for a resume point; None for none."""
     if point is None:
         return None
     return tony_pb2.Resume(

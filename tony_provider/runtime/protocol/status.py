@@ -15,6 +15,8 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 
 
 class JobState(str, Enum):
+    """What a job is doing, or how it has ended."""
+
     WAITING = "WAITING"  # for the containers of the whole gang
     STARTING = "STARTING"  # containers are there, executors are starting or registering
     RUNNING = "RUNNING"
@@ -39,6 +41,8 @@ class FinalStatus(str, Enum):
 
 
 class TaskState(str, Enum):
+    """What a task is doing, or how it has ended."""
+
     REQUESTED = "REQUESTED"
     ALLOCATED = "ALLOCATED"
     STARTING = "STARTING"
@@ -74,6 +78,8 @@ class FailureKind(str, Enum):
 
 @attrs.frozen
 class Failure:
+    """The failure that ended a job: which task failed, and how."""
+
     kind: FailureKind
     message: str  # names the task, its node, exit code or signal, and ends with the last lines of its stderr
     task: Optional[str] = None  # such as worker:0
@@ -83,6 +89,8 @@ class Failure:
 
 @attrs.frozen
 class TaskProgress:
+    """What a task's user process has reported of its progress; None: it has not."""
+
     step: int = 0
     total_steps: Optional[int] = None
     steps_per_second: Optional[float] = None
@@ -91,6 +99,8 @@ class TaskProgress:
 
 @attrs.frozen
 class TaskStatus:
+    """The status of one task, with its newest container."""
+
     type: str
     index: int
     state: TaskState
@@ -113,6 +123,8 @@ class TaskStatus:
 
 @attrs.frozen
 class JobStatus:
+    """The status of a job and of all its tasks, as its master sees them at one moment."""
+
     application_id: str
     name: str
     state: JobState
@@ -139,15 +151,15 @@ class JobStatus:
 
     @property
     def resumed_step(self) -> Optional[int]:
-        """None also where nothing says a step."""
+        """The step that the generation went on from; None also where nothing says a step."""
         return self.resumed.step if self.resumed else None
 
     @property
     def checkpoint_step(self) -> Optional[int]:
-        """None also where nothing says a step."""
+        """The step of the newest committed checkpoint; None also where nothing says a step."""
         return self.checkpoint.step if self.checkpoint else None
 
     @property
     def checkpoint_dir(self) -> Optional[str]:
-        """None also where it was removed at the end."""
+        """URI of the newest committed checkpoint; None also where it was removed at the end."""
         return (self.checkpoint.uri or None) if self.checkpoint else None

@@ -1,4 +1,4 @@
-"""How often the ends of a job speak, how long they let each other take, and when one gives another up. Seconds."""
+"""The times that master and executors agree on, in seconds: how often they speak, and when one gives another up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MISSED_HEARTBEATS = 3
 
 
 def heartbeat_interval(tasks: int) -> float:
-    """For each of so many."""
+    """Seconds between two heartbeats of an executor, for a job of so many tasks."""
     return max(HEARTBEAT_INTERVAL, tasks / _MOST_HEARTBEATS)
 
 
@@ -32,12 +32,12 @@ def lost_after(interval: float) -> float:
 
 
 def spread(tasks: int) -> float:
-    """Over which the executors of so many tasks are to distribute what they would all do at once: connect."""
+    """The seconds over which executors of so many tasks distribute what they would all do at once: connect."""
     return tasks / _MOST_CONNECTIONS
 
 
 def connect_timeout(tasks: int) -> float:
-    """For one connection to the application master of so many, its TLS handshake included.
+    """Seconds for one connection to the application master of so many tasks, its TLS handshake included.
 
     A connection that is given up while it waits for its turn was work for nothing, and makes the next ones later still.
     """
@@ -45,7 +45,8 @@ def connect_timeout(tasks: int) -> float:
 
 
 def stop_seconds(grace: float, checkpoint: float) -> float:
-    """Until an application that was told to stop has ended by itself: ``grace`` of its user processes, then
-    ``checkpoint`` for the last copies.
+    """Seconds until an application that was told to stop has ended by itself.
+
+    That is ``grace`` of its user processes, then ``checkpoint`` for the last copies.
     """
     return grace + checkpoint + KEEP_LOGS + RELEASE_WAIT + LAST_WORDS

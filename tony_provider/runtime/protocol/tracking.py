@@ -1,5 +1,5 @@
-"""Where the application master of a local application is asked over HTTP, and with which secret: two files in the
-application's folder, which only its owner can read. All of it blocks.
+"""The web address of a local application's master and the secret to ask it with: two files in the application's folder,
+which only its owner can read. All functions block.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ SECRET_FILE = "tracking-secret"
 
 
 def write_url(root: Path, url: str) -> None:
-    """In one act. Raises OSError."""
+    """Write the address in one act. Raises OSError."""
     _write(root / TRACKING_FILE, url)
 
 
 def read_url(root: Path) -> Optional[str]:
-    """None: no master has registered. Raises OSError."""
+    """The address; None: no master has registered. Raises OSError."""
     return _read(root / TRACKING_FILE)
 
 
 def make_secret(root: Path) -> str:
-    """A new one for each master. Raises OSError."""
+    """Make and write a new secret, one for each master; returns it. Raises OSError."""
     secret = secrets.token_hex(32)
     _write(root / SECRET_FILE, secret)
     return secret
 
 
 def read_secret(root: Path) -> Optional[str]:
-    """Raises OSError."""
+    """The secret; None: there is none. Raises OSError."""
     return _read(root / SECRET_FILE)
 
 

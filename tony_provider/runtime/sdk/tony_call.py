@@ -25,7 +25,7 @@ MAX_RESULT = 1 << 20  # bytes, as in runtime/contract.py, which a user process d
 
 
 class NotJsonError(ValueError):
-    """Something that JSON has no word for; the message names its place."""
+    """A value is something that JSON has no word for; the message names its place."""
 
 
 def plain(value: Any, place: str, depth: int = 0) -> Any:
@@ -61,7 +61,7 @@ def _check_text(text: str, place: str) -> None:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Call the function, and leave what it returns; returns the exit code."""
     call = json.loads(Path(ARGUMENTS_FILE).read_bytes())
     name = call["function"]
     try:

@@ -41,7 +41,7 @@ class TaskInfo:
 
 
 def task() -> Optional[TaskInfo]:
-    """None outside a job."""
+    """Which task of the job this process is; None outside a job."""
     index, world_size = _number("TONY_TASK_INDEX"), _number("TONY_WORLD_SIZE")
     task_type = os.environ.get("TONY_TASK_TYPE")
     if not task_type or index is None or world_size is None:

@@ -1,4 +1,4 @@
-"""How overrides change a specification: JSON Merge Patch (RFC 7396), on what people write, before it is parsed."""
+"""The merging of overrides into a specification, before it is parsed: JSON Merge Patch (RFC 7396)."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Resource:
 
     @property
     def target(self) -> str:
-        """Its name in the working directory; empty when the source has no last part to take it from."""
+        """The resource's name in the working directory; empty when the source has no last part to take it from."""
         return self.name if self.name is not None else self.source.rstrip("/").rpartition("/")[2]
 
 
@@ -229,22 +229,25 @@ class JobSpec:
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 
     def role(self, task_type: str) -> Role:
-        """Of a type in ``tasks``; raises KeyError for another."""
+        """The role of a task type; raises KeyError for one that is not in ``tasks``."""
         return role_of(task_type, self.tasks[task_type])
 
     @property
     def size(self) -> int:
-        """How many tasks it has."""
+        """How many tasks the job has."""
         return sum(task.instances for task in self.tasks.values())
 
     @property
     def am_memory(self) -> Memory:
-        """Of the application master's container: as given, else what so many tasks need, and half as much again."""
+        """The memory of the application master's container.
+
+        It is as given, else what so many tasks need, and half as much again.
+        """
         if self.am.memory is not None:
             return self.am.memory
         return Memory(_AM_MEMORY + -(-_AM_MEMORY_PER_THOUSAND * max(0, self.size - 1000) // 1000))
 
     @property
     def roles(self) -> dict[str, Role]:
-        """Of every type, as specified."""
+        """The role of every task type, as specified."""
         return {task_type: self.role(task_type) for task_type in self.tasks}

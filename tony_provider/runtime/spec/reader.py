@@ -1,4 +1,4 @@
-"""From plain values to the model's classes, told by their annotations; notes every problem, not just the first."""
+"""Reading plain values into the model's classes, by their annotations; notes every problem, not just the first."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
 
 
 def suggestion(name: str, allowed: list[str]) -> str:
-    """``; did you mean x?`` when one of ``allowed`` is close, else empty."""
+    """The hint ``; did you mean x?`` when one of ``allowed`` is close, else empty."""
     other = _OTHER_NAMES.get(name.lower())
     close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -1,4 +1,4 @@
-"""From text to plain mappings, lists and scalars.
+"""Reading text into plain mappings, lists and scalars.
 
 YAML is read safely and by one rule instead of YAML 1.1's guesses: a plain scalar is the text as written, except that
 ``null``, ``~`` and nothing are null. So ``on``, ``010``, ``1:30`` and ``1.10`` stay what they are, in an environment

@@ -1,4 +1,4 @@
-"""What the key ``tensorboard`` stands for: a task type like others, whose command is ours."""
+"""The task type that the key ``tensorboard`` stands for: one like others, whose command is ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = "tensorboard/"  # its address, below the job's page
 
 
 def task_of(tensorboard: TensorBoardSpec) -> TaskSpec:
-    """Its one task."""
+    """The task type for the key."""
     return TaskSpec(
         command=f"exec python {contract.TENSORBOARD_PROGRAM}",
         memory=tensorboard.memory,
@@ -24,14 +24,14 @@ def task_of(tensorboard: TensorBoardSpec) -> TaskSpec:
 
 
 def with_its_task(job: JobSpec) -> JobSpec:
-    """As everybody who runs the job wants it."""
+    """The job with TensorBoard's task among the others, as everybody who runs it wants it."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={**job.tasks, TENSORBOARD: task_of(job.tensorboard)})
 
 
 def without_its_task(job: JobSpec) -> JobSpec:
-    """As people write it, and lay other things over it."""
+    """The job without TensorBoard's task, as people write it, and lay other things over it."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={name: task for name, task in job.tasks.items() if name != TENSORBOARD})

@@ -36,11 +36,14 @@ _DURATION_ALLOWED = "write 90s, 15m, 2h, 1d, 1h30m, or a number of seconds"
 
 
 class UnitError(ValueError):
-    """Not an amount of the kind wanted; the text says what is."""
+    """A value is not an amount of the kind wanted; the text says what is."""
 
 
 def parse_memory(value: object) -> Memory:
-    """MiB, at least 1. Units are binary (``g``, ``Gi``, ``GiB``); ``GB`` is refused, since it may mean either."""
+    """An amount of memory in MiB, at least 1.
+
+    Units are binary (``g``, ``Gi``, ``GiB``); ``GB`` is refused, since it may mean either.
+    """
     mebibytes = _memory_text(value.strip()) if isinstance(value, str) else _number(value, "memory", _MEMORY_ALLOWED)
     if mebibytes <= 0:
         raise UnitError(f"memory must be more than zero; {_MEMORY_ALLOWED}")
@@ -52,7 +55,7 @@ def parse_memory(value: object) -> Memory:
 
 
 def parse_duration(value: object) -> Duration:
-    """Seconds, zero or more. Parts go from large to small (``1d2h30m``); a ``timedelta`` is one, too."""
+    """A duration in seconds, zero or more. Parts go from large to small (``1d2h30m``); a ``timedelta`` is one, too."""
     if isinstance(value, timedelta):
         seconds = Fraction(value // timedelta(microseconds=1), 1_000_000)
     elif isinstance(value, str):
@@ -67,7 +70,7 @@ def parse_duration(value: object) -> Duration:
 
 
 def parse_moment(value: object) -> Moment:
-    """Seconds since the epoch; a ``datetime`` is one, too, and so is the number."""
+    """A moment in seconds since the epoch; a ``datetime`` is one, too, and so is the number."""
     if isinstance(value, str):
         text = value.strip()
         if len(text) <= _LONGEST and _NUMBER.fullmatch(text):
@@ -101,7 +104,7 @@ def parse_integer(value: object) -> int:
 
 
 def parse_boolean(value: object) -> bool:
-    """``true`` or ``false``, also as text in any case, since Python's templates write ``True``."""
+    """A truth value: ``true`` or ``false``, also as text in any case, since Python's templates write ``True``."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):

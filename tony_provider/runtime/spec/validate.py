@@ -1,4 +1,4 @@
-"""What a specification's values must be for a job to run, beyond their types."""
+"""The validation of a specification: what its values must be for a job to run, beyond their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: one interface, and HDFS, local disk and fsspec behind it."""
+"""Storage of files: one interface, and HDFS, local disk and fsspec behind it."""
 
 from tony_provider.runtime.storage.base import FileStatus, Source, Storage, is_temporary
 from tony_provider.runtime.storage.errors import (

@@ -1,4 +1,4 @@
-"""The one interface to files, for both sides of a job: HDFS over WebHDFS, local disk, and any fsspec store.
+"""The Storage interface: files for both sides of a job, on HDFS over WebHDFS, local disk, or any fsspec store.
 
 All calls block, end by a deadline, and are safe from several threads at once. From asyncio use ``asyncio.to_thread``.
 """
@@ -26,6 +26,8 @@ _TEMPORARY_PREFIX = ".tony-tmp-"
 
 @attrs.frozen
 class FileStatus:
+    """What a store says of a file or directory."""
+
     path: str  # full URI, with the scheme and authority it was asked for
     size: int  # bytes; 0 for directories
     modified_ms: int  # epoch, exactly as the store reports it: YARN's localisation compares it
@@ -39,7 +41,7 @@ class FileStatus:
 
 
 class Storage(ABC):
-    """Files of one store. URIs are literal, see ``uris``.
+    """One store and the operations on its files. URIs are literal, see ``uris``.
 
     Every method raises a StorageError: beside those named below StoragePermissionDenied, StorageInvalidPath,
     StorageUnreachable or StorageTimeout at the deadline, StorageAuthError, and StorageNoSpace where bytes are written.
@@ -47,11 +49,11 @@ class Storage(ABC):
 
     @abstractmethod
     def status(self, uri: str) -> FileStatus:
-        """Raises StorageNotFound."""
+        """What the store says of a file or directory. Raises StorageNotFound."""
 
     @abstractmethod
     def list(self, uri: str) -> list[FileStatus]:
-        """Direct children, sorted by name. Raises StorageNotFound, StorageNotADirectory.
+        """The direct children of a directory, sorted by name. Raises StorageNotFound, StorageNotADirectory.
 
         Writes under way show as names that ``is_temporary`` knows.
         """
@@ -77,26 +79,34 @@ class Storage(ABC):
 
     @abstractmethod
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Move a file or a directory, atomically on HDFS and local disk; with ``overwrite`` a file takes the place of
-        a file, a directory that of an empty directory.
+        """Move a file or a directory, atomically on HDFS and local disk.
 
-        Repeated after a lost answer, so that a move someone else made of the same source to the same target counts as
-        done. Raises StorageNotFound (source, or target's parent), StorageExists when the target cannot be replaced.
+        With ``overwrite`` a file takes the place of a file, a directory that of an empty directory. Repeated after a
+        lost answer, so that a move someone else made of the same source to the same target counts as done. Raises
+        StorageNotFound (source, or target's parent), StorageExists when the target cannot be replaced.
         """
 
     @abstractmethod
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
-        """Make a directory and the missing ones above it. Each one made gets exactly ``permission``, whatever the
-        umask; those that exist keep theirs. Raises StorageNotADirectory when a file is in the way."""
+        """Make a directory and the missing ones above it.
+
+        Each one made gets exactly ``permission``, whatever the umask; those that exist keep theirs. Raises
+        StorageNotADirectory when a file is in the way.
+        """
 
     @abstractmethod
     def remove(self, uri: str, *, recursive: bool = False) -> bool:
-        """Remove a file or a directory; False when there was none. Raises StorageNotEmpty without ``recursive``,
-        StorageInvalidPath for the root."""
+        """Remove a file or a directory; False when there was none.
+
+        Raises StorageNotEmpty without ``recursive``, StorageInvalidPath for the root.
+        """
 
     @abstractmethod
     def set_permission(self, uri: str, permission: int) -> None:
-        """Raises StorageNotFound. Nothing happens on stores without permissions."""
+        """Set the permission of a file or directory.
+
+        Raises StorageNotFound. Nothing happens on stores without permissions.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong with files, as types: each says which file, during what, why, and what to do about it."""
+"""The errors of storage: each says which file, during what, why, and what to do about it."""
 
 # ruff: noqa: N818 (these names say what was found; "StorageNotFoundError" says it no better)
 
@@ -33,7 +33,7 @@ class StorageExists(StorageError):
 
 
 class StorageNotEmpty(StorageExists):
-    """A directory holds something, and the removal or replacement was not a recursive one."""
+    """A directory holds something, and was to be removed or replaced without what is in it."""
 
     default_advice = "remove it recursively or choose another place"
 

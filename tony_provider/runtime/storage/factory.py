@@ -1,4 +1,4 @@
-"""From a URI to the store that has it."""
+"""Opening the store that a URI is in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every other store (s3, gs, abfs, memory, …) through fsspec, which is imported only here and only when used.
+"""Storage by fsspec, for every other store (s3, gs, abfs, memory, …). It is imported only here and only when used.
 
 Object stores promise less than HDFS and local disk:
 
@@ -48,7 +48,7 @@ _MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modified
 
 
 class FsspecStorage(Storage):
-    """One store of one scheme. ``options`` go to the fsspec driver (endpoint, key, …).
+    """Storage on one store of one scheme, by its fsspec driver. ``options`` go to the driver (endpoint, key, …).
 
     Errors that a driver raises outside of Python's OSError family pass through; it has its own deadlines.
     """
@@ -139,7 +139,7 @@ class FsspecStorage(Storage):
         self.status(uri)
 
     def close(self) -> None:
-        """Drivers are shared and cached by fsspec; nothing of ours is held."""
+        """Do nothing: drivers are shared and cached by fsspec."""
 
     def _path(self, uri: str) -> str:
         """The driver's own form: bucket and key, without the scheme, and never fsspec's idea of special letters."""

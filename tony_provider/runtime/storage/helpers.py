@@ -1,4 +1,4 @@
-"""What most users of a Storage want, made of its few operations."""
+"""Common operations on files, made of the few that a Storage has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[
 
 
 def read_text(storage: Storage, uri: str, *, offset: int = 0) -> str:
-    """As UTF-8; what is not is replaced, since a log may be cut anywhere. ``offset`` in bytes."""
+    """The text of a file, as UTF-8; what is not is replaced, since a log may be cut anywhere. ``offset`` in bytes."""
     return read_bytes(storage, uri, offset=offset).decode("utf-8", "replace")
 
 
@@ -30,15 +30,16 @@ def write_atomically(storage: Storage, uri: str, data: bytes, *, permission: int
 def upload(
     storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE
 ) -> FileStatus:
-    """Raises OSError when the local file cannot be read."""
+    """Copy a local file to the store. Raises OSError when it cannot be read."""
     with local.open("rb") as source:
         return storage.write(uri, source, overwrite=overwrite, permission=permission)
 
 
 def download(storage: Storage, uri: str, local: Path, *, permission: int = PRIVATE_FILE) -> int:
-    """Returns the size in bytes. The local file is replaced, and appears whole or not at all; its directory must exist.
+    """Copy a file of the store to this machine; returns its size in bytes.
 
-    Raises OSError when it cannot be written.
+    The local file is replaced, and appears whole or not at all; its directory must exist. Raises OSError when it cannot
+    be written.
     """
     partial = local.with_name(f".{local.name[:200]}.{os.getpid()}.part")
     try:

@@ -1,4 +1,4 @@
-"""What writers that were killed have left, under names that nobody else will ever look for. It all blocks."""
+"""Leftovers of writers that were killed, under names that nobody else will ever look for. All functions block."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ _MODEL = f"{contract.MODEL_DIR}.tmp-"  # a model on its way, see executor/result
 
 
 def is_leftover(status: FileStatus) -> bool:
-    """Where nobody writes any more."""
+    """Whether a file is a leftover, where nobody writes any more."""
     return is_temporary(status.name) or (status.is_directory and status.name.startswith(_MODEL))
 
 
 def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> Iterator[FileStatus]:
-    """Below a directory, but not in those of its own that are called so. Raises StorageError."""
+    """The leftovers below a directory, but not in those of its own directories that ``without`` names.
+
+    Raises StorageError.
+    """
     try:
         found = storage.list(uri)
     except StorageNotFound:
@@ -31,7 +34,10 @@ def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> I
 
 
 def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> int:
-    """How many there were. Only where nobody writes any more: one that still does would fail. Raises StorageError."""
+    """Remove the leftovers below a directory; returns how many there were. Raises StorageError.
+
+    Only where nobody writes any more: one that still does would fail.
+    """
     found = list(leftovers(storage, uri, without=without))
     for status in found:
         storage.remove(status.path, recursive=status.is_directory)
@@ -39,6 +45,6 @@ def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = (
 
 
 def clear_away(storage: Storage, application_dir: str) -> None:
-    """What an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
+    """Remove what an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
     storage.remove(uris.join(application_dir, contract.STAGING_DIR), recursive=True)
     remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR])

@@ -1,4 +1,4 @@
-"""Files on this machine: ``file://`` URIs and bare absolute paths."""
+"""Storage on this machine's disk: ``file://`` URIs and bare absolute paths."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 
 
 class LocalStorage(Storage):
-    """Symbolic links are followed, but removed as links. Written files and the names they get survive a power cut.
+    """Storage on this machine's disk.
 
-    A rename without ``overwrite`` of a directory, unlike one of a file, could still replace an empty directory that
+    Symbolic links are followed, but removed as links. Written files and the names they get survive a power cut. A
+    rename without ``overwrite`` of a directory, unlike one of a file, could still replace an empty directory that
     another process makes at the same moment. There are no deadlines: the kernel has none for files.
     """
 
@@ -134,7 +135,7 @@ class LocalStorage(Storage):
             local_path(uri).chmod(permission)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def local_path(uri: str) -> Path:

@@ -1,4 +1,4 @@
-"""Byte streams in and out: one way to read chunks from whatever ``write`` was given, and files cut to a range."""
+"""Byte streams in and out: whatever ``write`` was given read in chunks, and files cut to a range."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tony_provider.runtime.storage.base import CHUNK, Source
 
 
 class Body:
-    """What is to be written. ``size`` in bytes is None when only the end of the stream will tell."""
+    """The bytes to be written. ``size`` in bytes is None when only the end of the stream will tell."""
 
     def __init__(self, source: Source) -> None:
         self._file: Optional[BinaryIO] = None
@@ -52,7 +52,7 @@ class Body:
 
 
 class Range(io.RawIOBase):
-    """The next ``length`` bytes of an open file, which it owns."""
+    """A stream of the next ``length`` bytes of an open file, which it owns."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file = file

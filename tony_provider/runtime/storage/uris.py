@@ -11,6 +11,8 @@ from tony_provider.runtime.storage.errors import StorageInvalidPath
 
 @attrs.frozen
 class Uri:
+    """A URI taken apart."""
+
     scheme: str  # lower case; "file" for a bare path
     authority: str  # such as a host and port, a nameservice or a bucket; may be empty
     path: str  # absolute, no trailing slash but in "/" itself, no empty parts
@@ -56,7 +58,10 @@ def join(uri: str, *parts: str) -> str:
 
 
 def encoded(uri: str) -> str:
-    """Percent-encoded, as java.net.URI and so YARN's interfaces want it. Raises StorageInvalidPath, see ``parse``."""
+    """The URI percent-encoded, as java.net.URI and so YARN's interfaces want it.
+
+    Raises StorageInvalidPath, see ``parse``.
+    """
     parsed = parse(uri)
     return f"{parsed.scheme}://{parsed.authority}{quote(parsed.path, safe='/:@')}"
 

@@ -1,7 +1,7 @@
 """Control of a running job over HTTP: what the Airflow side may ask of its master.
 
 ======================== ============================== =============================================
-``PUT control/stop``       ``{"reason": …, "grace": s}``    ends as killed, for this reason; see Stopping
+``PUT control/stop``       ``{"reason": …, "grace": s}``    ends as killed, for this reason, see StopAnswer
 ``PUT control/checkpoint`` ``{"reason": …}``                user processes are asked for a checkpoint now
 ``GET status``                                              the job's status
 ======================== ============================== =============================================

@@ -1,4 +1,4 @@
-"""Which complete checkpoints a task's directory holds: verified by reading, never by name alone."""
+"""Finding the complete checkpoints in a task's directory: verified by reading, never by name alone."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ _LAST_RESORT = (numpy.find,)
 
 @attrs.frozen
 class FoundCheckpoints:
+    """The checkpoints that a directory holds."""
+
     complete: list[LocalCheckpoint]  # the newest last
     broken: list[Broken]
 
 
 class CheckpointFinder:
-    """Looks at one directory again and again; reads only what has changed. From one thread at a time."""
+    """Looks at one directory again and again; reads only what has changed. To be used from one thread at a time."""
 
     def __init__(
         self, directory: Path, wanted: CheckpointFormat = CheckpointFormat.AUTO, *, part: bool = False
@@ -55,7 +57,7 @@ class CheckpointFinder:
         self._memory = ReadCache()
 
     def look(self, now: Optional[float] = None, current_step: Optional[int] = None) -> FoundCheckpoints:
-        """See ``find``."""
+        """The checkpoints that the directory holds now. See ``find``."""
         whole = look(
             self.directory,
             now=time.time() if now is None else now,

@@ -1,4 +1,4 @@
-"""TensorFlow's tensor bundle, read as far as needed to know which data it takes: the index of a checkpoint.
+"""TensorFlow's tensor bundle, the index of a checkpoint, read as far as needed to know which data it takes.
 
 The index is a LevelDB table: blocks of sorted keys and values, each with a checksum, and a footer that leads to them.
 The value of the empty key is a BundleHeaderProto, the others are a BundleEntryProto each, which says where its tensor

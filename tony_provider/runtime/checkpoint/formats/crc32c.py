@@ -24,5 +24,5 @@ def crc32c(data: bytes) -> int:
 
 
 def masked(crc: int) -> int:
-    """As LevelDB's and TensorFlow's files store one."""
+    """The form in which LevelDB's and TensorFlow's files store a checksum."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""What a format sees of a checkpoint directory, and what it says about it."""
+"""The view that a format has of a checkpoint directory, and its findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUIET = 3.0  # seconds without a change after which a file is taken for written 
 
 @attrs.frozen
 class Broken:
-    """Files that should be a checkpoint and are none, and will not become one."""
+    """Finding: files that should be a checkpoint and are none, and will not become one."""
 
     paths: tuple[str, ...]  # below the directory
     reason: str
@@ -29,7 +29,7 @@ class Broken:
 
 @attrs.frozen
 class Pending:
-    """Files that may become a checkpoint, or belong to none: nobody else need look at them."""
+    """Finding: files that may become a checkpoint, or belong to none: nobody else need look at them."""
 
     paths: tuple[str, ...]
 
@@ -49,7 +49,7 @@ class ReadCache:
         self._used: dict[Any, Any] = {}
 
     def recall(self, key: Any, read: Callable[[], T]) -> T:
-        """What ``read`` returned, or the Unreadable that it raised, for the same key before."""
+        """What ``read`` returns, or the Unreadable that it raises; called anew only for a key that is not known."""
         if key not in self._used:
             if key not in self._known:
                 try:
@@ -69,13 +69,13 @@ class ReadCache:
         return self._used.get(key)
 
     def forget_unused(self) -> None:
-        """What nobody has asked for since the last time."""
+        """Forget what nobody has asked for since the last time."""
         self._known, self._used = self._used, {}
 
 
 @attrs.frozen
 class View:
-    """One look at a directory. ``files`` are those that no format has claimed yet."""
+    """One look at a directory, as formats share it. ``files`` are those that no format has claimed yet."""
 
     directory: Path
     files: Mapping[str, Stamp]  # by path below the directory, with slashes; no links
@@ -108,7 +108,7 @@ class View:
         return whole is not None and not whole <= frozenset(names)
 
     def is_whole(self, directory: str, names: Iterable[str]) -> None:
-        """Keep in mind what was in it when it was complete."""
+        """Keep in mind what was in a directory when it was complete."""
         self.memory.recall(("whole", directory), lambda: frozenset(names))
 
     def remember(self, what: str, names: Iterable[str], read: Callable[[], T]) -> T:
@@ -124,7 +124,7 @@ class View:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from error
 
     def step(self, *labels: str) -> Optional[int]:
-        """What the first of the labels says that says one."""
+        """The step by the first of the labels that says one."""
         found = (step_in(basename(label)) for label in labels)
         return next((step for step in found if step is not None), None)
 
@@ -136,7 +136,9 @@ class View:
         names: Iterable[str],
         generated: Optional[Mapping[str, bytes]] = None,
     ) -> LocalCheckpoint:
-        """Of a save that says no step, it is the one that was reported when these files came; of the parts of several
+        """Finding: a complete checkpoint.
+
+        Of a save that says no step, it is the one that was reported when these files came; of the parts of several
         ranks none: each executor looks at another moment.
         """
         made = dict(generated or {})
@@ -148,7 +150,7 @@ class View:
         return LocalCheckpoint(reported, kind, entry, files, made, stamps, reported=reported is not None)
 
     def not_complete(self, names: Iterable[str], reason: str) -> Finding:
-        """Broken, unless it may still be being written."""
+        """Finding: these files are no checkpoint. Broken, unless they may still be being written."""
         paths = tuple(names)
         return Broken(paths, reason) if self.is_quiet(paths) else Pending(paths)
 
@@ -161,7 +163,10 @@ def look(
     current_step: Optional[int] = None,
     memory: Optional[ReadCache] = None,
 ) -> View:
-    """Raises OSError when the directory cannot be read; one that is missing is an empty one."""
+    """A view of a directory as it is now; one that is missing is an empty one.
+
+    Raises OSError when it cannot be read.
+    """
     files: dict[str, Stamp] = {}
     directories: set[str] = set()
     waiting = [""]

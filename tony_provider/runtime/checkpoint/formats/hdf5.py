@@ -15,7 +15,7 @@ _END_AT = {0: 40, 1: 44, 2: 28, 3: 28}  # by the version of the superblock
 
 
 def check(path: Path) -> None:
-    """Raises Unreadable, OSError."""
+    """Check that an HDF5 file is whole. Raises Unreadable, OSError."""
     with path.open("rb") as file:
         beginning = file.read(64)
         size = file.seek(0, 2)

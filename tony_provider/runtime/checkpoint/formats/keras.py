@@ -1,4 +1,4 @@
-"""What Keras writes: ``.keras`` archives, HDF5 weights, and the directories of BackupAndRestore.
+"""Keras's checkpoints: ``.keras`` archives, HDF5 weights, and the directories of BackupAndRestore.
 
 BackupAndRestore of Keras 3 writes ``latest.weights.h5`` and then ``training_metadata.json`` anew in place each time;
 that of tf_keras writes a TensorFlow checkpoint into ``chief``, which all workers read.

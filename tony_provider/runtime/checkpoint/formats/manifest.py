@@ -1,4 +1,4 @@
-"""Any format, by a manifest that the program writes when all else is there; see ``tony_sdk.commit_checkpoint``.
+"""Checkpoints of any format with a manifest that the program writes last; see ``tony_sdk.commit_checkpoint``.
 
 ``<name>.tony.json`` holds ``{"step": 20, "entry": "model-20", "files": [{"path": "model-20/a", "size": 12}]}``. Paths
 are relative to the directory that it lies in; a file may have a ``checksum`` such as ``crc32:0a1b2c3d``.

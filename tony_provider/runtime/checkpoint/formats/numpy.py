@@ -1,4 +1,4 @@
-"""What ``numpy.savez`` and ``numpy.save`` write: ``.npz`` archives and ``.npy`` arrays."""
+"""NumPy's checkpoints: ``.npz`` archives of ``numpy.savez`` and ``.npy`` arrays of ``numpy.save``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Orbax writes: a directory for each step, renamed from a temporary name once it is whole.
+"""Orbax's checkpoints: a directory for each step, renamed from a temporary name once it is whole.
 
 Its arrays are in OCDBT databases (each with a small manifest that has a checksum) or in Zarr directories. A file that
 is missing from the inside of a database cannot be found out here, as the databases are compressed with Zstandard.

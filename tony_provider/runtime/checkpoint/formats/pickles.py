@@ -16,15 +16,18 @@ _MARK = object()
 
 
 class Opaque:
-    """Something that only running the pickle would make; ``name`` when it is a class or function."""
+    """Something in a pickle that only running it would make; ``name`` when it is a class or function."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
 
 
 class Plain:
-    """``value`` is what the pickle holds; ``states`` are what its objects would be made of, in their order;
-    ``persistent`` are the references to data that lie outside of it."""
+    """The plain content of a pickle: ``value``.
+
+    ``states`` are what its objects would be made of, in their order; ``persistent`` are the references to data that lie
+    outside of it.
+    """
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -33,7 +36,10 @@ class Plain:
 
 
 def read(file: BinaryIO) -> Plain:
-    """The next pickle of a file, which then stands behind it. Raises Unreadable when it is cut short or none."""
+    """The content of the next pickle of a file, which then stands behind it.
+
+    Raises Unreadable when it is cut short or none.
+    """
     machine = _Machine()
     try:
         for opcode, argument, _ in pickletools.genops(file):
@@ -172,7 +178,10 @@ def _paired(target: Any, items: list[Any]) -> Any:
 
 
 def number_at(value: Any, *keys: str) -> Optional[int]:
-    """The first of these keys of a dictionary, in upper or lower case, that is a whole number from 0 on."""
+    """The first whole number from 0 on that a dictionary has under one of these keys, in upper or lower case.
+
+    None when there is none.
+    """
     if not isinstance(value, dict):
         return None
     said = {key.lower(): number for key, number in value.items() if isinstance(key, str)}

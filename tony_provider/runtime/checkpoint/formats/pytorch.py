@@ -1,4 +1,4 @@
-"""Single files of PyTorch, wherever they lie; those that make up one checkpoint together are for ``torch_directory``.
+"""PyTorch's checkpoints of a single file; those of several files together are for ``torch_directory``.
 
 A file of any other name, that lies in no directory of its own, counts when it is a whole one of ``torch.save``.
 

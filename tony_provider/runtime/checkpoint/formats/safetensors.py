@@ -11,7 +11,7 @@ _LONGEST_HEADER = 100 << 20  # bytes, the format's own limit
 
 
 def check(path: Path) -> None:
-    """Raises Unreadable, OSError."""
+    """Check that a ``.safetensors`` file is whole. Raises Unreadable, OSError."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = file.read(length) if length <= _LONGEST_HEADER else b""

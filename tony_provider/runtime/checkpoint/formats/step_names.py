@@ -1,4 +1,4 @@
-"""The step that a name says."""
+"""Names of files and directories of checkpoints, and the steps that they say."""
 
 from __future__ import annotations
 

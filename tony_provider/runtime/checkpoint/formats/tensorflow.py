@@ -1,4 +1,4 @@
-"""What ``tf.train.Checkpoint``, CheckpointManager and Saver write: an index, its data files, and a state file.
+"""TensorFlow's checkpoints (``tf.train.Checkpoint``, CheckpointManager, Saver): an index, its data files, a state file.
 
 The state file ``checkpoint`` names the newest of its directory and others beside it, so each checkpoint travels with
 one that names it alone. A tensor's bytes are not summed up here: TensorFlow does that when it loads them.
@@ -29,7 +29,7 @@ def find(view: View) -> Iterator[Finding]:
 
 
 def find_one(view: View, prefix: str, kind: CheckpointFormat = CheckpointFormat.TENSORFLOW) -> Iterator[Finding]:
-    """The checkpoint that ``<prefix>.index`` is of, if that is still there."""
+    """Finding: the checkpoint that ``<prefix>.index`` is of, if that is still there."""
     directory = _saved_model(prefix)
     try:
         names = _needed(view, prefix)

@@ -1,5 +1,7 @@
-"""Directories that are one checkpoint of PyTorch each: distributed checkpoints (DCP, FSDP), those of Hugging Face's
-Trainer and Accelerate, of DeepSpeed and Megatron, and any others whose name is that of a checkpoint.
+"""PyTorch's checkpoints that are a directory each.
+
+These are distributed checkpoints (DCP, FSDP), those of Hugging Face's Trainer and Accelerate, of DeepSpeed and
+Megatron, and any others whose name is that of a checkpoint.
 
 A distributed checkpoint lists its files and their lengths in ``.metadata``, which is written last. DeepSpeed and
 Megatron name the newest complete directory in a file beside it. The others say nowhere that they are written to their

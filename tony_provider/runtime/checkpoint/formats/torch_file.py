@@ -1,4 +1,4 @@
-"""One file of ``torch.save``: a zip archive, or one of the pickles that PyTorch wrote before 1.6.
+"""A file of ``torch.save``: a zip archive, or one of the pickles that PyTorch wrote before 1.6.
 
 Nothing is unpickled: that would run what is in the file. What a pickle says of itself is read without.
 """
@@ -26,7 +26,7 @@ _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1
 
 @attrs.frozen
 class TorchFile:
-    """What a whole file says."""
+    """What a whole file of ``torch.save`` says of itself."""
 
     step: Optional[int]  # that its content names as one
     epoch: Optional[int]
@@ -34,7 +34,7 @@ class TorchFile:
 
 
 def looks_like_one(path: Path) -> bool:
-    """Whether it begins as one of these. Raises OSError."""
+    """Whether a file begins as one of ``torch.save``. Raises OSError."""
     with path.open("rb") as file:
         beginning = file.read(len(zips.MAGIC))
     cut_short = zips.MAGIC.startswith(beginning)  # or empty
@@ -42,7 +42,7 @@ def looks_like_one(path: Path) -> bool:
 
 
 def read(path: Path) -> TorchFile:
-    """Reads all of it. Raises Unreadable, OSError."""
+    """Read and check all of a file. Raises Unreadable, OSError."""
     if path.name.endswith(".safetensors"):
         safetensors.check(path)
         return TorchFile(None, None, True)

@@ -29,7 +29,7 @@ _ERRORS = (
 
 @contextmanager
 def opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Raises Unreadable for a damaged archive, there and in the body; OSError."""
+    """Context manager that opens a zip archive. Raises Unreadable for a damaged one, there and in the body; OSError."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
@@ -38,8 +38,10 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def check(archive: zipfile.ZipFile) -> bool:
-    """Read everything. False when there are no checksums (all are 0), as PyTorch can be told to do: then only the
-    archive's directory, which is its end, has been found whole, and no member can be read."""
+    """Read every member of an archive. False when there are no checksums (all are 0), as PyTorch can be told to do.
+
+    Then only the archive's directory, which is its end, has been found whole, and no member can be read.
+    """
     members = archive.infolist()
     if not any(member.CRC for member in members):
         return False

@@ -1,4 +1,4 @@
-"""What one container does with event files: it keeps those that it writes, or shows those of all."""
+"""The part of one container in the job's event files: it keeps those that it writes, or shows those of all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony_provider.runtime.storage import uris
 
 
 def event_files(context: ExecutorContext) -> Rounds:
-    """Within a running event loop."""
+    """What this container does with event files, round by round. Made within a running event loop."""
     container, directory = context.container, context.workspace.tensorboard
     description = container.description
     everything = uris.join(description.chain_dir or description.application_dir, contract.TENSORBOARD_DIR)

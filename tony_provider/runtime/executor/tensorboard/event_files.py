@@ -1,4 +1,4 @@
-"""What lies in a directory of event files."""
+"""The files in a directory of event files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ MOST_FILES = 1000
 
 @attrs.frozen
 class FoundEventFiles:
+    """One file that was found in a directory of event files."""
+
     path: Path
     name: str  # below the directory, with slashes
     size: int  # bytes
@@ -22,7 +24,10 @@ class FoundEventFiles:
 
 
 def below(directory: Path) -> Iterator[FoundEventFiles]:
-    """Every regular file, the oldest first; links are not followed. Blocks. What vanishes meanwhile is left out."""
+    """Every regular file below a directory, the oldest first; links are not followed.
+
+    Blocks. What vanishes meanwhile is left out.
+    """
     return iter(sorted(_walk(directory), key=lambda found: (found.modified_ns, found.name)))
 
 
@@ -40,5 +45,5 @@ def _walk(directory: Path) -> Iterator[FoundEventFiles]:
 
 
 def is_event_file(name: str) -> bool:
-    """Whether it only ever grows at its end: by the mark that TensorBoard itself knows event files by."""
+    """Whether the file of this name only grows at its end: by the mark that TensorBoard itself knows event files by."""
     return "tfevents" in name.rpartition("/")[2]

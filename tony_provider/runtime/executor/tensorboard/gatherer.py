@@ -14,10 +14,13 @@ MOST_BYTES = 8 << 30  # on this node's disk; what comes later is left out
 
 
 class Gatherer(Rounds):
-    """Copies what is new. Event files grow here as they do there: TensorBoard reads on in a file that it has open."""
+    """Copies what is new of all tasks' event files from the store.
+
+    Event files grow here as they do there: TensorBoard reads on in a file that it has open.
+    """
 
     def __init__(self, storage: Storage, source: str, directory: Path, most_bytes: int = MOST_BYTES) -> None:
-        """From ``source``, a URI, to ``directory``, both with what is below them."""
+        """Copy from ``source``, a URI, to ``directory``, both with what is below them."""
         super().__init__("event-files")
         self._storage = storage
         self._source = source

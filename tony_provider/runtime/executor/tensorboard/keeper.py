@@ -15,10 +15,13 @@ log = logging.getLogger(__name__)
 
 
 class Keeper(Rounds):
-    """Copies each file whose size or time is new, whole. Nothing is ever removed from the store."""
+    """Copies a container's event files to the store: each whose size or time is new, whole.
+
+    Nothing is ever removed from the store.
+    """
 
     def __init__(self, storage: Storage, directory: Path, target: str, most_bytes: int = MOST_BYTES) -> None:
-        """From ``directory`` to ``target``, a URI, both with what is below them."""
+        """Copy from ``directory`` to ``target``, a URI, both with what is below them."""
         super().__init__("event-files")
         self._storage = storage
         self._directory = directory

@@ -15,22 +15,24 @@ Headers = Sequence[tuple[str, str]]
 
 
 class NotThereError(Exception):
-    """Nobody listens on that port."""
+    """Nobody listens on the port that was asked."""
 
 
 class NoPageError(Exception):
-    """What came is no answer, or too long a one."""
+    """What came from the port is no answer, or too long a one."""
 
 
 @attrs.frozen
 class FetchedPage:
+    """The answer of a server on the loopback."""
+
     status: int
     headers: dict[str, str]  # by their names in lower case
     body: bytes
 
 
 async def ask(port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int) -> FetchedPage:
-    """``target``: path and query. Raises NotThereError, NoPageError."""
+    """Send one request; returns the answer. ``target``: path and query. Raises NotThereError, NoPageError."""
     try:
         reader, writer = await asyncio.open_connection(_HOST, port)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The same work again and again beside a user process, and once more at the end: never so that anybody waits for it."""
+"""Repeated work beside a user process, and once more at the end: never so that anybody waits for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _LONGEST_PAUSE = 300.0
 
 
 class Rounds(ABC):
-    """Within a running event loop. Trouble with the store or the disk is never more than a delay."""
+    """Work that is done again and again in a thread of its own.
+
+    Made within a running event loop. Trouble with the store or the disk is never more than a delay.
+    """
 
     def __init__(self, name: str) -> None:
         """``name`` for its thread, which is one of its own: a store that hangs must not hold up other work."""
@@ -30,17 +33,17 @@ class Rounds(ABC):
 
     @abstractmethod
     def round(self) -> None:
-        """In the thread. Soon over once ``given_up`` is set. Raises StorageError, OSError."""
+        """Do the work once, in the thread. Soon over once ``given_up`` is set. Raises StorageError, OSError."""
 
     async def run(self) -> None:
-        """Until it is cancelled; what is under way in the thread then goes on."""
+        """Do round after round until it is cancelled; what is under way in the thread then goes on."""
         while True:
             began = time.monotonic()
             await self._round()
             await asyncio.sleep(min(max(_PAUSE, _SHARE * (time.monotonic() - began)), _LONGEST_PAUSE))
 
     async def finish(self, seconds: float) -> None:
-        """One last round, after what is under way, within that time."""
+        """Do one last round, after what is under way, within that time."""
         try:
             await within(self._round(), seconds)
         except asyncio.TimeoutError:

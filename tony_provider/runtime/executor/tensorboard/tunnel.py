@@ -1,4 +1,4 @@
-"""Requests to TensorBoard that come over the stream from the application master, and the way back for the answers."""
+"""The tunnel to TensorBoard: requests come over the stream from the application master, and answers go back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADERS = ("content-type", "content-encoding", "content-security-policy", "cach
 
 
 class Tunnel:
-    """Within a running event loop."""
+    """Answers the master's requests for pages of this container's TensorBoard. Used within a running event loop."""
 
     def __init__(self, link: Link, port: int, path: str) -> None:
         """``path``: below which TensorBoard answers, a secret."""
@@ -33,7 +33,7 @@ class Tunnel:
         self._sending = asyncio.Lock()
 
     async def answer(self, wanted: tony_pb2.PageWanted) -> None:
-        """Raises nothing. Nobody waits longer than ``_SECONDS`` for it."""
+        """Fetch a page and send it to the master. Raises nothing. Nobody waits longer than ``_SECONDS`` for it."""
         try:
             await within(self._answer(wanted), _SECONDS)
         except asyncio.TimeoutError:

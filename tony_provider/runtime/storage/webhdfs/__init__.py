@@ -1,4 +1,4 @@
-"""HDFS over WebHDFS with the standard library alone, since it travels to the nodes."""
+"""Storage on HDFS over WebHDFS, with the standard library alone, since it travels to the nodes."""
 
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage

@@ -1,4 +1,4 @@
-"""What WebHDFS answers, and its exceptions turned into ours.
+"""WebHDFS's answers, and its exceptions turned into ours.
 
 The JSON forms and the HTTP codes are those of Hadoop's "WebHDFS REST API", sections "RemoteException JSON Schema" and
 "Error Responses"; the Java exceptions are those that Hadoop 2.10 to 3.4 throw.
@@ -16,7 +16,7 @@ from tony_provider.runtime.storage import errors
 
 
 class NoDataNode(errors.StorageUnreachable):
-    """The NameNode knows of none to send us to; one that has just started may yet hear of some."""
+    """The NameNode knows of no DataNode to send us to; one that has just started may yet hear of some."""
 
 
 _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
@@ -72,13 +72,15 @@ class NotNow(Exception):  # noqa: N818 (it is no error when another server answe
 
 @attrs.frozen
 class Answer:
+    """An HTTP answer of a NameNode or DataNode."""
+
     code: int
     location: Optional[str]  # where a DataNode is to be asked
     body: bytes
 
     @property
     def json(self) -> dict[str, Any]:
-        """Raises ValueError when it is not a JSON object."""
+        """The body as a JSON object. Raises ValueError when it is none."""
         value = json.loads(self.body)
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")  # noqa: TRY004 (as json.loads does)
@@ -86,7 +88,10 @@ class Answer:
 
 
 def check(answer: Answer, uri: str, operation: str) -> None:
-    """Pass success (200, 201) and redirection (307). Raises NotNow or the StorageError that the answer stands for."""
+    """Check an answer: success (200, 201) and redirection (307) pass.
+
+    Raises NotNow or the StorageError that the answer stands for.
+    """
     if answer.code in (200, 201, 307):
         return
     exception, message = _remote_exception(answer)

@@ -1,4 +1,4 @@
-"""Where a cluster's WebHDFS is and how patient to be. Holds no secret, so it may travel in the open."""
+"""The settings of WebHDFS: where it is and how patient to be. They hold no secret, and may travel in the open."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def _without_trailing_slash(addresses: list[str]) -> list[str]:
 
 @attrs.frozen
 class WebHdfsConfig:
-    """Raises ValueError for addresses that cannot be ones. The proxy variables of the environment are never used."""
+    """Where a cluster's WebHDFS is, and how long to wait for it. Raises ValueError for addresses that cannot be ones.
+
+    The proxy variables of the environment are never used.
+    """
 
     addresses: list[str] = attrs.field(converter=_without_trailing_slash, validator=_is_address)
     """``http(s)://host:port`` of every NameNode of one cluster; a gateway's path may follow."""

@@ -37,6 +37,8 @@ _PAUSE = 1.0  # seconds at most before the same DataNodes are tried again
 
 
 class DataNodes:
+    """Reads and writes bytes at DataNodes, at another one when one fails."""
+
     def __init__(self, transport: Transport, namenodes: NameNodes) -> None:
         self._transport = transport
         self._config = transport.config

@@ -34,6 +34,8 @@ class Call:
 
 
 class NameNodes:
+    """Sends requests to whichever NameNode is active."""
+
     def __init__(self, transport: Transport, token: Optional[str], negotiate: Optional[Negotiate]) -> None:
         self._transport = transport
         self._config = transport.config
@@ -46,7 +48,7 @@ class NameNodes:
         self._closed.set()
 
     def wait(self, seconds: float) -> bool:
-        """Pause between two tries; False when the storage was closed."""
+        """Pause between two tries, for about so many seconds; False when the storage was closed."""
         return not self._closed.wait(random.uniform(seconds / 2, seconds))  # noqa: S311 (jitter)
 
     def ask(self, call: Call, deadline: Optional[Deadline] = None) -> Answer:

@@ -1,4 +1,4 @@
-"""HDFS as a Storage."""
+"""Storage on HDFS, over WebHDFS."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ _CLEAN_UP_TIMEOUT = 10.0  # seconds; a failed write must not keep its caller for
 
 
 class WebHdfsStorage(Storage):
-    """``hdfs://<authority>/path``; the authority is kept as it was written, the configuration says where to go.
+    """Storage on HDFS: ``hdfs://<authority>/path``.
 
-    Who we are: the ``delegation_token`` (URL-safe string) if there is one, else Kerberos through ``negotiate``
-    (its exceptions pass through), else ``config.user``.
+    The authority is kept as it was written, the configuration says where to go. Who we are: the ``delegation_token``
+    (URL-safe string) if there is one, else Kerberos through ``negotiate`` (its exceptions pass through), else
+    ``config.user``.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class WebHdfsStorage(Storage):
         self._datanodes = DataNodes(transport, self._namenodes)
 
     def use_delegation_token(self, token: str) -> None:
-        """From the next request on, in all threads."""
+        """Authenticate with this token from the next request on, in all threads."""
         self._namenodes.token = token
 
     def status(self, uri: str) -> FileStatus:
@@ -137,13 +138,19 @@ class WebHdfsStorage(Storage):
         self._namenodes.close()
 
     def get_delegation_token(self, renewer: str) -> Optional[str]:
-        """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are; None on a cluster without
-        Kerberos, which gives none. ``renewer`` is who may renew it, such as the ResourceManager's short user name."""
+        """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are.
+
+        None on a cluster without Kerberos, which gives none. ``renewer`` is who may renew it, such as the
+        ResourceManager's short user name.
+        """
         call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
         return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
 
     def renew_delegation_token(self, token: str) -> int:
-        """When it then expires: epoch milliseconds. Raises StorageAuthError, StoragePermissionDenied."""
+        """Renew a token; returns when it then expires, in epoch milliseconds.
+
+        Raises StorageAuthError, StoragePermissionDenied.
+        """
         call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
         return self._ask(call, lambda json: int(json["long"]))
 

@@ -1,4 +1,4 @@
-"""One HTTP exchange, with deadlines. ``http.client`` follows no redirects and uses no proxies: just what is wanted."""
+"""HTTP exchanges with deadlines. ``http.client`` follows no redirects and uses no proxies: just what is wanted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ _MAX_ANSWER = 1 << 30  # bytes; a listing of a million files has some 300 MB
 
 
 class Deadline:
+    """A time by which something has to be over, so many seconds after it was made."""
+
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def left(self, at_most: float = float("inf")) -> float:
-        """Seconds, never less than a millisecond, since 0 would mean "do not block" to a socket."""
+        """The seconds that are left; never less than a millisecond, since 0 would mean "do not block" to a socket."""
         return max(0.001, min(at_most, self._end - time.monotonic()))
 
     @property
@@ -36,6 +38,8 @@ class Deadline:
 
 
 class Transport:
+    """Opens connections to the servers, and sends single requests over them."""
+
     def __init__(self, config: WebHdfsConfig) -> None:
         self.config = config
         self._tls = _tls_context(config) if config.addresses[0].startswith("https") else None
@@ -58,7 +62,7 @@ class Transport:
     def exchange(
         self, connection: HTTPConnection, method: str, url: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Answer:
-        """Send a request without a body and read the whole answer. Raises BROKEN."""
+        """Send a request without a body; returns the whole answer. Raises BROKEN."""
         set_timeout(connection, deadline.left(self.config.response_timeout))
         connection.request(method, target(url), headers={**headers, "Connection": "close"})
         return read_answer(connection.getresponse(), deadline)
@@ -85,15 +89,17 @@ def set_timeout(connection: HTTPConnection, seconds: float) -> None:
 
 
 def target(url: str) -> str:
-    """Path and query as they go into the request line. A Location may hold raw UTF-8, which http.client reads as
-    Latin-1; everything else in it is left as it is."""
+    """The path and query of a URL as they go into the request line.
+
+    A Location may hold raw UTF-8, which http.client reads as Latin-1; everything else in it is left as it is.
+    """
     parts = urlsplit(url)
     text = f"{parts.path}?{parts.query}" if parts.query else parts.path
     return quote(text.encode("latin-1"), safe="".join(map(chr, range(0x21, 0x7F))))
 
 
 def describe(error: BaseException, seconds: Optional[float] = None) -> str:
-    """A broken connection in the user's words."""
+    """What is wrong with a connection, in the user's words."""
     if isinstance(error, TIMEOUTS):
         return "no answer in time" if seconds is None else f"no answer within {seconds:g} s"
     if isinstance(error, OSError) and error.strerror:
