@@ -16,7 +16,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 
 class ApplicationState(StrEnum):
-    """As YARN names them; the local cluster uses the same."""
+    """The state of an application, as YARN names it; the local cluster uses the same names."""
 
     NEW = "NEW"
     NEW_SAVING = "NEW_SAVING"
@@ -208,8 +208,9 @@ class Cluster(ABC):
 
     @abstractmethod
     def master_lost_after(self) -> float:
-        """Seconds without an application master after which none can come any more: longer than the cluster needs to
-        notice the death of one, and to start the next.
+        """Seconds without an application master after which none can come any more.
+
+        That is longer than the cluster needs to notice the death of one, and to start the next.
         """
 
     @property

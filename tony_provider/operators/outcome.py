@@ -57,7 +57,7 @@ def failure(application_id: str, application: Application | None, status: JobSta
 
 
 def is_permanent(failure: Failure | None, job: JobSpec) -> bool:
-    """Whether the same failure would come again: the job calls the exit code permanent, or it is that of no command."""
+    """Whether the same failure would come again: by a permanent exit code, or because the command cannot be run."""
     if failure is None or failure.exit_code is None:
         return False
     return failure.exit_code in (*job.restart.permanent_exit_codes, *_NO_SUCH_COMMAND)

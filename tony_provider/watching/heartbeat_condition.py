@@ -17,7 +17,7 @@ _MOST_NAMED = 10  # tasks in one message
 
 @attrs.frozen
 class HeartbeatLimits:
-    """What the heartbeat sensor demands of the tasks that it judges; None: not judged."""
+    """What the heartbeat sensor demands of the tasks that it judges; a limit of None is not judged."""
 
     max_heartbeat_age: float | None  # seconds
     min_steps_per_second: float | None

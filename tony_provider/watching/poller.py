@@ -92,7 +92,7 @@ class FollowedJob:
         return observe(hook, self.identity, self.application_id, contact=self.contact, ask_master=self.ask_master)
 
     def is_among(self, live: Mapping[str, Application]) -> bool:
-        """Take what the list of applications says of this job.
+        """Record what the list of applications says of this job.
 
         False when it is missing there: a look at the job is due at once.
         """
@@ -118,17 +118,17 @@ class FollowedJob:
         )
 
     def is_listed(self, application: Application) -> None:
-        """Take what the list says. The status stays what it was at the last look."""
+        """Record what the list says. The status stays what it was at the last look."""
         self._cluster_outage = None
         self._tell(attrs.evolve(self._newest, application=application, whole=False))
 
     def is_out_of_reach(self, outage: ClusterError | StorageError) -> None:
-        """Take that no list could be had. That the store answers meanwhile does not end this outage."""
+        """Record that no list could be had. That the store answers meanwhile does not end this outage."""
         self._cluster_outage = outage
         self._tell(attrs.evolve(self._newest, whole=False))
 
     def is_seen(self, observation: Observation) -> None:
-        """Take the observation of a whole look, at the cluster and at the store."""
+        """Record what a whole look has seen, at the cluster and at the store."""
         if observation.outage is not None and side_of(observation.outage) is Peer.CLUSTER:
             self._cluster_outage = observation.outage
         else:
@@ -136,7 +136,7 @@ class FollowedJob:
         self._tell(self._of_before(observation) if observation.outage else observation)
 
     def is_read(self, observation: Observation) -> None:
-        """Take the observation of the status alone. There may have been another list meanwhile."""
+        """Record what a look at the status alone has seen. There may have been another list meanwhile."""
         self._store_outage = observation.outage
         if observation.outage:
             seen = self._of_before(observation)
@@ -145,7 +145,7 @@ class FollowedJob:
         self._tell(attrs.evolve(seen, whole=self._cluster_outage is None and observation.outage is None))
 
     def store_answers(self) -> None:
-        """Take that the store answers others.
+        """Record that the store answers others.
 
         An outage of the whole store is over before it is this job's turn again.
         """

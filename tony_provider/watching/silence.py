@@ -60,7 +60,7 @@ class Silence:
         self._told_of_master = ()
 
     def look(self, seen: Observation | None) -> None:
-        """Take an observation; None: there is no news, and only the time has gone by."""
+        """Judge an observation; None: there is no news, and only the time has gone by."""
         for side in Peer:
             self._look_at(side, seen)
         if seen is None:

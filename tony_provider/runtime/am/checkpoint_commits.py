@@ -129,7 +129,7 @@ class CheckpointCommits:
             self._work.put_nowait(partial(self._commit, catalog, request, whole))
 
     def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
-        """Take a rank's word on which checkpoints it has; with ``mirror: all``."""
+        """Record which checkpoints a rank says it has; with ``mirror: all``."""
         if self._common:
             self._common.held(task, attempt, message)
 

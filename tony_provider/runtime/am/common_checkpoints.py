@@ -53,13 +53,16 @@ class CommonCheckpoints:
         self._news = False  # since the last look
 
     def begin(self, reason: str) -> None:
-        """Take that another generation begins: what was named for the former one will not become whole."""
+        """Begin another generation: what was named for the former one will not become whole."""
         named, self._named, self._held = self._named, None, {}
         if named is not None:
             self._abandoned(named.uri, reason)
 
     def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
-        """Take a rank's word on what it has, perhaps again, since it does not know what was named meanwhile."""
+        """Record which checkpoints a rank says it has.
+
+        It may say so again, since it does not know what was named meanwhile.
+        """
         steps = frozenset(message.steps)
         held = self._held[task] = _Held(attempt, message.generation, message.start, steps, message.last, message.save)
         self._news = True
@@ -82,7 +85,7 @@ class CommonCheckpoints:
         return [named.parts[rank] for rank in sorted(named.parts)]
 
     def ended(self, uri: str, *, committed: bool) -> None:
-        """Take that a whole checkpoint was committed, or refused."""
+        """Record that a whole checkpoint was committed, or refused."""
         named = self._named
         if named is None or named.uri != uri:
             return

@@ -48,7 +48,7 @@ class ExecutorRequest:
         return self._stream is stream
 
     def add(self, message: Optional[tony_pb2.FromExecutor]) -> None:
-        """Take a part of the answer; None: no more will come."""
+        """Add a part of the answer; None: no more will come."""
         self._answers.put_nowait(message)
 
 
@@ -88,13 +88,13 @@ class ExecutorRequests:
             self._count[task] -= 1
 
     def answered(self, stream: Stream, number: int, message: tony_pb2.FromExecutor) -> None:
-        """Take an answer, which names the question. Only the executor that was asked can answer it."""
+        """Hand an answer to its request, which it names. Only the executor that was asked can answer it."""
         question = self._open.get(number)
         if question and question.is_to(stream):
             question.add(message)
 
     def ended(self, stream: Stream) -> None:
-        """Take that a stream is down: nothing more comes from it."""
+        """End the requests to an executor whose stream is down: nothing more comes from it."""
         for question in self._open.values():
             if question.is_to(stream):
                 question.add(None)

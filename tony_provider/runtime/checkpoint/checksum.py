@@ -24,7 +24,7 @@ Data = Union[bytes, bytearray, memoryview]
 
 
 class UnknownChecksum(ValueError):  # noqa: N818 - says what was found
-    """Not a checksum, or one of an algorithm that this runtime does not know."""
+    """A text is no checksum, or one of an algorithm that this runtime does not know."""
 
 
 class Checksum:

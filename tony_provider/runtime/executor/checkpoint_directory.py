@@ -209,21 +209,21 @@ class CheckpointDirectory:
         return take(self.path, checkpoint, into, copy=self._rewrites)
 
     def rewritten(self) -> None:
-        """Take that a file changed while it was sent to the store.
+        """Record that a file changed while it was sent to the store.
 
         So this program writes in place, and its checkpoints are copied here first.
         """
         self._rewrites = True
 
     def committed(self, snapshot: Snapshot, save: int, uri: str) -> None:
-        """Take that the checkpoint is on the store now, as this save: the next start will likely go on from it."""
+        """Record that a checkpoint is on the store now, as this save: the next start will likely go on from it."""
         one = snapshot.checkpoint
         point = ResumePoint(one.step, uri, save, one.saved_ms, reported=one.reported)
         self._on_store = _OnStore(point, one.saved_ns, one.stamps)
         self._keep(snapshot)
 
     def refused(self) -> None:
-        """Take that a commit was refused.
+        """Record that a commit was refused.
 
         Perhaps its number was taken, by a commit whose answer was lost: the next one gets another.
         """

@@ -40,6 +40,6 @@ class CommitRequests:
             del self._asked[uploaded.request]
 
     def answered(self, answer: tony_pb2.CheckpointAnswer) -> None:
-        """Take an answer. One that nobody waits for any more means nothing."""
+        """Hand an answer to its request. One that nobody waits for any more means nothing."""
         if answer.request in self._asked and not self._asked[answer.request][1].done():
             self._asked[answer.request][1].set_result(answer)

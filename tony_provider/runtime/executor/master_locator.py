@@ -26,7 +26,7 @@ class MasterLocator:
         self._key = container.secrets.get(contract.SECRET_ADDRESS_KEY)
 
     def met(self, attempt: int) -> None:
-        """Take that the master at the address said which attempt it is."""
+        """Record which attempt the master at the address has said it is."""
         self._attempt = max(self._attempt, attempt)
 
     async def look(self) -> bool:

@@ -70,7 +70,7 @@ class Mirror:
         self._nudge.set()
 
     def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """Take the checkpoint that the application master names."""
+        """Copy the checkpoint that the application master names."""
         self._copies.wanted(message)
         self.look_now()
 

@@ -42,7 +42,7 @@ class Copies(ABC):
 
     @abstractmethod
     def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """Take the checkpoint that the application master names."""
+        """Choose the checkpoint that the application master names, for the next ``copy``."""
 
     @property
     def said(self) -> Sequence[tony_pb2.FromExecutor]:

@@ -93,7 +93,7 @@ class Run:
         self._stopping.ask(grace, copy_seconds, stacks=stacks)
 
     def doom(self, grace: float) -> None:
-        """Like ``stop``, and whatever the process does about it counts as stopped: YARN takes the container away."""
+        """Stop the start as YARN takes the container away: whatever the process does about it counts as stopped."""
         self._stopping.ask(grace, 0.0, doomed=True)
 
     def look_for_checkpoint(self) -> None:
@@ -102,7 +102,7 @@ class Run:
             self._mirror.look_now()
 
     def copy_checkpoint(self, wanted: tony_pb2.CopyCheckpoint) -> None:
-        """Take the checkpoint that the application master names, which every rank is to copy."""
+        """Copy the checkpoint that the application master names: every rank is to copy it."""
         if self._mirror is not None:
             self._mirror.wanted(wanted)
 

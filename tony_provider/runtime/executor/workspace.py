@@ -46,12 +46,12 @@ class Workspace:
 
     @property
     def set_aside(self) -> Path:
-        """Where that is which was last moved out of the checkpoint directory."""
+        """The directory for what was last moved out of the checkpoint directory."""
         return self.root / "set-aside"
 
     @property
     def snapshots(self) -> Path:
-        """Where checkpoints are held that are being copied, and the last one that was."""
+        """The directory for checkpoints that are being copied, and the last one that was."""
         return self.root / "snapshots"
 
     @property

@@ -110,7 +110,7 @@ class Framework(ABC):
         return [name for name, role in job.roles.items() if role.is_tracked]
 
     def scope(self, role: Role) -> RestartScope:
-        """What must start again when a task of this role fails, unless its type's ``restart`` says otherwise.
+        """Which tasks must start again when one of this role fails, unless its type's ``restart`` says otherwise.
 
         The whole gang: collective operations and connections do not outlive one of their members.
         """

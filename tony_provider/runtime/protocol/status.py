@@ -89,7 +89,7 @@ class Failure:
 
 @attrs.frozen
 class TaskProgress:
-    """What a task's user process has reported of its progress; None: it has not."""
+    """What a task's user process has reported of its progress, newest values."""
 
     step: int = 0
     total_steps: Optional[int] = None

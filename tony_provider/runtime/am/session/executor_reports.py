@@ -20,7 +20,7 @@ from tony_provider.runtime.spec.model import Role
 
 
 class ExecutorReports:
-    """The session's part that takes what executors say.
+    """The part of the session that handles what executors say.
 
     Each ``task`` is one whose executor may speak. Times are the session's, in seconds.
     """
@@ -43,7 +43,7 @@ class ExecutorReports:
         self._crowded: set[str] = set()  # nodes whose disks have cost a task lines of its output
 
     def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
-        """Take that a task's executor has registered. ``start`` is that of the newest rendezvous that reached it."""
+        """Handle an executor's registration. ``start`` is that of the newest rendezvous that reached it."""
         task.connected, task.heard_at = True, now
         if not task.ended:
             task.trouble_at = None
@@ -57,7 +57,7 @@ class ExecutorReports:
             self._starts.say_again(task, start)
 
     def disconnected(self, task: Task, now: float) -> None:
-        """Take that the stream of a task's executor is down; it may come back."""
+        """An executor's stream is down; it may come back."""
         task.connected = False
         if not task.ended and task.trouble_at is None:
             task.trouble_at = now
@@ -119,7 +119,7 @@ class ExecutorReports:
             self._failed(task, process, end, now)
 
     def settled(self, task: Task, start: int, problem: str, now: float) -> None:
-        """Take that a process's last copies of checkpoints are over."""
+        """The last copies of checkpoints after a process are over."""
         process = task.process
         if process is None or process.start != start or process.settled:
             return

@@ -36,7 +36,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 
 class Session:
-    """The state machine of one job: takes what happens, one method for each, and returns the actions to be carried out.
+    """The state machine of one job: handles what happens, one method for each, and returns the actions to carry out.
 
     ``now`` is the session's time: seconds of a clock that never goes back.
     """
@@ -199,12 +199,12 @@ class Session:
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     def resume_chosen(self, generation: int, resume: Optional[ResumePoint], now: float) -> list[Action]:
-        """Take the answer to ChooseResumePoint; None: there is no checkpoint."""
+        """The answer to ChooseResumePoint; None: there is no checkpoint."""
         self._checkpoints.chosen(generation, resume)
         return self._checked(now)
 
     def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:
-        """Take that the store has not answered ChooseResumePoint for long."""
+        """The store has not answered ChooseResumePoint for long."""
         self._checkpoints.not_chosen(generation, reason, now)
         return self._checked(now)
 

@@ -25,4 +25,4 @@ class Authenticator(ABC):
 
     @abstractmethod
     def learn(self, access_lists: Mapping[str, str]) -> None:
-        """Take the application's own access lists (VIEW_APP, MODIFY_APP), as the cluster has them."""
+        """Heed these access lists of the application from now on (VIEW_APP, MODIFY_APP), as the cluster has them."""

@@ -114,7 +114,7 @@ class ContainerAsks:
         )
 
     def said(self, saying: Saying) -> None:
-        """Take that the ResourceManager has heard this. What was changed meanwhile stays to be said."""
+        """Record that the ResourceManager has heard this. What was changed meanwhile stays to be said."""
         for ask in saying.asks:
             now = self._to_say.get(ask.allocation_request_id)
             if now and now[1] == ask.num_containers:

@@ -23,7 +23,7 @@ MOST_DAMAGED = 10  # resume points in a row
 
 
 class SessionCheckpoints:
-    """The session's part that asks for checkpoints and takes that they are committed, chosen or damaged.
+    """The part of the session that asks for checkpoints, and handles what becomes of them: committed, chosen, damaged.
 
     Times are the session's, in seconds.
     """
@@ -94,12 +94,12 @@ class SessionCheckpoints:
         return {"checkpoint": attrs.asdict(own) if own else None}
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
-        """Take that no resume point could be chosen: the store does not say what there is."""
+        """No resume point could be chosen: the store does not say what there is."""
         if self._starts.waits_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
     def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
-        """Take that the resume point could not be put into a task's directory, so that its process was not started."""
+        """A resume point could not be put into a task's directory, so that its process was not started."""
         process = task.process
         if process is None or process.start != start or not process.runs:
             return

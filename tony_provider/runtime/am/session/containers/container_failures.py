@@ -26,7 +26,7 @@ _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGI
 
 
 class ContainerFailures:
-    """The session's part that takes word of lost containers and silent executors.
+    """The part of the session that handles lost containers and silent executors.
 
     Times are the session's, in seconds.
     """
@@ -38,7 +38,7 @@ class ContainerFailures:
         self._restarts = restarts
 
     def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> None:
-        """Take the cluster's word that a container has ended."""
+        """Handle the end of a container, as the cluster reports it."""
         task = self._containers.ended(container_id)
         if task is None:
             return
@@ -51,7 +51,7 @@ class ContainerFailures:
         self._lost(task, failure, now, again=exit_status in words.NODE_TROUBLE, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
-        """Take that a node refused to start a container."""
+        """Handle a node's refusal to start a container."""
         task = self._containers.ended(container_id)  # nothing runs in it that could end
         if task is None:
             return
@@ -60,7 +60,7 @@ class ContainerFailures:
         self._lost(task, failures.of_launch(task, reason), now)
 
     def not_registered(self, tasks: Sequence[Task], now: float) -> None:
-        """Take that the executors of these tasks have not registered in time."""
+        """The executors of these tasks have not registered in time."""
         needed = [task for task in tasks if task.role is not Role.SIDECAR]
         for task in tasks:
             late = needed if task in needed else [task]
@@ -68,11 +68,11 @@ class ContainerFailures:
             self._take(task, failure, now, again=False)
 
     def silent(self, task: Task, seconds: float, now: float) -> None:
-        """Take that nothing was heard of the task's executor for so many seconds."""
+        """Nothing was heard of the task's executor for so many seconds."""
         self._take(task, failures.of_silence(task, seconds), now)
 
     def not_stopped(self, task: Task, now: float) -> None:
-        """Take that the task's executor was told to stop the user process, and did not say that it has."""
+        """The task's executor was told to stop the user process, and did not say that it has."""
         self._take(task, failures.of_stop(task), now)
 
     def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:

@@ -65,7 +65,7 @@ class ContainerShutdowns:
         self._leaving.setdefault(container_id, _Departure(now + seconds + KEEP_LOGS))
 
     def ended(self, container_id: str) -> bool:
-        """Take the cluster's word that a container has ended. False when it was not one of these."""
+        """Record that the cluster says a container has ended. False when it was not one of these."""
         return self._leaving.pop(container_id, None) is not None
 
     def hurry(self, now: float) -> None:

@@ -81,7 +81,7 @@ class Containers:
     # ---- losing them -------------------------------------------------------------------------------------------
 
     def ended(self, container_id: str) -> Optional[Task]:
-        """Take the cluster's word that a container has ended; returns the task that counted on it, if there is one."""
+        """Record that the cluster says a container has ended; returns the task that counted on it, if there is one."""
         self.shutdowns.ended(container_id)
         task = self._by_id.pop(container_id, None)
         if task is None:

@@ -19,7 +19,7 @@ GROW_WAIT = 60.0  # seconds for a checkpoint to be committed before the gang sta
 
 
 class Elastic:
-    """The session's part that decides when a gang goes on without lost tasks, and when it grows again.
+    """The part of the session that decides when a gang goes on without lost tasks, and when it grows again.
 
     Times are the session's, in seconds.
     """
@@ -77,7 +77,7 @@ class Elastic:
             self._grow(waiting, now)
 
     def committed(self, now: float) -> None:
-        """Take that a checkpoint is on the store: starting again costs no step."""
+        """Record that a checkpoint is on the store: starting again costs no step."""
         waiting = self._waiting
         if waiting:
             self._grow(waiting, now)

@@ -108,7 +108,7 @@ class Gang:
         return False
 
     def pause(self, now: float) -> float:
-        """Take that everything was given back; returns after how many seconds to ask again."""
+        """Begin a pause, since everything was given back; returns after how many seconds to ask again."""
         wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
         self._give_back_at, self._ask_at = None, now + wait
         return wait

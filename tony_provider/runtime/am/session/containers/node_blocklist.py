@@ -20,7 +20,7 @@ class NodeBlocklist:
         self.losses: Counter[str] = Counter()
 
     def saw(self, node: str) -> None:
-        """Take that the cluster gave a container on this node."""
+        """Record that the cluster gave a container on this node."""
         self._seen.add(node)
 
     def restore(self, losses: Mapping[str, int]) -> None:
@@ -29,7 +29,7 @@ class NodeBlocklist:
         self._seen.update(losses)
 
     def lost(self, node: str) -> Optional[AvoidNodes]:
-        """Take that a container was lost on this node; returns what to avoid, when that has changed."""
+        """Count a container that was lost on this node; returns what to avoid, when that has changed."""
         self.saw(node)
         self.losses[node] += 1
         return self.choose()

@@ -33,7 +33,7 @@ REPLAY = 0.5  # seconds for what an executor tells again once it has registered
 
 
 class Recovery:
-    """The session's part that waits for the executors of a former application master, and takes them over.
+    """The part of the session that waits for the executors of a former application master, and takes them over.
 
     Times are the session's, in seconds.
     """
@@ -118,7 +118,7 @@ class Recovery:
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
     def ended(self, container_id: str) -> None:
-        """Take the cluster's word that a container has ended."""
+        """Record that the cluster says a container has ended."""
         self._listed.pop(container_id, None)
 
     # ---- going on ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tony_provider.runtime.ranks import in_cluster
 
 
 class EarlyEnds:
-    """The session's part that judges parameter servers which ended by themselves.
+    """The part of the session that judges parameter servers which ended by themselves.
 
     Times are the session's, in seconds.
     """
@@ -30,7 +30,7 @@ class EarlyEnds:
         self._ended: dict[str, tuple[ProcessState, float]] = {}  # by task, and when
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:
-        """Take that a parameter server has ended with exit code 0, and nobody had told it to."""
+        """Record that a parameter server has ended with exit code 0, and nobody had told it to."""
         task.state = TaskState.SUCCEEDED
         self._ended[task.name] = process, now
         self._state.note("early_end", f"the tasks that decide have {self._wait:g} s to succeed as well", task)

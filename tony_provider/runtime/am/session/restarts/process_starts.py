@@ -20,7 +20,7 @@ from tony_provider.runtime.protocol.timing import STOP_SLACK
 
 
 class ProcessStarts:
-    """The session's part that stops and starts user processes.
+    """The part of the session that stops and starts user processes.
 
     Times are the session's, in seconds.
     """

@@ -51,7 +51,7 @@ class RestartGroup:
     damaged: int = 0  # resume points in a row that turned out to be damaged
 
     def rest(self) -> None:
-        """Take that nothing of the group is under way."""
+        """Forget failures and a start that was being prepared: nothing of the group is under way."""
         self.restart = None
         self.root_cause.reset()
 

@@ -20,7 +20,7 @@ from tony_provider.runtime.spec.model import Role
 
 
 class Restarts:
-    """The session's part that takes failures, finds their cause, and has the right tasks start again.
+    """The part of the session that collects failures, finds their cause, and has the right tasks start again.
 
     Times are the session's, in seconds.
     """
@@ -48,7 +48,7 @@ class Restarts:
         self._active = {GANG: self._groups.gang}
 
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
-        """Take that a task which was at work has failed; see RootCause.failed. ``check`` does what follows."""
+        """Record that a task which was at work has failed; see RootCause.failed. ``check`` does what follows."""
         group = self._groups.of(task)
         group.root_cause.failed(task, failure, now, doubtful=doubtful)
         self._active[group.name] = group
@@ -165,14 +165,14 @@ class Restarts:
     # ---- progress ----------------------------------------------------------------------------------------------
 
     def stepped(self, task: Task, step: int) -> None:
-        """Take that a task's process has reported a step: a failure from now on is not the same as one before."""
+        """Record that a task's process has reported a step: a failure from now on is not the same as one before."""
         group = self._groups.of(task)
         if group.repeats.seen:
             group.repeats.forget()
             self._state.note("stepped", f"it took step {step}", task, data={"failures": {group.name: []}})
 
     def progress(self) -> dict[str, Any]:
-        """Take that a newer checkpoint was committed than the generation went on from.
+        """Record that a newer checkpoint was committed than the generation went on from.
 
         Returns what is forgotten for it, for the event log.
         """

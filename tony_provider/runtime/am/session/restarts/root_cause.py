@@ -56,7 +56,7 @@ class RootCause:
         self._troubles[task.name] = _Trouble(failure, began, now, doubtful)
 
     def settled(self, task: Task, better: Optional[Failure]) -> bool:
-        """Take that the end of a failed task's container is known; returns whether that was waited for."""
+        """Record that the end of a failed task's container is known; returns whether that was waited for."""
         trouble = self._troubles.get(task.name)
         if trouble is None or not trouble.doubtful:
             return False

@@ -13,7 +13,7 @@ from tony_provider.runtime.am.session.state.task import Task
 
 
 class AdvanceNotices:
-    """The session's part that takes advance notices, and asks for a checkpoint meanwhile."""
+    """The part of the session that handles advance notices, and asks for a checkpoint meanwhile."""
 
     def __init__(self, state: SessionState, containers: Containers, checkpoints: SessionCheckpoints) -> None:
         self._state = state

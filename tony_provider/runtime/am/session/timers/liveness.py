@@ -13,7 +13,7 @@ from tony_provider.runtime.protocol import timing
 
 
 class Liveness:
-    """The session's part that looks for executors and processes which give no sign of life.
+    """The part of the session that looks for executors and processes which give no sign of life.
 
     Times are the session's, in seconds.
     """

@@ -22,7 +22,7 @@ _ASLEEP = 5.0  # seconds between two ticks after which the application master it
 
 
 class Timers:
-    """The session's part that looks at its deadlines.
+    """The part of the session that looks at its deadlines.
 
     Times are the session's, in seconds.
     """
