@@ -11,7 +11,7 @@ SECTION = "tony"
 
 
 class ConfigurationProblem(ValueError):  # noqa: N818 - named for what is wrong
-    """Error: an option of the section ``[tony]`` holds a value that it cannot have."""
+    """An option of the section ``[tony]`` holds a value that it cannot have."""
 
 
 @attrs.frozen

@@ -15,6 +15,7 @@ class NotFound(ClusterError):  # noqa: N818 - named for what is wrong
 
 
 def hook_of(args: Namespace) -> TonyHook:
+    """The hook for the connection that the command line names."""
     return TonyHook(args.conn_id, args.proxy_user)
 
 

@@ -131,6 +131,7 @@ class CheckpointChains:
 
 
 def new_chain() -> CheckpointChain:
+    """The content of ``chain.json`` for a chain that is made now, of nothing yet."""
     return CheckpointChain(fingerprint={}, created_ms=time.time_ns() // 1_000_000)
 
 

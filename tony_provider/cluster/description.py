@@ -68,6 +68,7 @@ def submission_of(
     description_file: LocalizedResource,
     credentials: Credentials,
 ) -> Submission:
+    """The submission of an application, with its tags and its master's files."""
     return Submission(
         description=description,
         description_file=description_file,

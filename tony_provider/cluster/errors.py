@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class ClusterError(Exception):
-    """Base of everything below.
+    """Base of all errors between Airflow and a cluster.
 
     ``permanent`` says that the same call cannot succeed until a person changes something, so that a retry is of no
     use.

@@ -77,4 +77,5 @@ def _status(storage: Storage, directory: str, application: Application | None) -
 
 
 def owner_of(chain: ChainState | None) -> str | None:
+    """The id of the application that owns a chain; None when there is none."""
     return chain.owner.application_id if chain is not None and chain.owner is not None else None

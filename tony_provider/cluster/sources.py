@@ -171,6 +171,7 @@ class SourceFinder:
 
 
 def is_archived(source: str) -> bool:
+    """Whether a source is an archive to be unpacked, by the ending of its name."""
     return source.lower().endswith(ARCHIVE_ENDINGS)
 
 
@@ -187,6 +188,7 @@ def in_store(source: str, store_uri: str) -> bool:
 
 
 def stored_resource(status: FileStatus, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
+    """A file that is on the store already, as containers get it."""
     return LocalizedResource(name, status.path, status.size, status.modified_ms, kind)
 
 

@@ -70,6 +70,7 @@ class TonyHook(BaseHook):
         return open_cluster(self.settings)
 
     def get_conn(self) -> Cluster:
+        """The cluster itself, opened when it is first needed."""
         return self._open.cluster
 
     def storage(self) -> Storage:
@@ -78,10 +79,12 @@ class TonyHook(BaseHook):
 
     @property
     def layout(self) -> Layout:
+        """The paths below the staging directory."""
         return Layout(self._open.staging_dir)
 
     @property
     def default_queue(self) -> str | None:
+        """The connection's queue, for jobs that name none; None: YARN places them."""
         return self.settings.queue
 
     def identity(
@@ -264,7 +267,7 @@ class TonyHook(BaseHook):
         return self.get_conn().task_log(application_id, task, max_bytes, seconds=seconds)
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        """What a running application's master says itself; see ``Cluster.master_status``."""
+        """The job's status as its running master says it; see ``Cluster.master_status``."""
         return self.get_conn().master_status(application_id, seconds=seconds)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:

@@ -52,10 +52,12 @@ class Deferral:
 
 
 def note(store: StateStore, deferral: Deferral) -> None:
+    """Leave the note in Airflow's store, just before the task is deferred."""
     store.set(_KEY, to_plain(deferral), forever=True)
 
 
 def forget(store: StateStore) -> None:
+    """Remove the note: the task goes on."""
     store.delete(_KEY)
 
 

@@ -81,6 +81,7 @@ def remember(store: StateStore, application_id: str) -> None:
 
 
 def remembered(store: StateStore) -> str | None:
+    """The application's id that an earlier try has kept in Airflow's store; None when there is none."""
     found = store.get(STATE_KEY)
     return found if isinstance(found, str) else None
 

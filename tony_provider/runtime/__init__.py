@@ -1,1 +1,4 @@
-"""What travels to the nodes: the application master, the executors and what they share. Imports nothing of Airflow."""
+"""The runtime, which travels to the nodes: the application master, the executors and what they share.
+
+It imports nothing of Airflow.
+"""

@@ -10,6 +10,7 @@ _LAST_YEAR = 253_402_300_799_000  # ms; the end of the year 9999, after which Py
 
 
 def epoch_ms() -> int:
+    """The time now, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 

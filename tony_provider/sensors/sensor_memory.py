@@ -17,6 +17,7 @@ _KEY = "tony_sensor_memory"
 
 
 def remember(context: Context, memory: SensorMemory, log: Logger) -> None:
+    """Keep the memory in Airflow's store for the next poke of this try."""
     StateStore(context, log).set(_KEY, {"try": context["ti"].try_number, **attrs.asdict(memory)})
 
 

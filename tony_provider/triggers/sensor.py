@@ -160,6 +160,7 @@ class TonyHeartbeatTrigger(TonySensorTrigger):
 
 
 def plain_target(target: JobTarget) -> dict[str, str | None]:
+    """The target as a trigger's argument, of JSON types."""
     identity = target.identity
     return {
         "application_id": target.application_id,
@@ -170,6 +171,7 @@ def plain_target(target: JobTarget) -> dict[str, str | None]:
 
 
 def target_of(plain: Mapping[str, str | None]) -> JobTarget:
+    """The target that ``plain_target`` was given."""
     return JobTarget(plain["application_id"], plain["tag"], _identity(plain))
 
 

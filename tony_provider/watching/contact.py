@@ -20,6 +20,7 @@ class Peer(StrEnum):
 
 
 def side_of(error: ClusterError | StorageError) -> Peer:
+    """Whose error it is: the cluster's or the store's."""
     return Peer.STORE if isinstance(error, StorageError) else Peer.CLUSTER
 
 

@@ -67,6 +67,7 @@ class SensorKill(Kill):
 
 
 def killed_by_airflow(application: Application | None) -> bool:
+    """Whether the application's diagnostics say that a task in Airflow has ended it."""
     return application is not None and _OURS.search(application.diagnostics) is not None
 
 

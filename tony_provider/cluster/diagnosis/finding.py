@@ -30,18 +30,22 @@ class Finding:
 
 
 def ok(what: str, detail: str) -> Finding:
+    """A finding that all is well."""
     return Finding(what, Severity.OK, detail)
 
 
 def warning(what: str, detail: str, advice: str) -> Finding:
+    """A finding that somebody should know of, though jobs run."""
     return Finding(what, Severity.WARNING, detail, advice)
 
 
 def problem(what: str, detail: str, advice: str) -> Finding:
+    """A finding that keeps jobs from running."""
     return Finding(what, Severity.PROBLEM, detail, advice)
 
 
 def skipped(what: str, detail: str) -> Finding:
+    """A finding that could not be made, because of another one."""
     return Finding(what, Severity.SKIPPED, detail)
 
 

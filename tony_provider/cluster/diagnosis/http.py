@@ -80,6 +80,7 @@ def remote_exception(response: requests.Response) -> str:
 
 
 def asks_for_kerberos(response: requests.Response) -> bool:
+    """Whether a server has refused a request for want of Kerberos."""
     return bool(response.status_code == requests.codes.unauthorized)
 
 

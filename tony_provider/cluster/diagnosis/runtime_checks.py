@@ -33,6 +33,7 @@ def check_runtime(settings: Settings) -> Iterator[Finding]:
 
 
 def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> Iterator[Finding]:
+    """Check that the runtime archive which the connection names on the store is there."""
     what = f"{WHAT} {archive}"
     if not in_store(archive, staging_dir):
         advice = "copy it there, or name a file on the worker"
@@ -44,6 +45,7 @@ def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> It
 
 
 def is_stored(archive: str | None) -> bool:
+    """Whether the connection's runtime archive is a URI of the store, and not a file of the worker."""
     return archive is not None and "://" in archive and not archive.startswith("file://")
 
 

@@ -165,6 +165,7 @@ class ApplicationFolder:
 
 
 def this_host() -> str:
+    """The name of this machine, by which its applications are told from those of others."""
     return socket.gethostname()
 
 

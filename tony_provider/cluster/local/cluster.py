@@ -52,7 +52,7 @@ _KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
 
 
 class LocalCluster(Cluster):
-    """The local backend: runs applications as processes on this machine, from files that outlive the Airflow task.
+    """The local backend: runs applications as processes on this machine, and keeps what it knows of them in files.
 
     Methods and errors are those of ``Cluster``.
     """

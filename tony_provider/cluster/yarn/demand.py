@@ -38,6 +38,7 @@ def demands(job: JobSpec) -> Iterator[Demand]:
 
 
 def amount(resource: str, number: int) -> str:
+    """An amount of one of YARN's resources in words, such as ``4096 MiB``."""
     if resource == MEMORY:
         return f"{number} MiB"
     names = {VCORES: "vcores", GPU: "GPUs"}

@@ -15,6 +15,7 @@ from tony_provider.runtime.protocol.status import TaskProgress
 
 
 def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
+    """A heartbeat's message as the session takes it."""
     return Heartbeat(
         rss_bytes=message.rss_bytes,
         cpu_percent=message.cpu_percent,
@@ -26,6 +27,7 @@ def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
 
 
 def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
+    """The message of a user process's end as the session takes it."""
     return ProcessEnd(
         start=message.start,
         exit_code=message.exit_code,
@@ -42,6 +44,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
 
 
 def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
+    """The master's first message on a stream: who it is, and how often it wants to hear of the executor."""
     return tony_pb2.ToExecutor(welcome=tony_pb2.Welcome(am_attempt=am_attempt, heartbeat_seconds=heartbeat_seconds))
 
 
@@ -76,6 +79,7 @@ def _rendezvous(common: tony_pb2.Rendezvous, start: int) -> tony_pb2.ToExecutor:
 
 
 def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
+    """The message by which an executor stops its user process and stays."""
     return tony_pb2.ToExecutor(
         stop=tony_pb2.StopProcess(
             generation=action.generation,
@@ -89,33 +93,40 @@ def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
 
 
 def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
+    """The message by which an executor stops its user process and ends."""
     return tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason=reason))
 
 
 def checkpoint_answer(request: int, granted: bool, reason: str) -> tony_pb2.ToExecutor:
+    """The answer to an executor's request for a commit; ``reason``: why it is not granted."""
     return tony_pb2.ToExecutor(checkpoint=tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason))
 
 
 def copy_checkpoint(generation: int, start: int, step: int, save: int, uri: str) -> tony_pb2.ToExecutor:
+    """The message that names the checkpoint which every rank is to copy, and to where."""
     copy = tony_pb2.CopyCheckpoint(generation=generation, start=start, wanted=True, step=step, save=save, uri=uri)
     return tony_pb2.ToExecutor(copy_checkpoint=copy)
 
 
 def no_more_copies(generation: int, start: int) -> tony_pb2.ToExecutor:
+    """The message that no checkpoint is to be copied any more."""
     return tony_pb2.ToExecutor(copy_checkpoint=tony_pb2.CopyCheckpoint(generation=generation, start=start))
 
 
 def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:
+    """The message by which an executor asks its user process for a checkpoint."""
     return tony_pb2.ToExecutor(checkpoint_now=tony_pb2.CheckpointNow(reason=reason))
 
 
 def tail_wanted(question: int, size: int) -> tony_pb2.ToExecutor:
+    """The question for the end of a task's log; ``size`` in bytes."""
     return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size))
 
 
 def page_wanted(
     question: int, *, method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> tony_pb2.ToExecutor:
+    """The question for a page of the side-car."""
     wanted = tony_pb2.PageWanted(question=question, method=method, target=target, headers=headers, body=body)
     return tony_pb2.ToExecutor(page_wanted=wanted)
 

@@ -47,6 +47,7 @@ NODE_TROUBLE = frozenset({ABORTED, DISKS_FAILED, PREEMPTED, KILLED_BY_RESOURCE_M
 
 
 def signal_name(number: int) -> str:
+    """The name of a signal, such as ``SIGTERM``."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -86,6 +87,7 @@ def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
 
 
 def count(number: int, noun: str) -> str:
+    """A number of things in words: ``1 container``, ``3 containers``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -97,6 +99,7 @@ def some(names: Iterable[str], most: int = 5) -> str:
 
 
 def first_line(text: str) -> str:
+    """The text up to its first line's end."""
     return text.partition("\n")[0]
 
 

@@ -132,10 +132,12 @@ def place_of(name: str) -> Optional[CheckpointName]:
 
 
 def checkpoints_directory(chain_uri: str) -> str:
+    """URI of the directory in which a chain's checkpoints lie."""
     return uris.join(chain_uri, contract.CHECKPOINTS_DIR)
 
 
 def rank_directory(checkpoint_uri: str, rank: int) -> str:
+    """URI of the directory in which a checkpoint's files of one rank lie."""
     return uris.join(checkpoint_uri, f"rank-{rank}")
 
 

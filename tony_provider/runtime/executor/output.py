@@ -279,7 +279,10 @@ class Capture:
             transport.close()
 
     def started(self) -> None:
-        """Close our ends of the pipes: the process has its own now, and the end of its output would never show."""
+        """Close our ends of the pipes, as the process has its own now.
+
+        Else the end of its output would never show.
+        """
         for descriptor in (self.stdout, self.stderr):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -19,6 +19,7 @@ _LAST_WORDS = 256 << 10  # bytes: YARN leaves 250 ms between SIGTERM and SIGKILL
 async def answer_tail(
     output: Output, wanted: tony_pb2.TailWanted, send: Callable[[tony_pb2.FromExecutor], None]
 ) -> None:
+    """Send the end of the output that the application master has asked for."""
     tail = tony_pb2.Tail(question=wanted.question)
     try:
         tail.data = await asyncio.to_thread(output.both.tail, wanted.bytes)

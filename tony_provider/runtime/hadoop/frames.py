@@ -45,6 +45,7 @@ def split_delimited(data: bytes) -> tuple[bytes, bytes]:
 
 
 def encode_frame(*messages: Message) -> bytes:
+    """The frame that carries these messages."""
     body = b"".join(delimited(message.SerializeToString()) for message in messages)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 

@@ -26,10 +26,12 @@ def encode_vlong(value: int) -> bytes:
 
 
 def encode_bytes(data: bytes) -> bytes:
+    """The encoding of a byte array: its length as a vint, then the bytes."""
     return encode_vlong(len(data)) + data
 
 
 def encode_text(text: str) -> bytes:
+    """The encoding of a Text: UTF-8, as a byte array."""
     return encode_bytes(text.encode())
 
 

@@ -9,6 +9,7 @@ from tony_provider.runtime.protocol import tony_pb2
 
 
 def of_message(message: tony_pb2.Resume) -> ResumePoint:
+    """The resume point that a message carries."""
     step = message.step if message.HasField("step") else None
     return ResumePoint(step, message.uri, message.save, message.saved_ms, message.checksum, message.reported)
 

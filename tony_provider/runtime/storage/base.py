@@ -113,6 +113,7 @@ class Storage(ABC):
         """End waits for unreachable servers and free what is held. Streams that are open stay so."""
 
     def exists(self, uri: str) -> bool:
+        """Whether there is such a file or directory."""
         try:
             self.status(uri)
         except StorageNotFound:

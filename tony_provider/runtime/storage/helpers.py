@@ -13,6 +13,7 @@ from tony_provider.runtime.storage.errors import StorageNotFound
 
 
 def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
+    """The bytes of a file from ``offset`` on, at most ``length`` of them."""
     with storage.open_read(uri, offset=offset, length=length) as stream:
         return stream.read()
 

@@ -67,12 +67,15 @@ def encoded(uri: str) -> str:
 
 
 def parent(uri: str) -> str:
+    """The URI of the directory that something lies in; the root's parent is the root."""
     return str(parse(uri).parent)
 
 
 def name(uri: str) -> str:
+    """The last part of a URI's path; empty for the root."""
     return parse(uri).name
 
 
 def scheme(uri: str) -> str:
+    """The scheme of a URI; "file" for a bare path."""
     return parse(uri).scheme

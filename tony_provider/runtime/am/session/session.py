@@ -77,10 +77,12 @@ class Session:
 
     @property
     def phase(self) -> JobState:
+        """What the job is doing, or how it has ended."""
         return self.state.phase
 
     @property
     def generation(self) -> int:
+        """The number of the current generation: how often the gang was brought together."""
         return self.state.generation.number
 
     @property
@@ -90,9 +92,11 @@ class Session:
 
     @property
     def finished(self) -> bool:
+        """Whether the job is over: everything is stopped, or given up."""
         return self.state.finished
 
     def task(self, name: str) -> Optional[Task]:
+        """The task with this name, such as worker:0; None when there is none."""
         return self.state.by_name.get(name)
 
     @property
@@ -158,14 +162,17 @@ class Session:
             self.containers.sizes.limit(largest)
 
     def allocated(self, key: int, container: Container, now: float) -> list[Action]:
+        """The cluster has given a container for the request with this key."""
         self.containers.granted(key, container, now)
         return self._checked(now)
 
     def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
+        """A node did not start a container's program."""
         self._container_failures.not_launched(container_id, reason, now)
         return self._checked(now)
 
     def completed(self, container_id: str, exit_status: int, diagnostics: str, now: float) -> list[Action]:
+        """A container has ended; ``exit_status`` as in Completed."""
         self.recovery.ended(container_id)
         self._container_failures.completed(container_id, exit_status, diagnostics, now)
         return self._checked(now)
@@ -209,6 +216,7 @@ class Session:
         return self._checked(now)
 
     def checkpoint_committed(self, point: ResumePoint, now: float) -> list[Action]:
+        """A checkpoint is on the store, and counts."""
         self._checkpoints.committed(point)
         self._elastic.committed(now)
         return self._checked(now)
@@ -253,18 +261,21 @@ class Session:
         return self._checked(now)
 
     def heartbeat(self, name: str, attempt: int, beat: Heartbeat, now: float) -> list[Action]:
+        """An executor's heartbeat has come."""
         task = self._current(name, attempt)
         if task:
             self._reports.heartbeat(task, beat, now)
         return self.state.taken()
 
     def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
+        """A task's user process runs."""
         task = self._current(name, attempt)
         if task:
             self._reports.process_started(task, start, now)
         return self._checked(now)
 
     def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
+        """A task's user process has ended, or could not be started."""
         task = self._current(name, attempt)
         if task:
             self._reports.process_ended(task, end, now)

@@ -40,6 +40,7 @@ def shard_sizes(index: bytes) -> list[int]:
 
 
 def shard_name(prefix: str, shard: int, shards: int) -> str:
+    """The name of one of the data files that belong to an index."""
     return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
 
 

@@ -16,6 +16,7 @@ _TABLE = _make_table()
 
 
 def crc32c(data: bytes) -> int:
+    """The CRC-32C of some bytes."""
     table = _TABLE
     crc = 0xFFFFFFFF
     for byte in data:

@@ -25,6 +25,7 @@ _HDF5 = (".h5", ".hdf5")
 
 
 def find_backups(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints of BackupAndRestore."""
     for name in sorted(view.files):
         directory = dirname(name)
         if basename(name) == _METADATA:
@@ -36,6 +37,7 @@ def find_backups(view: View) -> Iterator[Finding]:
 
 
 def find_files(view: View) -> Iterator[Finding]:
+    """Findings: the ``.keras`` archives and HDF5 weights."""
     for name in sorted(view.files):
         stem, suffix = splitext(name)
         if suffix == ".keras":
@@ -88,6 +90,7 @@ def _file(view: View, name: str, stem: str, check: Callable[[Path], None]) -> It
 
 
 def check_archive(path: Path) -> None:
+    """Check that a ``.keras`` archive is whole. Raises Unreadable, OSError."""
     with zips.opened(path) as archive:
         if _CONFIG not in archive.namelist():
             raise Unreadable(f"there is no {_CONFIG} in it")

@@ -36,6 +36,7 @@ class _Manifest:
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that have a manifest."""
     for name in sorted(view.files):
         if name.endswith(SUFFIX):
             try:

@@ -22,6 +22,7 @@ _STEPS = ("global_step", "step", "iteration", "iter", "epoch")  # arrays that ho
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that are NumPy's files."""
     for name in sorted(view.files):
         stem, suffix = splitext(basename(name))
         if suffix in (".npz", ".npy"):

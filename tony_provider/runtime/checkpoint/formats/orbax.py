@@ -28,6 +28,7 @@ _ARRAYS = (".zarray", "zarr.json")
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that are Orbax's directories."""
     temporary = [name for name in view.files if _TEMPORARY in name]
     yield Pending(tuple(temporary))
     view = view.without(temporary)

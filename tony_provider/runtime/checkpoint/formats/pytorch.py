@@ -24,6 +24,7 @@ _OF_OTHERS = (".keras", ".npz", ".zip")
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that are a file of PyTorch each."""
     for name in sorted(view.files):
         if suffix_of(name):
             yield from _file(view, name)
@@ -32,6 +33,7 @@ def find(view: View) -> Iterator[Finding]:
 
 
 def suffix_of(name: str) -> str:
+    """The ending by which a file is PyTorch's, such as ``.pt``; empty for others."""
     return next((suffix for suffix in torch_file.SUFFIXES if name.endswith(suffix)), "")
 
 

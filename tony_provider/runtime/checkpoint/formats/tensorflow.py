@@ -22,6 +22,7 @@ _VARIABLES = "variables/variables"  # of a saved model
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that are TensorFlow's."""
     for name in sorted(view.files):
         if name.endswith(_INDEX) and not basename(name).startswith("."):
             yield from find_one(view, name[: -len(_INDEX)])

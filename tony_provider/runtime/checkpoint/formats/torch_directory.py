@@ -36,6 +36,7 @@ _LONGEST_TRACKER = 1000  # bytes
 
 
 def find(view: View) -> Iterator[Finding]:
+    """Findings: the checkpoints that are a directory of PyTorch each, the oldest first."""
     trackers = {name: _read_tracker(view, name) for name in view.files if basename(name) in _TRACKERS}
     named = {join(dirname(tracker), text): tracker for tracker, text in trackers.items()}
     roots = sorted(_roots(view, named), key=lambda root: view.step(root) or 0)
@@ -50,6 +51,7 @@ def find(view: View) -> Iterator[Finding]:
 
 
 def join(*parts: str) -> str:
+    """A path in the view, of its parts; empty ones are left out."""
     return "/".join(filter(None, parts))
 
 
@@ -67,6 +69,7 @@ def _roots(view: View, named: Iterable[str]) -> set[str]:
 
 
 def is_below(path: str, directory: str) -> bool:
+    """Whether a path in the view lies below a directory that is not the view's own."""
     return bool(directory) and path.startswith(f"{directory}/")
 
 

@@ -69,6 +69,7 @@ class Transport:
 
 
 def read_answer(response: HTTPResponse, deadline: Deadline) -> Answer:
+    """Read a whole answer by the deadline, up to a size. Raises BROKEN."""
     parts = []
     size = 0
     while chunk := response.read(CHUNK):
@@ -84,6 +85,7 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> Answer:
 
 
 def set_timeout(connection: HTTPConnection, seconds: float) -> None:
+    """Let the next reads and writes of a connection take so many seconds each."""
     if connection.sock is not None:
         connection.sock.settimeout(seconds)
 

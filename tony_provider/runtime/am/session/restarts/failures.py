@@ -70,6 +70,7 @@ def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
 
 
 def of_silence(task: Task, seconds: float) -> Failure:
+    """The failure of a task whose executor has not been heard of for so many seconds."""
     kind = FailureKind.PREEMPTED if task.yields else FailureKind.CONTAINER_LOST
     return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
 
@@ -80,6 +81,7 @@ def of_stop(task: Task) -> Failure:
 
 
 def of_stall(task: Task, seconds: float) -> Failure:
+    """The failure of a task whose user process has taken no step for so many seconds."""
     step = task.process.step if task.process else None
     last = "took no step" if step is None else f"took no step after step {step}"
     message = f"{_where(task)} {last} for {seconds:g} s (timeouts.stall); its log has the stacks of its threads"

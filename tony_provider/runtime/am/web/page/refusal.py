@@ -10,10 +10,12 @@ from tony_provider.runtime.am.web.page.html import element
 
 
 def wants_page(head: Head) -> bool:
+    """Whether a request comes from a browser, which wants a page."""
     return any("text/html" in value for value in head.values("accept"))
 
 
 def refusal(error: HttpError) -> HttpResponse:
+    """The page for an error."""
     title = HTTPStatus(error.status).phrase
     body = element("main", element("section", element("h1", title), element("p", error.message), id="failure"))
     return Document().response(error.status, title, body, headers=error.headers)

@@ -24,6 +24,7 @@ def number(value: float) -> str:
 
 
 def speed(steps_per_second: float) -> str:
+    """A speed in words, such as ``8.4 steps/s``."""
     return f"{number(steps_per_second)} steps/s"
 
 
