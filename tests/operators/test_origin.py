@@ -88,7 +88,7 @@ def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
     [
         ({"run_id": "never"}, "resume_from: that training has never run"),
         ("file:///etc", "resume_from: 'file:///etc' is not in the store of the staging directory"),
-        ("{root}/cluster", "is no chain's directory"),
+        ("{root}/cluster", "is no directory of a checkpoint chain"),
         ("{root}/../x", "resume_from: "),
         ("{empty}", "holds no checkpoint to go on from"),
     ],

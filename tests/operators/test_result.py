@@ -76,7 +76,7 @@ def test_the_last_lines_say_nothing_twice_and_end_with_where_everything_is(train
     told = last_lines(training.log)
     assert told[0] == "Job is SUCCEEDED"
     assert told[1].split() == ["task", "state", "node", "step", "steps/s", "memory"]
-    assert told[3] == "step 3/3 (100%), loss=0.25"
+    assert told[3] == "step 3 of 3 (100 %), loss=0.25"
     assert re.fullmatch(rf"{result['application_id']} has succeeded after \d+ s", told[4])
     assert told[5:] == [
         "Returned: {'best': 7}",
