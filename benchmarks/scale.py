@@ -96,7 +96,7 @@ class Field:
     def stage(self) -> None:
         """As the Airflow side would."""
         application_id = f"application_{1700000000000 + os.getpid()}_{random.randint(1, 9999):04}"
-        staged = self.store / contract.STAGING_DIR / contract.APPLICATION_FILE
+        staged = self.store / contract.LAUNCH_DIR / contract.APPLICATION_FILE
         root = self.directory / "cluster"
         for each in (staged.parent, root):
             each.mkdir(parents=True)

@@ -19,9 +19,9 @@ from typing import Any
 from benchmarks.scale_nodes import host_of
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
-from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
+from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     Completed,

@@ -44,7 +44,7 @@ class Store:
         spec = job("echo weights > $TONY_MODEL_DIR/weights")
         application_id = self.hook.submit(SubmissionRequest(spec, which, origin=origin))
         ended(self.hook, application_id)
-        self.hook.cleanup(which, application_id)
+        self.hook.clean_up(which, application_id)
         return which, application_id
 
     def chain(self, which: Identity, number: int = 1) -> str:
@@ -347,7 +347,7 @@ def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
     which = identity(yarn)
     application_id = yarn.submit(SubmissionRequest(job(), which))
     ended(yarn, application_id)
-    yarn.cleanup(which, application_id)
+    yarn.clean_up(which, application_id)
     live = identity(yarn, "live")
     living = yarn.submit(SubmissionRequest(job("sleep 600"), live))
     try:

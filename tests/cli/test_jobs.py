@@ -129,7 +129,7 @@ def test_a_running_job_is_followed_and_ended(tony: Tony, hook: TonyHook, job: st
     application = hook.application(application_id)
     assert application is not None
     assert "Killed by `airflow tony kill`: seen enough" in application.diagnostics
-    assert not hook.storage().exists(hook.layout.staging_dir(found.identity, application_id))
+    assert not hook.storage().exists(hook.layout.launch_dir(found.identity, application_id))
     followed = tony("status", "--watch", application_id)
     assert followed.code == 1
     assert "seen enough" in followed.error
@@ -173,7 +173,7 @@ def test_what_may_not_be_removed_is_no_reason_to_fail(
     set_permission(hadoop, "alice", directory, 0o500)
     try:
         with pytest.raises(StoragePermissionDenied):
-            yarn.cleanup(found.identity, application_id)
+            yarn.clean_up(found.identity, application_id)
         watched = tony("status", "--watch", application_id)
         assert watched.code == 0, watched.error
         assert end_application(yarn, found.identity, application_id, Kill("a test"))

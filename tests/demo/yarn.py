@@ -155,7 +155,7 @@ class Demonstration:
     def _left_behind(self, applications: dict[str, dict[str, Any]]) -> list[Finding]:
         processes = settled(lambda: below_nodemanagers(self._hadoop))
         folders = settled(self._application_folders)
-        staging = [file.path for file in self._storage_entries() if f"/{contract.STAGING_DIR}" in file.path]
+        staging = [file.path for file in self._storage_entries() if f"/{contract.LAUNCH_DIR}" in file.path]
         strangers = [
             line for line in self.list_files() if not any(part in line for part in ("/cache/", "/digits/", "/jobs/"))
         ]

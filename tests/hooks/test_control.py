@@ -84,7 +84,7 @@ def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: Tony
     status = hook.job_status(which, application_id)
     assert status is not None
     assert status.state is JobState.KILLED
-    assert not hook.storage().exists(Layout(hook.layout.root).staging_dir(which, application_id))
+    assert not hook.storage().exists(Layout(hook.layout.root).launch_dir(which, application_id))
     assert not settled(lambda: processes_with(application_id))
 
 
@@ -171,7 +171,7 @@ def test_a_master_that_does_not_react_is_killed(hook: TonyHook, monkeypatch: pyt
     assert application.state is ApplicationState.KILLED
     assert killed_by_airflow(application)
     assert not settled(lambda: processes_with(application_id))
-    assert not hook.storage().exists(Layout(hook.layout.root).staging_dir(which, application_id))
+    assert not hook.storage().exists(Layout(hook.layout.root).launch_dir(which, application_id))
 
 
 @pytest.mark.long

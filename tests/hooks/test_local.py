@@ -17,6 +17,7 @@ from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceM
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime import contract
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 from tony_provider.runtime.storage.uris import join
@@ -51,11 +52,11 @@ def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> No
     assert status.state is JobState.SUCCEEDED
     log = Path(local.application_dir(which, application_id).removeprefix("file://")) / "logs" / "worker-1.log"
     assert "hello from 1" in log.read_text()
-    local.cleanup(which, application_id)
+    local.clean_up(which, application_id)
     assert local.find(which) == []
     assert not processes_with(application_id)
     assert not (folder(local, application_id).path / "containers").exists()
-    assert not (log.parent.parent / "staging").exists()
+    assert not (log.parent.parent / contract.LAUNCH_DIR).exists()
 
 
 def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook) -> None:
@@ -87,7 +88,7 @@ def test_what_killed_writers_have_left_is_cleaned_up(local: TonyHook) -> None:
         local.storage().write(join(directory, *name.split("/")), b"half of it")
     kept = join(directory, "logs", "worker-0.log")
     local.storage().write(kept, b"whole", overwrite=True)
-    local.cleanup(which, application_id)
+    local.clean_up(which, application_id)
     assert [name for name in names if local.storage().exists(join(directory, *name.split("/")))] == []
     assert local.storage().exists(kept)
 

@@ -54,7 +54,7 @@ def test_a_preview_is_what_is_submitted(local: TonyHook, tmp_path: Path, monkeyp
     written: list[str] = []
 
     def keep(application_id: str) -> None:
-        directory = local.layout.staging_dir(request.identity, application_id)
+        directory = local.layout.launch_dir(request.identity, application_id)
         written.append(read_text(local.storage(), f"{directory}/{contract.APPLICATION_FILE}"))
 
     def submit(cluster: LocalCluster, submission: Any) -> None:

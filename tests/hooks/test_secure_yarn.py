@@ -46,7 +46,7 @@ def test_a_job_runs_as_who_the_ticket_is(
         assert status.state.value == "SUCCEEDED"
         # The NodeManagers of this cluster have no service principals of their own: their logs cannot be had.
         assert hook.log_tail(application_id) == ""
-        hook.cleanup(which, application_id)
+        hook.clean_up(which, application_id)
         [description] = [uri for uri in below(hook, hook.layout.root) if uri.endswith("result.json")]
         assert application_id in description
 

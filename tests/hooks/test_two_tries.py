@@ -157,6 +157,6 @@ def refuse(*_: object) -> None:
 
 
 def owner(hook: TonyHook) -> str:
-    found = hook.predecessor(identity(hook))
+    found = hook.previous_application(identity(hook))
     assert found is not None
     return found.application_id

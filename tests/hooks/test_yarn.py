@@ -35,6 +35,7 @@ from tony_provider.cluster.errors import (
 )
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.storage import uris
@@ -77,7 +78,7 @@ def test_a_job_from_submission_to_its_end(yarn: TonyHook, hadoop: HadoopCluster,
     status = yarn.job_status(which, application_id)
     assert status is not None
     assert status.state is JobState.SUCCEEDED
-    yarn.cleanup(which, application_id)
+    yarn.clean_up(which, application_id)
     left = {uri.rsplit("/", 1)[1] for uri in below(yarn, yarn.application_dir(which, application_id))}
     assert "tony-application.json" not in left
     assert "result.json" in left
@@ -95,8 +96,8 @@ def test_a_live_application_is_killed_with_its_reason(yarn: TonyHook) -> None:
     assert (application.state, application.final_status) == (ApplicationState.KILLED, FinalStatus.KILLED)
     assert "killed by a test" in application.diagnostics
     yarn.kill(application_id, "again")
-    yarn.cleanup(which, application_id)
-    assert not yarn.storage().exists(uris.join(yarn.application_dir(which, application_id), "staging"))
+    yarn.clean_up(which, application_id)
+    assert not yarn.storage().exists(uris.join(yarn.application_dir(which, application_id), contract.LAUNCH_DIR))
 
 
 def test_our_live_applications_are_listed_by_one_request(

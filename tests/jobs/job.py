@@ -95,7 +95,7 @@ class Job:
         return sorted(entry.path.removeprefix(f"{self.directory}/") for entry in entries if not entry.is_directory)
 
     def has_staging(self) -> bool:
-        return self.hook.storage().exists(f"{self.directory}/{contract.STAGING_DIR}")
+        return self.hook.storage().exists(f"{self.directory}/{contract.LAUNCH_DIR}")
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.read(contract.EVENTS_FILE).splitlines()]

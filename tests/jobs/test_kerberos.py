@@ -50,5 +50,5 @@ def test_a_job_is_killed(secure: YarnPlace) -> None:
     application = job.end()
     assert application.state is ApplicationState.KILLED
     assert "enough" in application.diagnostics
-    job.hook.cleanup(job.identity, job.id)
+    job.hook.clean_up(job.identity, job.id)
     assert_nothing_left(secure, job)

@@ -144,5 +144,5 @@ def no_python(job: Job) -> str:
 
 
 def assert_nothing_left_after_cleanup(place: YarnPlace, job: Job) -> None:
-    job.hook.cleanup(job.identity, job.id)
+    job.hook.clean_up(job.identity, job.id)
     assert_nothing_left(place, job)

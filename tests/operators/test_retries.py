@@ -137,7 +137,7 @@ def test_a_worker_dies_between_owning_its_chain_and_submitting(training: Trainin
     assert done.state == "success"
     assert done.results["train"]["application_id"] != owner.application_id
     assert training.chains == ["chain-0001"]
-    assert not training.hook.storage().exists(training.hook.layout.staging_dir(training.identity, owner.application_id))
+    assert not training.hook.storage().exists(training.hook.layout.launch_dir(training.identity, owner.application_id))
 
 
 def test_a_worker_dies_while_its_application_runs(training_anywhere: Training) -> None:

@@ -36,8 +36,8 @@ from tony_provider.exceptions import (
     TonyTaskKilled,
 )
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import JobResult
-from tony_provider.operators.submission import ApplicationStarter, StartedApplication
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.operators.training import OPTIONAL
 from tony_provider.operators.tries import MOST_TRIGGER_FAILURES

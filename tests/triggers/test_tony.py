@@ -183,7 +183,7 @@ async def test_on_kill_may_be_told_to_keep_it(local: TonyHook, marker: Marker) -
     await trigger_for(identity, application_id, kill=False).on_kill()
     assert is_alive(local, application_id)
     local.kill(application_id, "enough")
-    local.cleanup(identity, application_id)
+    local.clean_up(identity, application_id)
     assert ended(local)
 
 

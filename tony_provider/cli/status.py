@@ -19,7 +19,7 @@ def status(args: Namespace) -> None:
     """The command. Shows what is known of one job; with ``--watch`` until it ends."""
     with hook_of(args) as hook:
         if args.watch:
-            from tony_provider.cli.following import wait_for  # here: one look needs none of it
+            from tony_provider.cli.wait_for_job import wait_for  # here: one look needs none of it
 
             found = application_of(hook, args)
             wait_for(hook, identity_of(hook, found), found.application_id)

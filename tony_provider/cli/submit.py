@@ -34,7 +34,7 @@ def submit(args: Namespace) -> None:
         _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
         try:
             if args.wait:
-                from tony_provider.cli.following import wait_for
+                from tony_provider.cli.wait_for_job import wait_for
 
                 _conclude(wait_for(hook, identity, application_id))
                 return

@@ -50,9 +50,9 @@ class Layout:
     def application_dir(self, identity: Identity, application_id: str) -> str:
         return uris.join(self.applications_dir(identity), application_id)
 
-    def staging_dir(self, identity: Identity, application_id: str) -> str:
+    def launch_dir(self, identity: Identity, application_id: str) -> str:
         """The directory for what the application needs only while it lives."""
-        return uris.join(self.application_dir(identity, application_id), contract.STAGING_DIR)
+        return uris.join(self.application_dir(identity, application_id), contract.LAUNCH_DIR)
 
     def chain_dir(self, identity: Identity, number: int) -> str:
         """The directory of a checkpoint chain; numbers count from 1."""

@@ -68,6 +68,6 @@ class _ChangesOnPaper:
             tokens.pretend(credentials)
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:
-        directory = self.prepared.layout.staging_dir(self.prepared.request.identity, self.application_id)
+        directory = self.prepared.layout.launch_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.APPLICATION_FILE)
         return LocalizedResource(contract.APPLICATION_FILE, uri, len(dump_json(description)), _NOT_WRITTEN)

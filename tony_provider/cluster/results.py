@@ -63,7 +63,7 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
     They are in what its master is told, which is there as long as it lives, and in its first event. Empty where neither
     can be read. Raises StorageError.
     """
-    told = uris.join(application_dir, contract.STAGING_DIR, contract.APPLICATION_FILE)
+    told = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     for uri, length in ((told, None), (uris.join(application_dir, contract.EVENTS_FILE), _FIRST_EVENT)):
         try:
             data = read_bytes(storage, uri, length=length)

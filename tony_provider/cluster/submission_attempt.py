@@ -94,7 +94,7 @@ class SubmissionAttempt:
             self._token = self.opened.tokens.fetch(credentials)
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:
-        directory = self.layout.staging_dir(self.identity, self.application_id)
+        directory = self.layout.launch_dir(self.identity, self.application_id)
         uri = uris.join(directory, contract.APPLICATION_FILE)
         status = write_atomically(self.opened.storage, uri, dump_json(description))
         return stored_resource(status, contract.APPLICATION_FILE)

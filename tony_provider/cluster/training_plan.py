@@ -10,7 +10,7 @@ from tony_provider.cluster.chain_origin import ChainOrigin, OriginFinder
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains, new_chain, newest_checkpoint
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.predecessor import predecessor
+from tony_provider.cluster.previous_application import previous_application
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.storage.base import Storage
@@ -51,7 +51,7 @@ class TrainingPlanner:
         Raises SourceMissing for an origin that is not there, ClusterError, StorageError.
         """
         newest = CheckpointChains(self.storage, self.layout, self.identity).newest()
-        before = predecessor(self.cluster, self.storage, self.layout, self.identity)
+        before = previous_application(self.cluster, self.storage, self.layout, self.identity)
         choice = choose(resume, newest, fingerprint, has_succeeded=before is not None and before.has_succeeded)
         kept = newest if choice.goes_on else None
         about = kept.about if kept is not None and kept.about is not None else new_chain()

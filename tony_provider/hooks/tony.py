@@ -19,20 +19,20 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
-from tony_provider.cluster.predecessor import Predecessor, owner_of, predecessor
 from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.cluster.preview import Preview, preview
+from tony_provider.cluster.previous_application import PreviousApplication, owner_of, previous_application
 from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.submitter import submit
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
+from tony_provider.runtime import application_cleanup
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.leftovers import clear_away
 
 if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.diagnosis.finding import Report
@@ -134,12 +134,12 @@ class TonyHook(BaseHook):
         """What ``submit`` would do and ask for, found by the same code; errors are its own. Changes nothing."""
         return preview(self._open, request)
 
-    def predecessor(self, identity: Identity, *, remembered: str | None = None) -> Predecessor | None:
+    def previous_application(self, identity: Identity, *, remembered: str | None = None) -> PreviousApplication | None:
         """The application that the training has started last, and what became of it; None when there is none.
 
         :param remembered: an application id to look at where the store knows of none.
         """
-        return predecessor(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
+        return previous_application(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
     def chain(self, identity: Identity, application_id: str) -> ChainState | None:
         """The checkpoint chain in which this application may commit; None when another one has taken it over."""
@@ -234,12 +234,12 @@ class TonyHook(BaseHook):
         """Have the cluster end the application should it still be there after ``seconds``; see ``Cluster.limit``."""
         self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)
 
-    def cleanup(self, identity: Identity, application_id: str) -> None:
+    def clean_up(self, identity: Identity, application_id: str) -> None:
         """Remove what an application that has ended no longer needs, should its master not have lived to do so.
 
         Its results stay. Idempotent.
         """
-        clear_away(self.storage(), self.application_dir(identity, application_id))
+        application_cleanup.clean_up(self.storage(), self.application_dir(identity, application_id))
         self.get_conn().forget(application_id)
 
     def log_tail(self, application_id: str, max_bytes: int = 16 << 10) -> str:

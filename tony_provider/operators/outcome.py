@@ -21,7 +21,7 @@ from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
 from tony_provider.watching.outages import call_through_outage
-from tony_provider.watching.termination import clear_up
+from tony_provider.watching.termination import clean_up
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -93,7 +93,7 @@ class Outcome:
     log: Logger
 
     def clean_up(self) -> None:
-        clear_up(self.hook, self.identity, self.application_id, self.log.warning)
+        clean_up(self.hook, self.identity, self.application_id, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
         """Log and return the task's result, made of what is known, and mark it delivered.

@@ -1,33 +1,28 @@
-"""A task's arguments turned into a job and its identity, and the start of the application for it."""
+"""A task's arguments turned into what is submitted: a job, its identity, and what it begins with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.predecessor import Predecessor
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import TaskRun, TaskTry
+from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.source import load_source
-from tony_provider.watching.termination import Kill, clear_up, end_application
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
-    from airflow.sdk.types import Logger
 
     from tony_provider.operators.training_task import TrainingTask
 
@@ -165,87 +160,3 @@ def _index(given: Mapping[str, Any]) -> int | None:
         return int(value)  # templates give text
     except (TypeError, ValueError) as error:
         raise TonySpecError(f"resume_from.map_index: should be a whole number, not {value!r}") from error
-
-
-@attrs.frozen
-class StartedApplication:
-    """The application that a try waits for: one that it has submitted, or found of an earlier try."""
-
-    application_id: str
-    attached: bool = False  # an earlier try has started it
-    has_ended: bool = False  # and it has succeeded, without Airflow having the result
-
-
-@attrs.frozen
-class ApplicationStarter:
-    """What starts the application of one try, or finds the one that an earlier try has started."""
-
-    hook: TonyHook
-    this_try: TaskTry
-    remember: Callable[[str], None]  # is given the application's id when the try attaches to it
-    before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
-    instance_exists: Callable[[int], bool]  # another mapped instance of the task, by its index
-    log: Logger
-
-    def attach_or_submit(self, request: SubmissionRequest, remembered: str | None) -> StartedApplication:
-        """Attach to what an earlier try has left, if there is something to wait for or to return; else submit the job.
-
-        See ``Predecessor`` for what can have been left; ``remembered``: its id, from Airflow's store. Raises as
-        ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
-        """
-        before = self.hook.predecessor(request.identity, remembered=remembered)
-        if before is not None and (before.is_live or self._is_undelivered(before)):
-            self._check_instance(request, before)
-            self.remember(before.application_id)
-            if before.is_live:
-                self.log.info("Attaching to %s, which an earlier try of this task started", before.application_id)
-            else:
-                self.log.info(
-                    "%s has succeeded for an earlier try of this task, which could not hand the result to Airflow: "
-                    "returning it",
-                    before.application_id,
-                )
-            return StartedApplication(before.application_id, attached=True, has_ended=not before.is_live)
-        if before is not None:
-            self.log.info("The application before: %s", before)
-            # What it no longer needs, should neither its master nor its try have lived to remove it.
-            clear_up(self.hook, request.identity, before.application_id, self.log.warning)
-        return self.submit(request)
-
-    def end_and_submit(self, request: SubmissionRequest) -> StartedApplication:
-        """End whatever runs of this training and submit the job, without a look at what earlier tries have reached.
-
-        Raises as ``TonyHook.submit``, StorageError.
-        """
-        for application in self.hook.find(request.identity):
-            self.log.info("Ending %s, which an earlier try of this task started", application.id)
-            kill = Kill("a next try of its task begins anew", self.this_try.name)
-            end_application(self.hook, request.identity, application.id, kill)
-        return self.submit(request)
-
-    def submit(self, request: SubmissionRequest) -> StartedApplication:
-        application_id = self.hook.submit(request, before_submit=self.before_submit)
-        directory = self.hook.application_dir(request.identity, application_id)
-        self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)
-        return StartedApplication(application_id)
-
-    def _check_instance(self, request: SubmissionRequest, before: Predecessor) -> None:
-        """With one key for two, the one's model would be the other's result.
-
-        Where the list has changed, the same training has another index now: only while both are there are they two.
-        """
-        mine = request.labels.get("map_index")
-        if mine is None:
-            return
-        theirs = self.hook.labels(request.identity, before.application_id).get("map_index", mine)
-        if theirs != mine and self.instance_exists(int(theirs)):
-            first, second = sorted((theirs, mine), key=int)
-            raise TonySpecError(
-                f"checkpoint_key: the mapped instances {first} and {second} of this task have the same one, which "
-                f"makes them one training, that of {before.application_id}; give each its own"
-            )
-
-    def _is_undelivered(self, before: Predecessor) -> bool:
-        if not before.has_succeeded:
-            return False
-        return before.delivered is None or not self.this_try.follows_success(before.delivered)

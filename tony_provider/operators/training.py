@@ -25,12 +25,9 @@ from tony_provider.exceptions import (
 from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
+from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, failure
-from tony_provider.operators.submission import (
-    ApplicationStarter,
-    StartedApplication,
-    request_of,
-)
+from tony_provider.operators.submission import request_of
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
     TaskRun,
@@ -126,7 +123,7 @@ class Training:
         if known is not None:
             self._switch.remember(known)
         deferral.forget(self._store)
-        before = self._hook.predecessor(self._identity, remembered=known)
+        before = self._hook.previous_application(self._identity, remembered=known)
         if before is None:
             raise failure
         application_id = before.application_id

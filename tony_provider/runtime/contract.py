@@ -82,7 +82,7 @@ MODEL_DIR = "model"
 RETURN_VALUE_FILE = (
     "return_value.json"  # what the chief, or rank 0, left in TONY_RESULT_FILE; counts when the job succeeded
 )
-STAGING_DIR = "staging"  # removed when the application ends
+LAUNCH_DIR = "launch"  # removed when the application ends
 
 # Files in a checkpoint chain's directory on the store.
 CHAIN_FILE = "chain.json"  # its fingerprint, and what it continues

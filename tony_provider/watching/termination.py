@@ -88,7 +88,7 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, kil
     if not _has_ended(hook, application_id, END_SECONDS):
         log.warning("%s was killed, and has not ended within %.0f s", application_id, END_SECONDS)
         return False
-    clear_up(hook, identity, application_id, log.warning)
+    clean_up(hook, identity, application_id, log.warning)
     return True
 
 
@@ -169,12 +169,12 @@ def _told(act: Callable[[], None], application_id: str) -> None:
         log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
 
 
-def clear_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
+def clean_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
     """Remove what an application that has ended no longer needs, see ``TonyHook.cleanup``.
 
     ``warn`` is told what could not be removed, as by somebody who may only read.
     """
     try:
-        hook.cleanup(identity, application_id)
+        hook.clean_up(identity, application_id)
     except (ClusterError, StorageError) as error:
         warn("Not everything of %s could be removed: %s", application_id, error)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.yarn.cluster_view import Node, Queue, node_labels, nodes, queues, resources
-from tony_provider.cluster.yarn.job_check import ClusterView, problems, too_little
+from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue, node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.job_check import problems, too_little
 from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
 

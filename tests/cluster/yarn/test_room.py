@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from tony_provider.cluster.errors import JobRejected, JobTooLarge
-from tony_provider.cluster.yarn.cluster_view import Node, Queue, queues, shared_labels
-from tony_provider.cluster.yarn.job_check import ClusterView, too_little
+from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue, queues, shared_labels
+from tony_provider.cluster.yarn.job_check import too_little
 from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
 

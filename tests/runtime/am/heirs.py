@@ -12,9 +12,9 @@ import attrs
 
 from tests.runtime.am.local.jobs import DEADLINE, LocalJob, Staged, master_container
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.local.local_process import GIVEN_BACK, LocalProcess
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager, Share
+from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ExitReason, Registered
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache

@@ -13,8 +13,8 @@ import pytest
 
 from tests.runtime.am.local.jobs import Staged, stage
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
+from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import Completed, Event
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.local.archives import shared_cache
@@ -117,7 +117,7 @@ async def test_a_fault_while_publishing_costs_neither_result_nor_leave(
     assert report
     assert report.final_status is FinalStatus.SUCCEEDED
     assert "(status.json could not be written to" in report.diagnostics
-    assert not (tmp_path / "store" / contract.STAGING_DIR).exists()
+    assert not (tmp_path / "store" / contract.LAUNCH_DIR).exists()
     (trace, *_) = [record for record in caplog.records if record.exc_info and record.levelno == logging.ERROR]
     assert trace.exc_info
     assert trace.exc_info[0] is ZeroDivisionError

@@ -120,7 +120,7 @@ async def test_user_processes_go_on_under_the_next_master(tmp_path: Path, traini
     events = job.events()
     assert events[: len(before)] == before
     assert rendezvous(job) == 1
-    assert not (job.store / contract.STAGING_DIR).exists()
+    assert not (job.store / contract.LAUNCH_DIR).exists()
     assert job.processes() == []
 
 
@@ -196,7 +196,7 @@ async def test_job_that_was_over_is_not_run_again(tmp_path: Path, training: Trai
     assert await inherit(job) is FinalStatus.SUCCEEDED
     assert job.report().final_status is FinalStatus.SUCCEEDED
     assert result(job) == over
-    assert not (job.store / contract.STAGING_DIR).exists()
+    assert not (job.store / contract.LAUNCH_DIR).exists()
     await until(lambda: not job.processes(), job)
 
 

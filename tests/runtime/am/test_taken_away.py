@@ -16,8 +16,8 @@ from tests.runtime.am.local.jobs import Staged, stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am import master, signals
-from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
+from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, ConnectionRestored, Event
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.local.archives import shared_cache
@@ -75,7 +75,7 @@ class Running:
         """Neither tasks nor files were touched, and the cluster was told nothing."""
         return (
             self.cluster.kept() == 2
-            and (self.store / contract.STAGING_DIR).exists()
+            and (self.store / contract.LAUNCH_DIR).exists()
             and read_report(self.cluster._root) is None
         )
 
@@ -173,7 +173,7 @@ async def test_sigterm_that_nobody_follows_up_is_a_wish_to_end(
     report = read_report(running.cluster._root)
     assert report
     assert report.final_status is FinalStatus.KILLED
-    assert not (running.store / contract.STAGING_DIR).exists()
+    assert not (running.store / contract.LAUNCH_DIR).exists()
     assert running.cluster.kept() == 0
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.checkpoint.formats import find
 from tony_provider.runtime.checkpoint.snapshot import SnapshotChanged, take
-from tony_provider.runtime.executor.stopping import Stopping
+from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.storage import FileStatus, LocalStorage, Source, StorageUnreachable
@@ -55,7 +55,7 @@ def test_who_waits_can_be_told_to_stop() -> None:
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=8))
 def test_a_stop_that_is_told_again_can_only_come_sooner(told: list[tuple[float, float]]) -> None:
     async def ask() -> None:
-        stopping = Stopping()
+        stopping = ProcessStop()
         ended = time.monotonic()
         assert stopping.copy_until(ended, 60) == ended + 60
         kill, copies = float("inf"), float("inf")
@@ -70,7 +70,7 @@ def test_a_stop_that_is_told_again_can_only_come_sooner(told: list[tuple[float, 
 
 
 async def test_a_deadline_that_comes_to_be_earlier_is_kept() -> None:
-    stopping = Stopping()
+    stopping = ProcessStop()
     work: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     waiting = asyncio.ensure_future(stopping.bound(work, stopping.kill_at))
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import attrs
 from tony_provider.cluster.diagnosis.finding import Finding, ok, problem, warning
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.yarn.cluster import YarnCluster
-from tony_provider.cluster.yarn.queue_access import may_submit
+from tony_provider.cluster.yarn.queue_acl import may_submit
 
 SUBMISSION = "Applications over REST"
 SCHEDULER = "Scheduler address"

@@ -35,8 +35,17 @@ from tony_provider.cluster.errors import (
     UnexpectedAnswer,
 )
 from tony_provider.cluster.yarn import master_timeout, web_access
-from tony_provider.cluster.yarn.cluster_view import Queue, as_list, node_labels, nodes, queues, resources, shared_labels
-from tony_provider.cluster.yarn.job_check import ClusterView, problems, queue_problem, too_little
+from tony_provider.cluster.yarn.cluster_view import (
+    ClusterView,
+    Queue,
+    as_list,
+    node_labels,
+    nodes,
+    queues,
+    resources,
+    shared_labels,
+)
+from tony_provider.cluster.yarn.job_check import problems, queue_problem, too_little
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked, submission_context

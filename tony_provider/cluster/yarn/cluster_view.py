@@ -1,11 +1,11 @@
-"""The parts of a YARN cluster, read from its REST answers: queues, node labels, nodes, the largest container.
+"""The view of a YARN cluster, read from its REST answers: queues, node labels, nodes, the largest container.
 
 The answers differ between versions and schedulers; one element of a list may come without the list around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -41,6 +41,18 @@ class Node:
     labels: frozenset[str]
     resources: dict[str, int]  # in all, used or not; memory in MiB
     works: bool = True
+
+
+@attrs.frozen
+class ClusterView:
+    """What is known of a cluster, for the checks of jobs."""
+
+    queues: Sequence[Queue] | None  # None: the scheduler makes them as it likes
+    labels: frozenset[str]
+    nodes: Sequence[Node]  # that work now
+    largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
+    shared_labels: frozenset[str] = frozenset()  # whose idle nodes also take containers that ask for no label
+    missing: int = 0  # nodes that the cluster knows of, and that do not work now
 
 
 def queues(scheduler: dict[str, Any]) -> list[Queue] | None:

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
-
-from tony_provider.cluster.yarn.cluster_view import Node, Queue
+from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue
 from tony_provider.cluster.yarn.demand import Demand, demands
 from tony_provider.cluster.yarn.room import shortages
 from tony_provider.runtime.quantities import amount
 from tony_provider.runtime.spec.model import JobSpec
-
-
-@attrs.frozen
-class ClusterView:
-    """What is known of a cluster, for the checks of jobs."""
-
-    queues: Sequence[Queue] | None  # None: the scheduler makes them as it likes
-    labels: frozenset[str]
-    nodes: Sequence[Node]  # that work now
-    largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
-    shared_labels: frozenset[str] = frozenset()  # whose idle nodes also take containers that ask for no label
-    missing: int = 0  # nodes that the cluster knows of, and that do not work now
 
 
 def problems(job: JobSpec, view: ClusterView) -> list[str]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tony_provider.runtime import own_log
-from tony_provider.runtime.am.application_master import MasterContext, run
+from tony_provider.runtime.am.master_lifecycle import MasterContext, run
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.hadoop.errors import HadoopError

@@ -31,7 +31,7 @@ def application_file(storage: Storage, description: ApplicationDescription) -> L
 
     Blocks; raises StorageError.
     """
-    uri = uris.join(description.application_dir, contract.STAGING_DIR, contract.APPLICATION_FILE)
+    uri = uris.join(description.application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     status = storage.status(uri)
     return LocalizedResource(contract.APPLICATION_FILE, uri, status.size, status.modified_ms)
 

@@ -9,9 +9,9 @@ from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime import contract
+from tony_provider.runtime import application_cleanup, contract
 from tony_provider.runtime.am.event_log import EventLog
-from tony_provider.runtime.am.publisher import Publisher
+from tony_provider.runtime.am.file_updater import FileUpdater
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms
@@ -19,7 +19,6 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import STATUS_INTERVAL
 from tony_provider.runtime.storage import Storage, StorageError, uris
-from tony_provider.runtime.storage.leftovers import clear_away
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ class ApplicationRecords:
         self._events = EventLog(description.labels, time_ms=epoch_ms())
         self._events.take_over(former_events)
         self._events_file = self._publisher(contract.EVENTS_FILE, self._events.snapshot, tell=self._tell)
-        self._status_file: Optional[Publisher] = None
+        self._status_file: Optional[FileUpdater] = None
         self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
@@ -97,10 +96,10 @@ class ApplicationRecords:
         """
         return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).write()
 
-    async def clear_away(self) -> None:
+    async def clean_up(self) -> None:
         """Remove what is of no use after the end: the staging, and what writers that were killed have left."""
         try:
-            await asyncio.to_thread(clear_away, self._storage, self._directory)
+            await asyncio.to_thread(application_cleanup.clean_up, self._storage, self._directory)
         except StorageError as error:
             log.warning("%s", error)
         except Exception:
@@ -113,8 +112,8 @@ class ApplicationRecords:
         *,
         tell: Callable[[str, str], None] = lambda event, message: None,
         interval: Optional[float] = None,
-    ) -> Publisher:
-        return Publisher(self._storage, uris.join(self._directory, name), content, interval=interval, tell=tell)
+    ) -> FileUpdater:
+        return FileUpdater(self._storage, uris.join(self._directory, name), content, interval=interval, tell=tell)
 
 
 def _without(trouble: str, status: JobStatus) -> JobStatus:

@@ -1,4 +1,6 @@
-"""The executor of one container: obeys its application master, runs one start of its task after the other."""
+"""The executor of one container: obeys its application master, runs one start of its task after the other, and ends
+in order when the container is told to, by SIGTERM.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader, UploadTrouble
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.mirrored_checkpoints import Copies
-from tony_provider.runtime.executor.stopping import Deadline, Stopping
+from tony_provider.runtime.executor.process_stop import Deadline, ProcessStop
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import MirrorScope, Role
@@ -74,7 +74,7 @@ class Mirror:
         self._copies.wanted(message)
         self.look_now()
 
-    async def finish(self, stopping: Stopping, deadline: Deadline) -> str:
+    async def finish(self, stopping: ProcessStop, deadline: Deadline) -> str:
         """Copy what is there now that the user process has ended. Why that did not succeed; empty when it did."""
         if self._work is None:
             return ""  # nothing ever ran

@@ -17,8 +17,8 @@ from tony_provider.runtime import clock, contract
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.return_value import ReturnedError, keep_returned, read_returned
-from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.retrying import pauses
 from tony_provider.runtime.storage import (
     Storage,
@@ -52,7 +52,7 @@ class NotKeptError(Exception):
 class Results:
     """The results of one start of the leading task, and their upload. ``keep`` it once."""
 
-    def __init__(self, context: ExecutorContext, order: Order, stopping: Stopping) -> None:
+    def __init__(self, context: ExecutorContext, order: Order, stopping: ProcessStop) -> None:
         self.activity = ""  # for people; empty while nothing is tried again
         self.trouble = ""  # likewise, once for all tries
         self._context = context

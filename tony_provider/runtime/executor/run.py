@@ -19,9 +19,9 @@ from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.mirrored_checkpoints import GangCopies, OwnCopies
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.preparation import PreparationError, prepare
+from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.progress_reports import ProgressReader
 from tony_provider.runtime.executor.result_upload import NotKeptError, Results, UploadCancelledError
-from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.workspace import PythonEnvError
 from tony_provider.runtime.protocol import tony_pb2
@@ -45,7 +45,7 @@ class Run:
         self._context = context
         self._send = send
         self._activity = "starting"
-        self._stopping = Stopping()
+        self._stopping = ProcessStop()
         self._process = UserProcess(context, self._stopping)
         self._reader: Optional[ProgressReader] = None  # once the metrics file is no former process's any more
         self._reading = asyncio.Lock()

@@ -16,8 +16,8 @@ from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.out_of_memory import OutOfMemoryWatch
 from tony_provider.runtime.executor.output import Capture
 from tony_provider.runtime.executor.ports import PortError
+from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.shell_failures import command_problem
-from tony_provider.runtime.executor.stopping import Stopping
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.text import masked
 
@@ -34,7 +34,7 @@ _START = f'{{ echo {_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; exec 
 class UserProcess:
     """One run of the user's command. ``run`` it once."""
 
-    def __init__(self, context: ExecutorContext, stopping: Stopping) -> None:
+    def __init__(self, context: ExecutorContext, stopping: ProcessStop) -> None:
         self.pid: Optional[int] = None  # while it runs
         self._context = context
         self._stopping = stopping

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, is_temporary
 from tony_provider.runtime.storage.errors import StorageNotFound
 
@@ -42,9 +41,3 @@ def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = (
     for status in found:
         storage.remove(status.path, recursive=status.is_directory)
     return len(found)
-
-
-def clear_away(storage: Storage, application_dir: str) -> None:
-    """Remove what an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
-    storage.remove(uris.join(application_dir, contract.STAGING_DIR), recursive=True)
-    remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR])

@@ -145,7 +145,7 @@ def stage(
     # No two have the same, whichever test process they run in: processes are found by the ids of their containers.
     application_id = f"application_{1700000000000 + os.getpid()}_{next(_numbers):04d}"
     store, root = directory / "store", directory / "cluster" / application_id
-    for each in (store / contract.STAGING_DIR, root):
+    for each in (store / contract.LAUNCH_DIR, root):
         each.mkdir(parents=True)
     local = LocalAccess(str(root), **{"memory": 65536, "vcores": 64, **(access or {})})
     description = ApplicationDescription(
@@ -161,7 +161,7 @@ def stage(
         local=local,
         labels={"dag": "tests"},
     )
-    staged = store / contract.STAGING_DIR / contract.APPLICATION_FILE
+    staged = store / contract.LAUNCH_DIR / contract.APPLICATION_FILE
     staged.write_bytes(dump_json(description))
     cache = ArchiveCache(shared_cache(local), root / "unpacked", description.owns)
     own = root / "am"

@@ -28,7 +28,7 @@ def task(command: str, instances: int = 1, memory: int = 256) -> TaskSpec:
 
 def nothing_is_left(job: LocalJob) -> None:
     assert job.processes() == []
-    assert not (job.store / contract.STAGING_DIR).exists()
+    assert not (job.store / contract.LAUNCH_DIR).exists()
     assert not any((job.root / "containers").iterdir())
 
 

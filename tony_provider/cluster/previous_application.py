@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 @attrs.frozen
-class Predecessor:
+class PreviousApplication:
     """The application that a training has started last, with what the cluster and the store know of it."""
 
     application_id: str
@@ -48,9 +48,9 @@ class Predecessor:
         return f"{self.application_id}, of which the cluster knows nothing (any more) and which left no result"
 
 
-def predecessor(
+def previous_application(
     cluster: Cluster, storage: Storage, layout: Layout, identity: Identity, *, remembered: str | None = None
-) -> Predecessor | None:
+) -> PreviousApplication | None:
     """The application that a training has started last: its newest chain's owner, else the one ``remembered``.
 
     None when there is neither. Raises ClusterError, StorageError.
@@ -63,7 +63,7 @@ def predecessor(
     # In this order: an application that ends meanwhile has left its result by the time the cluster calls it ended.
     application = cluster.application(application_id)
     status = _status(storage, directory, application)
-    return Predecessor(application_id, application, status, results.delivered(storage, directory))
+    return PreviousApplication(application_id, application, status, results.delivered(storage, directory))
 
 
 def _status(storage: Storage, directory: str, application: Application | None) -> JobStatus | None:

@@ -24,7 +24,7 @@ _REST = 5.0  # times as long as it took to make the last bytes
 _AFTER_ERROR = 5.0
 
 
-class Publisher:
+class FileUpdater:
     """Writes one file whenever its content has changed. The newest content always wins; one write at a time.
 
     ``content`` takes what is to be written, on the loop, and gives what makes bytes of it, in a thread. What fails is

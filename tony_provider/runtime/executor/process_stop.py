@@ -11,7 +11,7 @@ Deadline = Callable[[], float]
 """In seconds of ``time.monotonic``. Asked again and again, since it may come to be earlier."""
 
 
-class Stopping:
+class ProcessStop:
     """Whether and by when a start is to be over. What is asked for again can only come sooner."""
 
     def __init__(self) -> None:

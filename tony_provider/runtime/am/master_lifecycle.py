@@ -204,7 +204,7 @@ class MasterLifecycle:
 
     async def _clean_up(self, status: FinalStatus, records: ApplicationRecords) -> None:
         await self.chain.conclude(self._after_success if status is FinalStatus.SUCCEEDED else None)
-        await records.clear_away()
+        await records.clean_up()
 
     async def _leave(self, status: FinalStatus, diagnostics: str) -> FinalStatus:
         try:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.am import publisher as publisher_module
-from tony_provider.runtime.am.publisher import Publisher
+from tony_provider.runtime.am import file_updater as publisher_module
+from tony_provider.runtime.am.file_updater import FileUpdater
 from tony_provider.runtime.storage import FileStatus, LocalStorage
 from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
 
@@ -24,7 +24,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def stopped(publisher: Publisher, running: Awaitable[None]) -> None:
+async def stopped(publisher: FileUpdater, running: Awaitable[None]) -> None:
     publisher.stop()
     await asyncio.wait_for(running, DEADLINE)
 
@@ -46,7 +46,7 @@ class SlowStorage(LocalStorage):
 async def test_newest_content_is_written(tmp_path: Path) -> None:
     content = [b"1"]
     target = tmp_path / "status.json"
-    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: partial(bytes, content[0]))
+    publisher = FileUpdater(LocalStorage(), target.as_uri(), lambda: partial(bytes, content[0]))
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: target.exists() and target.read_bytes() == b"1")
@@ -62,7 +62,7 @@ async def test_many_changes_during_a_slow_write_become_one(tmp_path: Path) -> No
     content = [b"0"]
     storage = SlowStorage()
     target = tmp_path / "status.json"
-    publisher = Publisher(storage, target.as_uri(), lambda: partial(bytes, content[0]))
+    publisher = FileUpdater(storage, target.as_uri(), lambda: partial(bytes, content[0]))
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes == 1)
@@ -79,7 +79,7 @@ async def test_stop_waits_for_the_write_under_way(tmp_path: Path) -> None:
     """So that an old status can never overwrite the last one."""
     storage = SlowStorage()
     target = tmp_path / "status.json"
-    publisher = Publisher(storage, target.as_uri(), lambda: lambda: b"content")
+    publisher = FileUpdater(storage, target.as_uri(), lambda: lambda: b"content")
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes == 1)
@@ -94,7 +94,7 @@ async def test_failing_store_is_tried_again(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.write_text("a file is in the way")
     target = folder / "status.json"
-    publisher = Publisher(LocalStorage(), target.as_uri(), lambda: lambda: b"content")
+    publisher = FileUpdater(LocalStorage(), target.as_uri(), lambda: lambda: b"content")
     assert not await publisher.write()
     folder.unlink()
     assert await publisher.write()
@@ -105,7 +105,7 @@ async def test_it_says_since_when_and_why_a_file_cannot_be_written(tmp_path: Pat
     folder = tmp_path / "folder"
     folder.write_text("a file is in the way")
     events: list[tuple[str, str]] = []
-    publisher = Publisher(
+    publisher = FileUpdater(
         LocalStorage(), (folder / "status.json").as_uri(), lambda: lambda: b"", tell=lambda *event: events.append(event)
     )
     assert publisher.trouble == ""
@@ -126,7 +126,7 @@ async def test_so_does_a_write_that_hangs(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(publisher_module, "SLOW_ANSWER", 0.05)
     storage = SlowStorage()
     events: list[tuple[str, str]] = []
-    publisher = Publisher(
+    publisher = FileUpdater(
         storage, (tmp_path / "status.json").as_uri(), lambda: lambda: b"", tell=lambda *event: events.append(event)
     )
     writing = asyncio.ensure_future(publisher.write())
@@ -142,7 +142,7 @@ async def test_what_does_not_change_is_written_all_the_same(tmp_path: Path) -> N
     """So that whoever reads it can tell that its writer lives."""
     storage = SlowStorage()
     storage.go.set()
-    publisher = Publisher(storage, (tmp_path / "status.json").as_uri(), lambda: lambda: b"content", interval=0.1)
+    publisher = FileUpdater(storage, (tmp_path / "status.json").as_uri(), lambda: lambda: b"content", interval=0.1)
     running = asyncio.ensure_future(publisher.run())
     publisher.changed()
     await eventually(lambda: storage.writes >= 3)
@@ -161,6 +161,6 @@ async def test_bytes_are_made_off_the_loop(tmp_path: Path) -> None:
         threads.append(threading.get_ident())
         return b"content"
 
-    assert await Publisher(LocalStorage(), (tmp_path / "status.json").as_uri(), content).write()
+    assert await FileUpdater(LocalStorage(), (tmp_path / "status.json").as_uri(), content).write()
     taken, made = threads
     assert taken == threading.get_ident() != made

@@ -12,10 +12,10 @@ import pytest
 from tests.runtime.am.local.jobs import stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.application_master import MasterContext, serve
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
+from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import Container, Launch, ResourceManagerError
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.container_inputs import ContainerError
@@ -50,7 +50,7 @@ async def test_internal_fault_is_a_verdict_and_everything_is_cleaned_up(tmp_path
     assert result.failure
     assert result.failure.kind is FailureKind.INTERNAL
     assert "ZeroDivisionError: a fault" in result.failure.message
-    assert not (tmp_path / "store" / contract.STAGING_DIR).exists()
+    assert not (tmp_path / "store" / contract.LAUNCH_DIR).exists()
     report = read_report(Path(staged.description.local.root))
     assert report
     assert report.final_status is FinalStatus.FAILED

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tony_provider.cluster.yarn.cluster_view import queues
-from tony_provider.cluster.yarn.queue_access import QueueAccess, judge
+from tony_provider.cluster.yarn.queue_acl import QueueAccess, judge
 
 
 def scheduler(root: str | None, team: str | None, leaf: str | None) -> dict[str, Any]:

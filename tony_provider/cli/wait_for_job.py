@@ -18,7 +18,7 @@ from tony_provider.operators.outcome import failure
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation, observe
-from tony_provider.watching.termination import clear_up
+from tony_provider.watching.termination import clean_up
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import WatchLimits, WatchResult
 
@@ -42,7 +42,7 @@ def wait_for(hook: TonyHook, identity: Identity, application_id: str) -> JobStat
         ending = _in_table(console, hook, identity, application_id)
     else:
         ending = _in_lines(console, hook, identity, application_id)
-    clear_up(hook, identity, application_id, log.warning)
+    clean_up(hook, identity, application_id, log.warning)
     if problem := failure(application_id, ending.application, ending.status):
         raise JobEndedBadly(str(problem))
     return ending.status
