@@ -13,6 +13,7 @@ from airflow.sdk import DAG
 from tests.airflow_dags import Run, run
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime import contract
 from tony_provider.runtime.storage.helpers import walk
 from tony_provider.runtime.storage.uris import join
 
@@ -84,8 +85,10 @@ class Marker:
 
 
 def ended(hook: TonyHook) -> bool:
-    """Whether every application has ended and left no staging."""
+    """Whether every application has ended and left nothing of its launch."""
     names = applications(hook)
     states = [hook.application(name) for name in names]
-    staging = [file.path for file in walk(hook.storage(), hook.layout.root) if file.path.endswith("/staging")]
+    staging = [
+        file.path for file in walk(hook.storage(), hook.layout.root) if file.path.endswith(f"/{contract.LAUNCH_DIR}")
+    ]
     return bool(names) and all(state is None or state.is_final for state in states) and not staging

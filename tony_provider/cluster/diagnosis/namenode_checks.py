@@ -60,4 +60,4 @@ class NameNodeChecks:
     def together(self) -> Iterator[Finding]:
         if self.answering and not self.active:
             advice = "wait for a failover, or see to it: hdfs haadmin -getAllServiceState"
-            yield problem("NameNodeChecks", "none of those that answer is active", advice)
+            yield problem("NameNodes", "none of those that answer is active", advice)

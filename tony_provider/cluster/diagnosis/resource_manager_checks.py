@@ -75,7 +75,7 @@ class ResourceManagerChecks:
         """The findings that only all of them together give."""
         if self.standby and not self.active:
             advice = "wait for a failover, or see to it: yarn rmadmin -getAllServiceState"
-            yield problem("ResourceManagerChecks", "none of those that answer is active", advice)
+            yield problem("ResourceManagers", "none of those that answer is active", advice)
         if self.skews:
             yield _clocks(max(self.skews, key=abs))
 

@@ -8,7 +8,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.storage.base import FileStatus, Storage, is_temporary
 from tony_provider.runtime.storage.errors import StorageNotFound
 
-_MODEL = f"{contract.MODEL_DIR}.tmp-"  # a model on its way, see executor/results.py
+_MODEL = f"{contract.MODEL_DIR}.tmp-"  # a model on its way, see executor/result_upload.py
 
 
 def is_leftover(status: FileStatus) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.am.session.test_liveness import workers as two_workers
 from tests.runtime.am.session.test_restarts import all_roles
+from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
 from tony_provider.runtime.am.session.state import lifecycle
 from tony_provider.runtime.am.session.state.lifecycle import (
@@ -16,7 +17,9 @@ from tony_provider.runtime.am.session.state.lifecycle import (
     Lifecycle,
     Transitions,
 )
-from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
+from tony_provider.runtime.spec.model import RestartPolicy, RestartScope, TaskSpec
 
 
 def test_a_state_changes_as_its_table_says() -> None:
@@ -85,3 +88,68 @@ def test_a_side_car_that_never_starts_is_given_up() -> None:
             world.tick()
     assert world.states["sidecar:0"] is TaskState.FAILED
     assert len(world.session.state.warnings) == 1
+
+
+def test_a_side_car_that_was_given_up_is_not_launched_with_the_next_containers_of_the_gang() -> None:
+    tasks = {"worker": 2, "sidecar": 1}
+    world = World(job(tasks, policy=RestartPolicy(budget=3), replacement=20, allocation=50), ["worker"]).run()
+    while not world.task("sidecar:0").given_up:
+        world.end("sidecar:0", exit_code=1)
+        world.wait(100)
+        world.run()
+    world.lose("worker:1")
+    world.obey_all()
+    world.wait(85)
+    assert world.session.phase is JobState.WAITING
+    world.run()
+    assert world.states == {
+        "worker:0": TaskState.RUNNING,
+        "worker:1": TaskState.RUNNING,
+        "sidecar:0": TaskState.FAILED,
+    }
+
+
+def test_a_job_that_has_succeeded_does_not_wait_for_the_whole_gang_again() -> None:
+    tasks: dict[str, int | TaskSpec] = {"worker": 1, "evaluator": task_type(1, restart=RestartScope.GANG)}
+    spec = job(tasks, policy=RestartPolicy(budget=3), evaluator=1000, replacement=100)
+    world = World(spec, ["worker"]).run()
+    world.end("worker:0")
+    world.lose("evaluator:0")
+    world.complete_all()
+    world.wait(200)
+    assert world.session.phase is JobState.FINISHING
+    world.wait(1000)
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_a_restart_that_was_decided_while_executors_were_waited_for_is_one() -> None:
+    world = World(job({"worker": 3}, policy=RestartPolicy(budget=3), replacement=20), ["worker"]).run()
+    world.commit(10)
+    world.end("worker:1", exit_code=1)
+    world.obey_all()
+    world.master_dies()
+    for name in ("worker:0", "worker:1"):
+        world.register(name, world.executor_of(name))
+    world.restore_fails("worker:0", damaged=True)
+    world.lose_unheard("worker:2")
+    for _ in range(4):
+        world.wait(50)
+        world.obey_all()
+    assert world.session.phase is JobState.WAITING
+    assert world.run().session.phase is JobState.RUNNING
+
+
+def test_what_had_ended_while_no_master_was_there_may_be_the_end_of_the_job() -> None:
+    tasks = {"ps": 1, "chief": 1, "worker": 1}
+    world = World(job(tasks, policy=RestartPolicy(), grace=10), ["chief"]).run()
+    world.end("ps:0")
+    world.master_dies()
+    chief = world.executor_of("chief:0")
+    chief.running, chief.end = False, ProcessEnd(chief.start, exit_code=1)
+    world.lose_unheard("worker:0")
+    world.come_back()
+    world.wait(80)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert (failure.kind, failure.task) == (FailureKind.USER, "ps:0")

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.runtime.am.session.world import Executor, World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
@@ -22,7 +23,17 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
     ({"worker": 3}, ["worker"]),
     ({"worker": task_type(3, min_instances=2)}, ["worker"]),
     ({"chief": 1, "ps": 1, "worker": 2}, ["chief"]),
+    ({"ps": 2, "chief": 1, "worker": 2}, ["chief"]),
     ({"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}, ["chief", "worker"]),
+    (
+        {
+            "chief": 1,
+            "worker": task_type(2, min_instances=1),
+            "evaluator": task_type(1, restart=RestartScope.GANG),
+            "sidecar": 1,
+        },
+        ["chief", "worker"],
+    ),
     ({"worker": 1, "helper": task_type(1, restart=RestartScope.TASK), "sidecar": 1}, ["worker"]),
     ({"worker": 1, "fragile": task_type(1, restart=RestartScope.NEVER)}, ["worker"]),
 ]
@@ -52,7 +63,15 @@ class SessionMachine(RuleBasedStateMachine):
         answers=st.booleans(),
         jitter=st.floats(0, 1),
         timeouts=st.fixed_dictionaries(
-            {}, optional={"queue": st.just(300.0), "lifetime": st.just(5000.0), "stall": st.just(60.0)}
+            {},
+            optional={
+                "queue": st.just(300.0),
+                "lifetime": st.just(5000.0),
+                "stall": st.just(60.0),
+                "allocation": st.just(30.0),
+                "replacement": st.just(20.0),
+                "evaluator": st.just(1000.0),
+            },
         ),
     )
     def begin(
@@ -171,6 +190,16 @@ class SessionMachine(RuleBasedStateMachine):
     )
     def end(self, data: st.DataObject, **how: Any) -> None:
         self.w.end(data.draw(st.sampled_from(self._running())).task, **how)
+
+    @precondition(lambda self: self._cut_off())
+    @rule(data=st.data(), exit_code=st.sampled_from([0, 1]))
+    def end_unheard(self, data: st.DataObject, exit_code: int) -> None:
+        """Its executor tells when it is back."""
+        executor = data.draw(st.sampled_from(self._cut_off()))
+        executor.running, executor.end = False, ProcessEnd(executor.start, exit_code=exit_code)
+
+    def _cut_off(self) -> list[Executor]:
+        return [executor for executor in self._current() if executor.running and not executor.connected]
 
     @precondition(lambda self: any(executor.end and not executor.settled for executor in self._current()))
     @rule(data=st.data())

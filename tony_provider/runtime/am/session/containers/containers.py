@@ -71,7 +71,7 @@ class Containers:
         self._state.enter(JobState.STARTING)
         self._state.note("gang_complete", f"all {count(len(self.gang.wanted), 'container')} are there")
         for task in self._state.tasks:
-            if task.container:
+            if task.container and task.has_container:  # a side-car that was given up keeps its last one in mind
                 self._launch(task, task.container, now)
 
     def _launch(self, task: Task, container: Container, now: float) -> None:
@@ -140,7 +140,7 @@ class Containers:
                 self._state.note("asking_again", f"asking again for {self.gang.words(wanted)}")
                 self._state.emit(self.gang.ask(wanted))
             elif self.gang.must_give_back(now):
-                held = sum(1 for task in self._state.tasks if task.container)
+                held = sum(1 for task in self._state.tasks if task.has_container)
                 total = count(len(self.gang.wanted), "container")
                 limit = self._state.job.timeouts.allocation
                 self.give_all_back(now, f"{held} of {total} were granted within {limit:g} s")

@@ -165,6 +165,8 @@ class Recovery:
             self._replace(missing, now)
         else:
             self._state.enter(JobState.RUNNING)
+            if self._groups.gang.restart:  # decided while the others were waited for
+                self._state.enter(JobState.RESTARTING)
             self._go_on_running(adopted, missing, now)
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
@@ -172,6 +174,8 @@ class Recovery:
             if task.process:
                 self._state.enter_cluster(task)
                 self._look_at_end(task, task.process, now)
+        if self._state.verdict:  # known from what had ended meanwhile
+            return
         for task in missing:
             if not task.absent:
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)

@@ -100,7 +100,8 @@ class Timers:
         not_replaced = [task for task in late if task.state is TaskState.REQUESTED]
         if not_registered:
             self._container_failures.not_registered(not_registered, now)
-        if not_replaced and self._state.verdict is None:
+        # Once those that decide have succeeded, the evaluators have timeouts.evaluator, and no longer.
+        if not_replaced and self._state.verdict is None and self._state.phase is not JobState.FINISHING:
             self._not_replaced(not_replaced, now)
 
     def _not_replaced(self, late: list[Task], now: float) -> None:
