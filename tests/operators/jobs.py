@@ -88,7 +88,6 @@ def ended(hook: TonyHook) -> bool:
     """Whether every application has ended and left nothing of its launch."""
     names = applications(hook)
     states = [hook.application(name) for name in names]
-    staging = [
-        file.path for file in walk(hook.storage(), hook.layout.root) if file.path.endswith(f"/{contract.LAUNCH_DIR}")
-    ]
-    return bool(names) and all(state is None or state.is_final for state in states) and not staging
+    places = tuple(f"/{name}/{contract.LAUNCH_DIR}" for name in names)
+    left = [file.path for file in walk(hook.storage(), hook.layout.root) if file.path.endswith(places)]
+    return bool(names) and all(state is None or state.is_final for state in states) and not left
