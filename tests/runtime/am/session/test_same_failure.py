@@ -241,6 +241,10 @@ def test_only_the_last_traceback_is_compared() -> None:
         ("took 12.5 s", "took 9.25 s"),
         ("/job:worker/replica:0/task:1/device:CPU:0 is gone", "/job:worker/replica:0/task:0/device:CPU:0 is gone"),
         ("\x1b[31mbad\x1b[0m", "\x1b[32mbad\x1b[1m"),
+        (
+            'File "/data1/yarn/usercache/al/appcache/application_7_0001/container_7_0001_01_000002/a.py"',
+            'File "/data2/nm/usercache/al/appcache/application_7_0001/container_e1_7_0001_01_000003/a.py"',
+        ),
     ],
 )
 def test_what_differs_from_run_to_run_is_passed_over(one: str, other: str) -> None:

@@ -19,6 +19,8 @@ _TRACEBACK = "Traceback (most recent call last)"
 _VARYING = re.compile(
     "|".join(
         [
+            # With the folders before it: nodes, and disks of one node, have their containers in different ones.
+            r"(?:/[^\s'\":,()]*)?\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
             r"\x1b\[[0-9;]*[A-Za-z]",  # colours
             r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
             r"\d{4}[-/]\d\d[-/]\d\d",
@@ -26,7 +28,6 @@ _VARYING = re.compile(
             r"0x[0-9a-f]+",
             r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
             r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b",
-            r"\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
             r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",  # addresses
             r"/tmp/[^\s'\":,)]+|\btmp[a-z0-9_]{8}\b",  # noqa: S108 - what others have made
             r"\[\d+\]:|==\d+==",  # a process in a log line
