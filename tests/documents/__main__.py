@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.documents import lifecycles, reference
+from tests.documents.made import PAGES, renewed
 
-for part in (reference, lifecycles):
-    part.PAGE.write_text(part.renewed(part.PAGE.read_text()))
+for page in PAGES:
+    page.write_text(renewed(page.read_text()))

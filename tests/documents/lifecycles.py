@@ -1,12 +1,7 @@
-"""The states of job, tasks and containers in docs/how-it-works.md, made of the tables that the session obeys.
-
-In the page a picture stands between two comments, ``<!-- states: task -->`` and ``<!-- end -->``.
-"""
+"""The states of job, tasks and containers in docs/how-it-works.md, made of the tables that the session obeys."""
 
 from __future__ import annotations
 
-import re
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +10,6 @@ from tony_provider.runtime.am.session.state.lifecycle import Transitions
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-it-works.md"
 
-_BLOCK = re.compile(r"(<!-- states: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _TABLES: dict[str, Transitions[Any]] = {
     "job": lifecycle.JOB,
     "task": lifecycle.TASK,
@@ -23,17 +17,9 @@ _TABLES: dict[str, Transitions[Any]] = {
 }
 
 
-def renewed(page: str) -> str:
-    """The page with every picture as the code has it. KeyError: one that nobody knows."""
-    return _BLOCK.sub(lambda block: block[1] + picture(_TABLES[block[2]]) + block[3], page)
-
-
-def pictures_of(page: str) -> list[str]:
-    return [block[2] for block in _BLOCK.finditer(page)]
-
-
-def picture(transitions: Transitions[Enum]) -> str:
-    """Each state, and below it those that can follow it, with the words for when."""
+def picture(name: str) -> str:
+    """Each state, and below it those that can follow it, with the words for when. KeyError: nobody knows it."""
+    transitions = _TABLES[name]
     following = [state for after in transitions.values() for state in after]
     width = max(len(state.value) for state in following)
     lines = []

@@ -1,12 +1,7 @@
-"""The tables of docs/reference.md, made of the code: signatures, docstrings, fields and their comments.
-
-Each fact is written once, beside the code that it is of. In the page a table stands between two comments,
-``<!-- table: TonyTrainOperator -->`` and ``<!-- end -->``, so that it can be read wherever the page can.
-"""
+"""The tables of docs/reference.md, made of the code: signatures, docstrings, fields and their comments."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,8 +16,6 @@ from tony_provider.watching.sensor_conditions import SensorResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
-_BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
 TABLES: dict[str, tuple[str, Callable[[], Iterator[Row]]]] = {
     "TonyTrainOperator": ("argument", lambda: arguments.of(TonyTrainOperator)),
     "TonyRetryPolicy": ("argument", lambda: arguments.of(TonyRetryPolicy)),
@@ -36,16 +29,8 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[Row]]]] = {
 }
 
 
-def renewed(page: str) -> str:
-    """The page with every table as the code has it. KeyError: a table that nobody knows."""
-    return _BLOCK.sub(lambda block: block[1] + table(block[2]) + block[3], page)
-
-
-def tables_of(page: str) -> list[str]:
-    return [block[2] for block in _BLOCK.finditer(page)]
-
-
 def table(name: str) -> str:
+    """KeyError: a table that nobody knows."""
     what, rows = TABLES[name]
     columns = ("default",) if what != "key" or name == "connection" else ()
     head = (what, "type", *columns, "unit", "meaning")

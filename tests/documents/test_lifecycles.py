@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.documents.lifecycles import PAGE, pictures_of, renewed
+from tests.documents.lifecycles import PAGE
+from tests.documents.made import blocks_of, renewed
 
 
 def test_the_pictures_are_those_of_the_code() -> None:
@@ -11,4 +12,4 @@ def test_the_pictures_are_those_of_the_code() -> None:
 
 
 def test_each_picture_is_there_once() -> None:
-    assert pictures_of(PAGE.read_text()) == ["job", "task", "container"]
+    assert blocks_of(PAGE.read_text(), "states") == ["job", "task", "container"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.documents.reference import PAGE, TABLES, renewed, tables_of
+from tests.documents.made import blocks_of, renewed
+from tests.documents.reference import PAGE, TABLES
 
 
 def test_the_tables_are_those_of_the_code() -> None:
@@ -11,4 +12,4 @@ def test_the_tables_are_those_of_the_code() -> None:
 
 
 def test_each_table_is_there_once() -> None:
-    assert sorted(tables_of(PAGE.read_text())) == sorted(TABLES)
+    assert sorted(blocks_of(PAGE.read_text(), "table")) == sorted(TABLES)
