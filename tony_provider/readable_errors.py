@@ -17,8 +17,12 @@ from tony_provider import exceptions
 from tony_provider.exceptions import TonySpecError
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperator
+    from airflow.providers.common.compat.sdk import BaseOperator, Context
     from jinja2 import Environment
+
+    _Operator = BaseOperator
+else:
+    _Operator = object  # it comes before Airflow's own class
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -50,6 +54,22 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, (ClusterError, StorageError)) or any(
         kind.__module__ == exceptions.__name__ for kind in type(error).__mro__
     )
+
+
+class ReadableTemplates(_Operator):
+    """What operators and sensors have in common: an error of a template says which field it is in."""
+
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Environment | None = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Raises as ``naming_templates`` says."""
+        env = jinja_env or self.get_template_env()
+        with naming_templates(self, content, env):
+            return super().render_template(content, context, env, seen_oids)
 
 
 @contextmanager

@@ -18,19 +18,18 @@ from tony_provider import configuration
 from tony_provider.arguments import DEFAULT_CONN_ID, positive_seconds, yes_or_no
 from tony_provider.links.tony import LINKS
 from tony_provider.operators.openlineage import TellsLineage
-from tony_provider.readable_errors import naming_templates, with_readable_errors
+from tony_provider.readable_errors import ReadableTemplates, with_readable_errors
 from tony_provider.watching.kill_switch import KILL_REASON, KillSwitch
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-    from jinja2 import Environment
 
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.operators.training import Training
     from tony_provider.runtime.spec.model import JobSpec
 
 
-class TonyTrainOperator(TellsLineage, BaseOperator):
+class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
     A try after the worker died attaches to the application that its predecessor left running, or returns the result
@@ -158,18 +157,6 @@ class TonyTrainOperator(TellsLineage, BaseOperator):
         from tony_provider.hooks.tony import TonyHook
 
         return TonyHook(self.tony_conn_id, self.proxy_user or None)
-
-    def render_template(
-        self,
-        content: Any,
-        context: Context,
-        jinja_env: Environment | None = None,
-        seen_oids: set[int] | None = None,
-    ) -> Any:
-        """Raises as ``naming_templates`` says."""
-        env = jinja_env or self.get_template_env()
-        with naming_templates(self, content, env):
-            return super().render_template(content, context, env, seen_oids)
 
     def _training(self, context: Context) -> Training:
         from tony_provider.operators.training import Training

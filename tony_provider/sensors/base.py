@@ -22,11 +22,10 @@ from airflow.providers.common.compat.sdk import (
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from tony_provider.arguments import DEFAULT_CONN_ID, empty_to_none, positive_seconds, yes_or_no
-from tony_provider.readable_errors import naming_templates, with_readable_errors
+from tony_provider.readable_errors import ReadableTemplates, with_readable_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-    from jinja2 import Environment
 
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.sensors.waiting_run import WaitingRun
@@ -38,7 +37,7 @@ WHICH_JOB = ("application_id", "application_tag", "train_task_id")
 OPTIONAL = (*WHICH_JOB, "map_index", "checkpoint_key", "proxy_user")
 
 
-class TonySensor(BaseSensorOperator):
+class TonySensor(ReadableTemplates, BaseSensorOperator):
     """Base class of both sensors, with the arguments that both take; see docs/sensors.md.
 
     Neither ends a job because it is cleared or marked.
@@ -104,18 +103,6 @@ class TonySensor(BaseSensorOperator):
         from tony_provider.hooks.tony import TonyHook
 
         return TonyHook(self.tony_conn_id, self.proxy_user)
-
-    def render_template(
-        self,
-        content: Any,
-        context: Context,
-        jinja_env: Environment | None = None,
-        seen_oids: set[int] | None = None,
-    ) -> Any:
-        """Raises as ``naming_templates`` says."""
-        env = jinja_env or self.get_template_env()
-        with naming_templates(self, content, env):
-            return super().render_template(content, context, env, seen_oids)
 
     @abstractmethod
     def _new_run(self) -> WaitingRun:
