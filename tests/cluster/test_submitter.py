@@ -4,19 +4,14 @@ from typing import cast
 
 import pytest
 
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.open import OpenCluster
-from tony_provider.cluster.prepared_submission import _secret_problems
+from tony_provider.cluster.prepared_submission import PreparedSubmission, _secret_problems
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
 
 def test_a_delegation_token_is_in_no_log() -> None:
-    opened = cast(OpenCluster, None)  # is not asked
-    attempt = SubmissionAttempt(
-        opened, Layout("hdfs://nn/tony"), Identity("x", "0"), "application_1_0001", token="open-sesame"
-    )
+    prepared = cast(PreparedSubmission, None)  # is not asked
+    attempt = SubmissionAttempt(prepared, "application_1_0001", token="open-sesame")
     assert "open-sesame" not in repr(attempt)
     assert "application_1_0001" in repr(attempt)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 
+from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.errors import JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.layout import Layout
@@ -20,6 +21,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.frameworks.base import fits
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.text import is_writable
 
@@ -32,10 +34,20 @@ class PreparedSubmission:
     request: SubmissionRequest  # its job with the connection's defaults
     sources: Sources  # the job's own
     runtime: LocalSource | LocalizedResource
+    fingerprint: dict[str, str]  # of what is trained
 
     @property
     def layout(self) -> Layout:
         return Layout(self.opened.staging_dir)
+
+    @property
+    def chains(self) -> CheckpointChains:
+        """The training's."""
+        return CheckpointChains(self.opened.storage, self.layout, self.request.identity)
+
+    def description_uri(self, application_id: str) -> str:
+        """Where the description of the application is for its containers."""
+        return uris.join(self.layout.launch_dir(self.request.identity, application_id), contract.APPLICATION_FILE)
 
     @property
     def local_sources(self) -> list[LocalSource]:
@@ -46,8 +58,7 @@ class PreparedSubmission:
         """What it is to train on, as the store is just now. Raises SourceMissing, ClusterError, StagingFailed."""
         planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self.layout, self.request.identity)
         try:
-            trained = fingerprint(self.request.job, self.sources)
-            return planner.plan(trained, self.request.resume, self.request.origin)
+            return planner.plan(self.fingerprint, self.request.resume, self.request.origin)
         except StorageError as error:
             raise StagingFailed(f"the job could not be staged: {error}") from error
 
@@ -59,7 +70,8 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
         raise JobRejected(found)
     opened.cluster.check(job)
     sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
-    prepared = PreparedSubmission(opened, attrs.evolve(request, job=job), sources, _runtime(opened))
+    request = attrs.evolve(request, job=job)
+    prepared = PreparedSubmission(opened, request, sources, _runtime(opened), fingerprint(job, sources))
     prepared.plan()  # an origin that is not there is told before anything is done
     return prepared
 

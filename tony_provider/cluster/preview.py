@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission, prepare
 from tony_provider.cluster.sources import LocalSource
@@ -18,7 +17,6 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.codec import dump_json, to_plain
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.storage import uris
 
 # The id that is given at the submission; the cluster is not asked for one.
 APPLICATION_ID = "application_0_0000"
@@ -56,18 +54,16 @@ class _ChangesOnPaper:
             for source, uri in places(self.prepared.layout, sources)
         ]
 
-    def take_chain(self, prepared: PreparedSubmission) -> TakenChain:
-        plan = prepared.plan()
+    def take_chain(self) -> TakenChain:
+        plan = self.prepared.plan()
         if plan.goes_on and plan.newest is not None:
             return TakenChain(plan.newest.uri, plan.about)
-        chains = CheckpointChains(prepared.opened.storage, prepared.layout, prepared.request.identity)
-        return TakenChain(chains.uri_after(plan.newest), plan.about)
+        return TakenChain(self.prepared.chains.uri_after(plan.newest), plan.about)
 
     def add_store_token(self, credentials: Credentials) -> None:
         if (tokens := self.prepared.opened.tokens) is not None:
             tokens.pretend(credentials)
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:
-        directory = self.prepared.layout.launch_dir(self.prepared.request.identity, self.application_id)
-        uri = uris.join(directory, contract.APPLICATION_FILE)
+        uri = self.prepared.description_uri(self.application_id)
         return LocalizedResource(contract.APPLICATION_FILE, uri, len(dump_json(description)), _NOT_WRITTEN)

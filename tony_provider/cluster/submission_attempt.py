@@ -8,10 +8,8 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from tony_provider.cluster.base import Submission
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, FormerOwners
+from tony_provider.cluster.checkpoint_chains import FormerOwners
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource, stored_resource
@@ -39,15 +37,17 @@ class SubmissionAttempt:
     Remembers what it has done, so that ``undo`` can remove it on any error.
     """
 
-    opened: OpenCluster
-    layout: Layout
-    identity: Identity
+    prepared: PreparedSubmission = attrs.field(repr=False)
     application_id: str
     _chain_uri: str = ""
     _chain_opened: bool = False  # by this very attempt
     _former_owners: FormerOwners = attrs.field(factory=dict)
     _token: str | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
     _handed_over: bool = False  # the cluster may have started it
+
+    @property
+    def _opened(self) -> OpenCluster:
+        return self.prepared.opened
 
     def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
         """Raises SubmissionRefused, StagingFailed; as ``before_submit``."""
@@ -57,7 +57,7 @@ class SubmissionAttempt:
             before_submit(self.application_id)
         self._handed_over = True
         try:
-            self.opened.cluster.submit(submission)
+            self._opened.cluster.submit(submission)
         except SubmissionRefused:
             self._handed_over = False
             raise
@@ -65,45 +65,40 @@ class SubmissionAttempt:
     # -- the store, as StoreChanges has it ---------------------------------------------------------------------------
 
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
-        stager = Stager(self.opened.storage, self.layout)
+        stager = Stager(self._opened.storage, self.prepared.layout)
         staged = stager.stage(sources)
         log.info("Staged the job's files: %s", stager.counts)
         return staged
 
-    def take_chain(self, prepared: PreparedSubmission) -> TakenChain:
+    def take_chain(self) -> TakenChain:
         """Own the chain that the plan says. From then on every other application of the training is fenced."""
         for _ in range(_OPENING_TRIES):
-            found = prepared.plan()
+            found = self.prepared.plan()
             if found.goes_on and found.newest is not None:
                 self._chain_uri = found.newest.uri
                 if found.about != found.newest.about:
-                    self._chains.rewrite(self._chain_uri, found.about)
+                    self.prepared.chains.rewrite(self._chain_uri, found.about)
             else:
                 try:
-                    self._chain_uri = self._chains.open_after(found.newest, found.about)
+                    self._chain_uri = self.prepared.chains.open_after(found.newest, found.about)
                 except StorageExists:
                     continue  # another try of this training was faster: see what there is now
                 self._chain_opened = True
-            self._former_owners = self._chains.own(self._chain_uri, self.application_id)
+            self._former_owners = self.prepared.chains.own(self._chain_uri, self.application_id)
             log.info("%s %s", self.application_id, found)
             return TakenChain(self._chain_uri, found.about)
         raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
 
     def add_store_token(self, credentials: Credentials) -> None:
-        if self.opened.tokens is not None:
-            self._token = self.opened.tokens.fetch(credentials)
+        if self._opened.tokens is not None:
+            self._token = self._opened.tokens.fetch(credentials)
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:
-        directory = self.layout.launch_dir(self.identity, self.application_id)
-        uri = uris.join(directory, contract.APPLICATION_FILE)
-        status = write_atomically(self.opened.storage, uri, dump_json(description))
+        uri = self.prepared.description_uri(self.application_id)
+        status = write_atomically(self._opened.storage, uri, dump_json(description))
         return stored_resource(status, contract.APPLICATION_FILE)
 
     # -- one application of the training ------------------------------------------------------------------------------
-
-    @property
-    def _chains(self) -> CheckpointChains:
-        return CheckpointChains(self.opened.storage, self.layout, self.identity)
 
     def _end_others(self) -> None:
         """After the owner is written, so that one application of the training does the work, whoever else is at it.
@@ -111,24 +106,24 @@ class SubmissionAttempt:
         An application submitted before that is seen here, and ended; the master of one submitted later finds that it
         owns nothing, and ends by itself.
         """
-        for application in self.opened.cluster.find(self.identity.tag):
+        for application in self._opened.cluster.find(self.prepared.request.identity.tag):
             if application.id != self.application_id:
                 self._check_owner()  # or it may be the one that has taken over from this one, and is the one to stay
                 log.warning("Ending %s, another application of this training", application.id)
-                self.opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
+                self._opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
                 self._await_end(application.id)
         self._check_owner()
 
     def _check_owner(self) -> None:
         try:
-            owned = self._chains.is_owned(self._chain_uri, self.application_id)
+            owned = self.prepared.chains.is_owned(self._chain_uri, self.application_id)
         except StorageError as error:
             raise StagingFailed(f"the job could not be staged: {error}") from error
         if not owned:
             raise StagingFailed(f"another try of this training has taken over {self._chain_uri}")
 
     def _await_end(self, application_id: str) -> None:
-        left = wait_for_end(lambda: self.opened.cluster.application(application_id), _END_SECONDS)
+        left = wait_for_end(lambda: self._opened.cluster.application(application_id), _END_SECONDS)
         if left is not None:
             raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
@@ -138,22 +133,22 @@ class SubmissionAttempt:
         """Remove what was made. What cannot be removed is logged, since another error is on its way."""
         try:
             if self._handed_over:
-                self.opened.cluster.kill(self.application_id, "its submission failed half-way")
+                self._opened.cluster.kill(self.application_id, "its submission failed half-way")
                 self._await_end(self.application_id)  # until then it may write what is removed below
-            self.opened.cluster.forget(self.application_id)
+            self._opened.cluster.forget(self.application_id)
         except ClusterError as error:
             log.warning("%s may have been started, and may still run: %s", self.application_id, error)
-        if self._token is not None and self.opened.tokens is not None:
-            self.opened.tokens.cancel(self._token)
-        directory = self.layout.application_dir(self.identity, self.application_id)
+        if self._token is not None and self._opened.tokens is not None:
+            self._opened.tokens.cancel(self._token)
+        directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         try:
-            self.opened.storage.remove(directory, recursive=True)
+            self._opened.storage.remove(directory, recursive=True)
             if not self._handed_over:  # else its master may have begun to use it
-                self._chains.disown(self._former_owners, self.application_id)
+                self.prepared.chains.disown(self._former_owners, self.application_id)
                 if self._chain_opened:
-                    self._chains.abandon(self._chain_uri)
-            for parent in (uris.parent(directory), self.layout.job_dir(self.identity)):
-                self.opened.storage.remove(parent)
+                    self.prepared.chains.abandon(self._chain_uri)
+            for parent in (uris.parent(directory), self.prepared.layout.job_dir(self.prepared.request.identity)):
+                self._opened.storage.remove(parent)
         except StorageNotEmpty:
             pass  # another application of this training has left something there
         except (StorageError, ClusterError) as error:

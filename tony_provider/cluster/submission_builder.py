@@ -39,7 +39,7 @@ class StoreChanges(Protocol):
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         """In their order."""
 
-    def take_chain(self, prepared: PreparedSubmission) -> TakenChain:
+    def take_chain(self) -> TakenChain:
         """Own the one that the plan says."""
 
     def add_store_token(self, credentials: Credentials) -> None:
@@ -54,7 +54,7 @@ def build_submission(prepared: PreparedSubmission, changes: StoreChanges) -> Sub
     try:
         resources = _resources(prepared, changes.stage(prepared.local_sources))
         credentials = Credentials(secrets=application_secrets(changes.application_id, request.secrets))
-        chain = changes.take_chain(prepared)
+        chain = changes.take_chain()
         where = ApplicationSite(prepared.opened, prepared.layout, request.identity, changes.application_id, chain.uri)
         description = describe(request.job, where, resources, request.labels, chain.about)
         changes.add_store_token(credentials)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import prepare
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
@@ -18,7 +17,7 @@ def submit(
     """See ``TonyHook.submit``."""
     prepared = prepare(opened, request)
     application_id = opened.cluster.new_application()
-    attempt = SubmissionAttempt(opened, Layout(opened.staging_dir), request.identity, application_id)
+    attempt = SubmissionAttempt(prepared, application_id)
     try:
         attempt.hand_over(build_submission(prepared, attempt), before_submit)
     except BaseException:
