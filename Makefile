@@ -28,9 +28,9 @@ test: packages $(VENV)/.test  ## everything: linters, types, all tests against r
 test-long: packages $(VENV)/.test  ## the tests that `make test` leaves out, since others of their kind are there
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m long
 
-unit: $(VENV)/.test  ## the quick round: linters, types, and all tests that need neither a JVM nor daemons
+unit: $(VENV)/.test  ## the quick round: linters, types, and all tests that need neither daemons nor a whole training
 	$(MAKE) --no-print-directory lint types
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --no-daemons -m "not long"
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --no-daemons --no-trainings -m "not long"
 
 pythons: $(VENV)/.test  ## the tests that need no daemons on each Python that is here; PYTHONS=3.9,3.12 for some
 	$(BIN)/python -m tests.pythons $(subst $(comma), ,$(PYTHONS))
@@ -125,6 +125,7 @@ $(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.uv pyproject.toml constraints.txt
+	@sh tests/packages.sh build
 	@echo "Installing Airflow, TensorFlow and the tools of the tests into $(VENV): 3 GB, a few minutes, this once …"
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev --group docs
 	@touch $@ $(VENV)/.demo

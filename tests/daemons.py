@@ -1,5 +1,7 @@
 """A pytest plugin: ``--no-daemons`` leaves out every test that starts Hadoop, a KDC, PostgreSQL, a browser or a JVM.
 
+``--no-trainings`` leaves out those, too, that run whole trainings on the embedded local cluster.
+
 Nobody marks those tests. What starts such a thing is known, and so is who reaches it: by a fixture, whatever fixtures
 are between, or by what the test's file imports.
 """
@@ -10,26 +12,40 @@ from types import ModuleType
 
 import pytest
 
-OPTION = "--no-daemons"
+NO_DAEMONS = "--no-daemons"
+NO_TRAININGS = "--no-trainings"
 # All clusters, with HDFS, YARN and the KDC, are started by it. It skips by itself a test that asks for it only while it
 # runs, by a parameter's name.
 FIXTURES = {"start_hadoop"}
+# Fixtures that are the embedded local cluster, or may be, and an example that is run on it.
+EMBEDDED = {"local", "hook", "place", "digits_train"}
 STARTERS = {"tests.browser", "tests.e2e.browser", "tests.e2e.database", "tests.hadoop.resolve"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(OPTION, action="store_true", help="leave out what needs a JVM, Hadoop, PostgreSQL or a browser")
+    parser.addoption(NO_DAEMONS, action="store_true", help="leave out Hadoop, a KDC, PostgreSQL, browsers and JVMs")
+    parser.addoption(NO_TRAININGS, action="store_true", help="leave out what trains on the embedded local cluster")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption(OPTION):
-        config.hook.pytest_deselected(items=[item for item in items if _needs_daemons(item)])
-        items[:] = [item for item in items if not _needs_daemons(item)]
+    left_out = {
+        item
+        for item in items
+        if (config.getoption(NO_DAEMONS) and _needs_daemons(item))
+        or (config.getoption(NO_TRAININGS) and EMBEDDED & _fixtures(item))
+    }
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _needs_daemons(item: pytest.Item) -> bool:
-    fixtures = FIXTURES & set(getattr(item, "fixturenames", ()))
-    return bool(fixtures) or _imports_starter(getattr(item, "module", None))
+    return bool(FIXTURES & _fixtures(item)) or _imports_starter(getattr(item, "module", None))
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    """The names of those that it takes, and of those that a parameter of its names."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+    return {*getattr(item, "fixturenames", ()), *(value for value in parameters if isinstance(value, str))}
 
 
 def _imports_starter(module: ModuleType | None) -> bool:

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Debian packages that the tests need beside Python. As root on Debian they are installed; elsewhere the missing ones are named.
+# With the argument `build`: only what the virtual environment is built with.
 # With the argument `torch`: PyTorch for the system's Python, too, which a row of the faults trains with.
 set -eu
 
@@ -8,19 +9,21 @@ need() { # command package
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 PATH="$PATH:/usr/sbin:/sbin"
-need java openjdk-17-jdk-headless
-need mvn maven
-need krb5kdc krb5-kdc
-need kadmin.local krb5-admin-server
-need kinit krb5-user
-need curl curl # SPNEGO to the Kerberos cluster that the tests set up
 need krb5-config libkrb5-dev # headers: the hdfs extra builds gssapi and krb5
 need gcc gcc
-need chromium chromium # the browser of the tests
-need chromedriver chromium-driver
-need git git # a DAG bundle of the tests
-PATH="$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"
-need initdb postgresql # Airflow's database
+if [ "${1:-}" != build ]; then
+    need java openjdk-17-jdk-headless
+    need mvn maven
+    need krb5kdc krb5-kdc
+    need kadmin.local krb5-admin-server
+    need kinit krb5-user
+    need curl curl # SPNEGO to the Kerberos cluster that the tests set up
+    need chromium chromium # the browser of the tests
+    need chromedriver chromium-driver
+    need git git # a DAG bundle of the tests
+    PATH="$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"
+    need initdb postgresql # Airflow's database
+fi
 [ "${1:-}" != torch ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || missing="$missing python3-torch"
 [ -n "$missing" ] || exit 0
 

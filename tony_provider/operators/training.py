@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
-from airflow.providers.common.compat.sdk import AirflowTaskTimeout, mask_secret
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout
 
 from tony_provider.arguments import empty_to_none
@@ -19,15 +19,14 @@ from tony_provider.exceptions import (
     TonyJobRejected,
     TonyKilledExternally,
     TonyQueueTimeout,
-    TonySpecError,
     TonyTaskKilled,
 )
-from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import request_of
+from tony_provider.operators.task_secrets import render_secrets
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
     TaskRun,
@@ -39,12 +38,10 @@ from tony_provider.operators.tries import (
     remembered,
 )
 from tony_provider.operators.waiting import bound, deadlines_of, wait
-from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.text import SHORTEST_SECRET
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
@@ -81,7 +78,7 @@ class Training:
 
     def run(self) -> Any:
         """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
-        secrets = self._render_secrets()
+        secrets = render_secrets(self._task, self._context)
         job = self._task.parse_job(secrets)
         self._heed_kill()
         deferral.end_what_was_left(self._store, self._try, self._log)
@@ -104,9 +101,9 @@ class Training:
         """Where the trigger has seen that there is nothing more to wait for; ``event`` is its WatchEvent."""
         told = from_plain(event, WatchEvent, ignore_unknown=True)
         application_id = told.job.application_id
-        self._switch.remember(application_id)
+        self._take_over(application_id)
         deferral.forget(self._store)
-        self._render_secrets()
+        render_secrets(self._task, self._context)
         if told.reason is None:
             raise ClusterUnreachable(f"{application_id} could not be watched any more: {told.error}")
         ending = WatchResult(told.reason, told.last_message)
@@ -121,14 +118,14 @@ class Training:
         """
         known = remembered(self._store)
         if known is not None:
-            self._switch.remember(known)
+            self._take_over(known)
         deferral.forget(self._store)
         before = self._hook.previous_application(self._identity, remembered=known)
         if before is None:
             raise failure
         application_id = before.application_id
         self._switch.remember(application_id)
-        self._render_secrets()
+        render_secrets(self._task, self._context)
         if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
             raise AirflowTaskTimeout(f"{application_id} took longer than execution_timeout, and no triggerer noticed")
         deadlines = self._deadlines(application_id, self._task.parse_job(self._task.secrets or {}))
@@ -166,25 +163,12 @@ class Training:
         finally:
             self._hook.close()
 
-    # -- until it is submitted ---------------------------------------------------------------------------------------
+    def _take_over(self, application_id: str) -> None:
+        """Let a kill find an application that another process of this try has started."""
+        self._hook.get_conn()  # loads the backend first: a kill's thread would wait for us to end that import
+        self._switch.remember(application_id)
 
-    def _render_secrets(self) -> dict[str, str]:
-        """In every process of the task: each masks, in its own log, what it knows."""
-        given = self._task.secrets or {}
-        if not isinstance(given, Mapping):
-            raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
-        with naming_field("secrets"):
-            rendered: dict[str, str] = self._task.render_template(dict(given), self._context)
-        for name, value in rendered.items():
-            if not isinstance(value, str):
-                raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
-            with without_masking_warnings():
-                mask_secret(value)
-            if 0 < len(value) < SHORTEST_SECRET:
-                self._log.warning(
-                    "secrets.%s is not masked in logs: it has fewer than %d characters", name, SHORTEST_SECRET
-                )
-        return rendered
+    # -- until it is submitted ---------------------------------------------------------------------------------------
 
     def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:
         known = remembered(self._store)

@@ -36,13 +36,14 @@ class StoreTokens:
 
         Raises StorageError, StagingFailed when HDFS gives none.
         """
+        service = self._service()  # before there is a token that its failure would leave behind
         token = self._storage.get_delegation_token(self._renewer())
         if token is None:
             raise StagingFailed(
                 "HDFS gives no delegation token, as if it had no Kerberos; set `kerberos` to false in the tony "
                 "connection, or name a secure NameNode"
             )
-        add_store_token(credentials, token, self._service())
+        add_store_token(credentials, token, service)
         return token
 
     def pretend(self, credentials: Credentials) -> None:

@@ -162,7 +162,7 @@ class CheckpointCommits:
         made = manifest(whole, self._application_id, epoch_ms())
         commit = partial(self._chain.do, partial(_commit, catalog, uri, made))
         try:
-            stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, _warn)
+            stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, partial(log.warning, "%s"))
         except (StorageError, DamagedCheckpoint) as error:
             self._abandoned(uri, str(error))
             return
@@ -231,7 +231,3 @@ def _commit(catalog: Catalog, uri: str, made: Manifest) -> StoredCheckpoint:
 def _is_older(asked: ResumePoint, newest: ResumePoint) -> bool:
     later = asked.is_later_step(newest)
     return asked.save <= newest.save if later is None else not later
-
-
-def _warn(error: StorageError) -> None:
-    log.warning("%s", error)

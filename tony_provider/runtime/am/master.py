@@ -222,7 +222,7 @@ class Master:
     async def _announce(self) -> None:
         """Executors that lose this master, or have lost a former one, find it by its address on the store."""
         announce = partial(asyncio.to_thread, self._ownership.announce, self._launches.address)
-        await retry(announce, _FOREVER, StorageError, _warn)
+        await retry(announce, _FOREVER, StorageError, partial(log.warning, "%s"))
 
     # ---- the cluster -------------------------------------------------------------------------------------------
 
@@ -334,10 +334,6 @@ class Master:
 
     def _finish(self, action: actions.Finish) -> None:
         self._verdict = action.verdict
-
-
-def _warn(error: StorageError) -> None:
-    log.warning("%s", error)
 
 
 async def _share_loop(began: float) -> float:

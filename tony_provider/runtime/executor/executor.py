@@ -1,6 +1,4 @@
-"""The executor of one container: obeys its application master, runs one start of its task after the other, and ends
-in order when the container is told to, by SIGTERM.
-"""
+"""The executor of one container: obeys its application master, and runs one start of its task after the other."""
 
 from __future__ import annotations
 
@@ -8,13 +6,10 @@ import asyncio
 import logging
 import os
 import platform
-import signal
-import time
 from collections.abc import Coroutine
 from typing import Any, Optional
 
 from tony_provider.runtime import exit_codes
-from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.commit_requests import CommitRequests
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
@@ -23,8 +18,9 @@ from tony_provider.runtime.executor.kept_log import keep_log
 from tony_provider.runtime.executor.link import Link, LinkError, RefusedError
 from tony_provider.runtime.executor.master_locator import MasterLocator
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.output_tails import answer_tail, send_last_words
+from tony_provider.runtime.executor.output_tails import answer_tail
 from tony_provider.runtime.executor.run import Run
+from tony_provider.runtime.executor.sigterm import SigtermHandler, cancel
 from tony_provider.runtime.executor.tensorboard.container_role import event_files
 from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
 from tony_provider.runtime.frameworks.base import MAIN_PORT
@@ -34,8 +30,6 @@ log = logging.getLogger(__name__)
 
 _GOODBYE_TIMEOUT = 5.0  # seconds for the last messages to reach the application master
 _LAST_EVENT_FILES = 10.0  # seconds, while the log goes to the store
-_TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL when SIGTERM came to us: YARN itself leaves 0.25
-_TERM_TIMEOUT = 1.0  # seconds for the kernel then
 
 
 class Executor:
@@ -60,38 +54,10 @@ class Executor:
         self._current: Optional[Run] = None
         self._errands: set[asyncio.Future[None]] = set()
         self._shutdown = asyncio.Event()
-        self._terminated = asyncio.Event()
         self._activity = "waiting"
 
     async def run(self) -> int:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_sigterm)
-        working = asyncio.ensure_future(self._work())
-        killing = asyncio.ensure_future(self._terminated.wait())
-        try:
-            await asyncio.wait({working, killing}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
-            log.warning("terminated")
-            self._send_on_errand(send_last_words(self._context, self._link.send))
-            await self._die_at_once()
-            await asyncio.wait({asyncio.ensure_future(self._link.sent())}, timeout=_TERM_GRACE)
-            return exit_codes.TERMINATED
-        finally:
-            await _cancel(working, killing)
-            await processes.kill_all(os.getpid(), self._pid, _TERM_TIMEOUT)
-
-    def _on_sigterm(self) -> None:
-        if self._current is not None:
-            self._current.doom(_TERM_GRACE)
-        self._terminated.set()
-
-    @property
-    def _pid(self) -> Optional[int]:
-        return self._current.pid if self._current else None
-
-    async def _die_at_once(self) -> None:
-        until = time.monotonic() + _TERM_GRACE
-        await processes.stop_all(os.getpid(), self._pid, lambda: until)
+        return await SigtermHandler(self._context, self._link, lambda: self._current).work(self._work())
 
     async def _work(self) -> int:
         link = asyncio.ensure_future(self._link.run())
@@ -105,7 +71,7 @@ class Executor:
             code = self._verdict(link, beating, running, copying)
             await self._wind_down(running, link)
         finally:
-            await _cancel(*everything, *self._errands)
+            await cancel(*everything, *self._errands)
         return code
 
     @staticmethod
@@ -234,9 +200,3 @@ class Executor:
             heartbeat = await self._pulse.take(self._current, self._activity, ending=self._shutdown.is_set())
             if self._link.idle:
                 self._link.send(tony_pb2.FromExecutor(heartbeat=heartbeat))
-
-
-async def _cancel(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
