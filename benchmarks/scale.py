@@ -26,7 +26,7 @@ import attrs
 
 from benchmarks.scale_master import PROBE_FILE
 from benchmarks.scale_nodes import EVERY_TASK
-from tony_provider.cluster.credentials import application_secrets
+from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, ResourceKind
 from tony_provider.runtime.codec import dump_json

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import attrs
 
+from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.cluster.base import Submission
-from tony_provider.cluster.credentials import application_secrets
 from tony_provider.cluster.description import ApplicationSite, Resources, describe, submission_of
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.prepared_submission import PreparedSubmission

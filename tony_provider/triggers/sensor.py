@@ -16,8 +16,8 @@ from tony_provider.configuration import ConfigurationProblem
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.triggers.versions import refuse_newer
 from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
+from tony_provider.watching.job_poller import following
 from tony_provider.watching.job_search import FoundApplication, JobTarget, PolledJob
-from tony_provider.watching.poller import following
 from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorMemory, SensorOutcome
 from tony_provider.watching.state_condition import StateCondition
 from tony_provider.watching.state_names import states_of

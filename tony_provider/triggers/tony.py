@@ -16,7 +16,7 @@ from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
 from tony_provider.triggers.versions import refuse_newer
-from tony_provider.watching.poller import FollowedJob, following
+from tony_provider.watching.job_poller import FollowedJob, following
 from tony_provider.watching.task_states import TrainTask
 from tony_provider.watching.termination import Kill, end_from_triggerer
 from tony_provider.watching.watch import JobWatch

@@ -14,8 +14,8 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.job_poller import FollowedJob
 from tony_provider.watching.observation import Observation, observe, observe_status
-from tony_provider.watching.poller import FollowedJob
 
 
 @attrs.frozen

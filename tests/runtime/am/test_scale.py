@@ -21,11 +21,11 @@ from tests.runtime.am.session.world import World, job
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am import cycle_collector, master, open_files, service
+from tony_provider.runtime.am.application_records import ApplicationRecords
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import Ownership
-from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered
 from tony_provider.runtime.am.service import WriteTurns
 from tony_provider.runtime.local.archives import shared_cache

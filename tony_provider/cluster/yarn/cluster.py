@@ -45,8 +45,9 @@ from tony_provider.cluster.yarn.cluster_view import (
     resources,
     shared_labels,
 )
-from tony_provider.cluster.yarn.job_check import problems, queue_problem, too_little
+from tony_provider.cluster.yarn.job_check import problems, too_little
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
+from tony_provider.cluster.yarn.queue_check import queue_problem
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked, submission_context
 from tony_provider.runtime import contract

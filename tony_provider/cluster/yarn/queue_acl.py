@@ -9,7 +9,7 @@ import attrs
 
 from tony_provider.cluster.errors import ConfigurationHidden
 from tony_provider.cluster.yarn.cluster_view import Queue
-from tony_provider.cluster.yarn.job_check import find_queue
+from tony_provider.cluster.yarn.queue_check import find_queue
 from tony_provider.runtime.hadoop.access_list import AccessList
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 
-from tony_provider.cluster.credentials import add_store_token
+from tony_provider.cluster.application_secrets import add_store_token
 from tony_provider.cluster.errors import ConfigurationHidden, StagingFailed
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token

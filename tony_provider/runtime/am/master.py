@@ -12,6 +12,7 @@ from typing import Any, Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.am import wire_messages
+from tony_provider.runtime.am.application_records import ApplicationRecords
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Step
 from tony_provider.runtime.am.cycle_collector import collect_seldom
@@ -20,7 +21,6 @@ from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
-from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     AttemptOver,

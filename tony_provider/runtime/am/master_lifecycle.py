@@ -12,13 +12,13 @@ import attrs
 
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
+from tony_provider.runtime.am.application_records import ApplicationRecords
 from tony_provider.runtime.am.backends import open_gate, open_resource_manager
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches, application_file
 from tony_provider.runtime.am.master import DismissedError, Master
 from tony_provider.runtime.am.master_recovery import PreviousMasters, RecoveredState, from_store, look
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import Ownership, SupersededError
-from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.service import ExecutorService, Server
 from tony_provider.runtime.am.session import job_status

@@ -7,9 +7,9 @@ import logging
 import signal
 from typing import Optional
 
+from tony_provider.runtime.am.application_records import ApplicationRecords
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.owner import SupersededError
-from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus

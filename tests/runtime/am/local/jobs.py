@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.cluster.credentials import application_secrets
+from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import (

@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from tony_provider.cluster.credentials import add_store_token, application_secrets
+from tony_provider.cluster.application_secrets import add_store_token, application_secrets
 from tony_provider.runtime import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
 

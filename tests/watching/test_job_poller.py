@@ -19,9 +19,9 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
-from tony_provider.watching import poller as poller_module
+from tony_provider.watching import job_poller as poller_module
+from tony_provider.watching.job_poller import FollowedJob, JobPoller, PollingPace, following
 from tony_provider.watching.observation import Observation
-from tony_provider.watching.poller import FollowedJob, JobPoller, PollingPace, following
 
 DEADLINE = 20.0
 FAST = PollingPace(list_interval=0.02, details_per_second=100.0)
