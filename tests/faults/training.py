@@ -50,6 +50,12 @@ class Training:
         self.hits.append(time.time())
         yield
 
+    def until_started(self, task: str, after: float) -> Entry:
+        """Wait until a user process of the task has started after that time (seconds since the epoch)."""
+        return self.until(
+            lambda: next(iter(self.diary.entries("started", task, after)), None), f"{task} to start again"
+        )
+
     def until_step(self, step: int, after: float = 0.0) -> Entry:
         """Wait until the leader has done this step, or a later one, after that time (seconds since the epoch)."""
 

@@ -74,7 +74,9 @@ def _hit(training: Training, task: str, *, by_exit: bool) -> Account:
     else:
         with training.hit():
             training.kill(task)
-    training.until_step(HIT_AT + 10, after=training.hits[0])
+    # On a busy machine those that are to be stopped go on for a while.
+    again_at = max(training.until_started(name, after=training.hits[0]).at for name in training.gang)
+    training.until_step(HIT_AT + 10, after=again_at)
     for name in training.tasks:
         again = training.user_process(name) != before[name]
         wanted = name in training.gang
