@@ -10,7 +10,7 @@ HADOOP_VERSION ?= 3.4.2
 PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer bench-scale test lint types format docs docs-tables proto wheel clean test-long unit pythons
+.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer bench-scale test lint types format docs docs-tables screenshots proto wheel clean test-long unit pythons
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ docs: $(VENV)/.test  ## the documents as HTML in build/docs, with every warning 
 
 docs-tables: $(VENV)/.test  ## write the tables of docs/reference.md and the states of docs/how-it-works.md anew, from the code
 	$(BIN)/python -m tests.documents
+
+screenshots: packages $(VENV)/.test  ## take the pictures of the documents anew, of an Airflow of their own: docs/_static/screenshots
+	$(BIN)/python -m tests.screenshots
 
 proto:  ## generate the protobuf code again, with a pinned generator
 	PYTHON=$(PYTHON) sh tony_provider/runtime/hadoop/proto/generate.sh

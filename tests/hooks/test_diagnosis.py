@@ -96,7 +96,8 @@ def test_every_kind_of_wrong_address_is_named(add_connection: AddConnection, had
     with TonyHook() as hook:
         succeeded, message = hook.test_connection()
     assert not succeeded
-    assert f"from host {HOST} as alice, and found {len(managers) + 2} problems" in message
+    assert f"from host {HOST} as alice, and found {len(managers) + 2} problems:\n(1) ResourceManager" in message
+    assert f"\n({len(managers) + 2}) NameNode" in message  # Airflow's pages make one line of them all
 
 
 def test_one_that_is_missing_beside_an_active_one_is_a_warning(

@@ -74,6 +74,9 @@ def test_the_form_begins_with_what_is_needed_and_folds_the_rest_away() -> None:
 def test_nothing_in_the_form_looks_filled_in_or_like_a_list_without_entries() -> None:
     for name, text in FIELD_BEHAVIOUR["placeholders"].items():
         assert " " in text, name  # a sentence, and not a value
+        assert len(text) <= 60, name  # more is cut off in Airflow's form
+    for name, label in FIELD_BEHAVIOUR["relabeling"].items():
+        assert len(label) <= 24, name  # more pushes its field aside
     for name, field in CONNECTION_FIELDS.items():
         assert "examples" not in field["schema"], name
 

@@ -130,13 +130,13 @@ FIELD_BEHAVIOUR: dict[str, Any] = {
     "hidden-fields": ["password", "schema"],
     "relabeling": {
         "host": "ResourceManagers",
-        "port": "Port, where addresses have none",
+        "port": "Port",
         "login": "User",
     },
-    # Grey text, which must not look as if it were filled in.
+    # Grey text, which must not look as if it were filled in, and be short enough to be seen whole.
     "placeholders": {
-        "host": "web addresses, such as http://rm1:8088,http://rm2:8088; none for the local backend",
-        "port": "Airflow's test asks for one",
+        "host": "on YARN, such as http://rm1:8088,http://rm2:8088",
+        "port": "where addresses have none; Airflow's test asks for one",
         "login": "whom jobs run as on a cluster without Kerberos",
     },
 }

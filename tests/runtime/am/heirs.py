@@ -18,7 +18,7 @@ from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ExitReason, Registered
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache
-from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT, PID_FILE
+from tony_provider.runtime.local.container_dir import NODE_HOST, PID_FILE
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import LocalStorage
 
@@ -73,7 +73,7 @@ class Heir(LocalResourceManager):
             self._held[directory.name] = Share()
             self._processes[directory.name] = process
             self._background.spawn(self._watch(directory.name, process))
-            found.append(Container(directory.name, f"{NODE_HOST}:{NODE_PORT}"))
+            found.append(Container(directory.name, NODE_HOST))
         self._numbers = itertools.count(_FIRST_NUMBER)
         return attrs.evolve(registered, containers=found)
 

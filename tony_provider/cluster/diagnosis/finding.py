@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import attrs
@@ -72,14 +73,24 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        """A few lines for people: the problems, else what is there."""
-        shown = self.problems or [each for each in self.findings if each.outcome is not Severity.SKIPPED]
+        """A few lines for people: the problems, else what is there.
+
+        Several problems are numbered, since Airflow's pages show all lines as one.
+        """
+        shown = [each for each in self.findings if each.outcome is not Severity.SKIPPED]
         head = f"Looked at the {self.cluster} cluster from host {self.host}"
         if self.user:
             head += f" as {self.user}"
         if self.problems:
             head += ", and found " + ("a problem" if len(self.problems) == 1 else f"{len(self.problems)} problems")
-        return "\n".join([f"{head}:", *map(_line, shown)])
+        lines = _numbered(self.problems) if self.problems else map(_line, shown)
+        return "\n".join([f"{head}:", *lines])
+
+
+def _numbered(problems: Sequence[Finding]) -> list[str]:
+    if len(problems) == 1:
+        return [f"{problems[0]}."]
+    return [f"({number}) {each}." for number, each in enumerate(problems, 1)]
 
 
 def _line(finding: Finding) -> str:

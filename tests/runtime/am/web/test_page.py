@@ -90,6 +90,12 @@ async def server() -> AsyncIterator[WebServer]:
         yield running
 
 
+@pytest.mark.parametrize(("rate", "left"), [(7.5, "1 min 40 s"), (0.51, "25 min"), (0.1, "2 h 5 min")])
+async def test_a_long_forecast_is_not_told_to_the_second(rate: float, left: str) -> None:
+    leader = attrs.evolve(FULL.tasks[0], progress=TaskProgress(250, 1000, rate))
+    assert f"about {left} left" in await page_of(attrs.evolve(FULL, tasks=[leader]))
+
+
 async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
     seen = Seen(await page_of(FULL, "", PageLink("TensorBoard", "tensorboard/")))
     text = " ".join(seen.texts)

@@ -28,7 +28,7 @@ from tony_provider.runtime.am.resource_manager import (
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
-from tony_provider.runtime.local.container_dir import NODE_HOST, NODE_PORT
+from tony_provider.runtime.local.container_dir import NODE_HOST
 from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
@@ -169,7 +169,7 @@ class LocalResourceManager(ResourceManager):
             del self._waiting[request.key]
             container_id = self._container_id(next(self._numbers))
             self._held[container_id] = share
-            container = Container(container_id, f"{NODE_HOST}:{NODE_PORT}")
+            container = Container(container_id, NODE_HOST)
             self._events.put(Allocated(request.key, container))
 
     def _container_id(self, number: int) -> str:

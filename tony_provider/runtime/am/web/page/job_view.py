@@ -21,6 +21,7 @@ from tony_provider.runtime.protocol.status import Failure, JobState, JobStatus, 
 MOST_TASKS = 200  # rows, unless all are asked for
 _MOST_FORMER = 5  # logs of former containers that one row leads to
 _LONGEST_FORECAST = 365 * 86400.0  # seconds
+_LONG_FORECAST = 600.0  # seconds; told in minutes
 
 
 class Tone(str, Enum):
@@ -183,7 +184,10 @@ def _left(status: JobStatus) -> str:
     rate, steps = status.steps_per_second, status.total_steps - status.step
     if not rate or not rate > 0 or steps <= 0 or steps / rate > _LONGEST_FORECAST:
         return ""
-    return f"about {quantities.span(steps / rate)} left"
+    seconds = steps / rate
+    if seconds >= _LONG_FORECAST:
+        seconds = 60 * round(seconds / 60)  # no forecast is right to the second
+    return f"about {quantities.span(seconds)} left"
 
 
 def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:

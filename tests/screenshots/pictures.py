@@ -1,0 +1,109 @@
+"""The pictures, one function each; a picture's name is its file's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.demo.airflow import DAG as DIGITS
+from tests.e2e.runs import Run
+from tests.screenshots.camera import HEIGHT, Camera
+from tests.screenshots.stage import TUTORIAL, Stage
+from tests.waiting import until
+from tony_provider.get_provider_info import get_provider_info
+
+LONG = 2000  # higher than any dialog
+DIALOG = "//*[@role='dialog'][.//footer]"
+# Three workers, since two do not look like several; and more epochs than there is time for.
+CONF = {"workers": 3, "epochs": 1000}
+# Enough to see a training go on: of the digits', which have 1,000, and in the log of the tutorial's.
+FIRST_STEP = 25
+PROGRESS_LINES = 5
+TRAIN_SECONDS = 300.0  # on a machine that is busy
+
+
+def take_all(stage: Stage, camera: Camera) -> None:
+    """The trainings go on while the forms are looked at."""
+    tutorial, digits = stage.trigger(TUTORIAL), stage.trigger(DIGITS, python_env=sys.prefix, **CONF)
+    for path in (
+        *connection_form(camera),
+        trigger_form(camera),
+        job_page(stage, camera, digits),
+        task_log(camera, tutorial),
+    ):
+        print(f"{path} ({path.stat().st_size:,} bytes)", flush=True)
+
+
+def connection_form(camera: Camera) -> list[Path]:
+    """As it is when its type has just been chosen; and what is below its second title."""
+    camera.open("/connections")
+    camera.press("Add Connection")
+    [kind] = get_provider_info()["connection-types"]
+    camera.see(By.NAME, "connection_id").send_keys("tony_default")
+    types = camera.see(By.XPATH, f"{DIALOG}//input[@role='combobox']")
+    types.send_keys(kind["hook-name"], Keys.ENTER)
+    camera.see(By.NAME, "host")
+    first = _dialog(camera, "connection-form")
+    _unfold(camera, "Extra Fields", "element_queue")
+    return [first, _dialog(camera, "connection-form-extra")]
+
+
+def trigger_form(camera: Camera) -> Path:
+    camera.open(f"/dags/{DIGITS}")
+    camera.press("Trigger")
+    _unfold(camera, "Training", "element_warm_start")
+    return _dialog(camera, "trigger-form")
+
+
+def job_page(stage: Stage, camera: Camera, run: Run) -> Path:
+    application = stage.application(run)
+    camera.go(stage.page(application))
+
+    def is_under_way() -> bool:
+        status = stage.hook.master_status(application.id)
+        return (status.step or 0) >= FIRST_STEP and status.checkpoint is not None
+
+    until(is_under_way, run.describe, TRAIN_SECONDS)
+    camera.driver.refresh()
+    camera.see(By.CSS_SELECTOR, "#metrics dl")
+    return camera.take("job-page", camera.see(By.TAG_NAME, "body"))
+
+
+def task_log(camera: Camera, run: Run) -> Path:
+    task = run.task()
+    until(lambda: task.log().count(" of 360 (") >= PROGRESS_LINES, task.log, TRAIN_SECONDS)
+    camera.open(f"/dags/{run.dag_id}/runs/{run.run_id}/tasks/train")
+    camera.see_text("Job is RUNNING")
+    camera.size(780)
+    camera.leave()
+    return camera.take("task-log")
+
+
+def _unfold(camera: Camera, title: str, field: str) -> None:
+    camera.press(title, within=DIALOG)
+    camera.see(By.NAME, field)
+
+
+def _dialog(camera: Camera, name: str) -> Path:
+    """All of it, however long it is."""
+    camera.size(LONG)
+    camera.leave()
+    picture = camera.take(name, _settled(camera))
+    camera.size(HEIGHT)
+    return picture
+
+
+def _settled(camera: Camera) -> WebElement:
+    """The dialog, when it has come to rest: it glides, and unfolds."""
+    seen: list[object] = []
+
+    def is_at_rest() -> WebElement | None:
+        dialog = camera.see(By.XPATH, DIALOG)
+        seen.append(dialog.rect)
+        return dialog if seen[-3:].count(seen[-1]) == 3 else None
+
+    return until(is_at_rest, "the dialog to come to rest")
