@@ -104,7 +104,7 @@ def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
     if not isinstance(content, str):
         return error
     if isinstance(error, TemplateSyntaxError):
-        return TonySpecError(f"{error.message}, in {_line(error, content)}")
+        return TonySpecError(f"{(error.message or '').rstrip('.')}, in {_line(error, content)}")
     if isinstance(error, TemplateNotFound):
         folders = ", ".join(getattr(env.loader, "searchpath", [])) or str(env.loader)
         return TemplateNotFound(error.name, f"there is no file {error.name} in {folders}")

@@ -88,7 +88,10 @@ def test_what_is_young_is_not_even_listed(store: Store, tony: Tony) -> None:
     assert look(store) == {}
     said = tony("gc")
     assert said.code == 0
-    assert "0 (0 B) would be removed with --yes; 0 old ones stay" in said.out
+    assert said.out.splitlines() == [
+        "Nothing in the staging directory has been unchanged for 30d",
+        "0 (0 B) would be removed with --yes; 0 old ones stay",
+    ]
 
 
 def test_what_is_half_written_goes_after_a_day_wherever_it_is(store: Store, tony: Tony) -> None:

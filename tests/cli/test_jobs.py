@@ -89,7 +89,7 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
     row = next(row for row in ended if row["application_id"] == application_id)
     assert (row["name"], row["final_status"], row["tag"]) == ("greeting", "SUCCEEDED", tag)
     again = tony("kill", application_id)
-    assert (again.code, again.out) == (0, f"{application_id} has ended before\n")
+    assert (again.code, again.out) == (0, f"{application_id} has already ended\n")
 
 
 def test_a_job_that_fails_says_why(tony: Tony, local: TonyHook, job: str) -> None:
@@ -208,7 +208,7 @@ def test_as_a_process(local: TonyHook, job: str) -> None:
     [
         (["submit", "{job}"], "no value was given for 'API_KEY'"),
         (["submit", "{job}", "--secret", "NOT_THERE"], "the environment has no NOT_THERE"),
-        (["submit", "/nowhere/job.tony.yaml"], "/nowhere/job.tony.yaml cannot be read"),
+        (["submit", "/nowhere/job.tony.yaml"], "/nowhere/job.tony.yaml cannot be read: No such file or directory"),
         (["submit", "{template}"], "holds a template, which only a DAG renders"),
         (["submit", "{job}", "--set", "tasks"], "should be key=value, such as tasks.worker.instances=4"),
         (["submit", "{job}", "--set", "env=1", "--set", "env.A=1"], "is below a key that is given a value itself"),

@@ -31,6 +31,18 @@ def test_a_path_on_a_terminal_is_folded_and_not_cut(
     assert URI in "".join(line.split()[-1] for line in told.splitlines()[2:])
 
 
+def test_a_row_with_ids_and_paths_is_not_folded_where_it_is_to_be_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    row = {"what": "chain", "directory": URI, "size": "1 B"}
+    print_rows([row], "table")
+    assert URI not in capsys.readouterr().out
+    print_rows([row], "table", whole=True)
+    assert URI in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_data_for_programs_are_not_padded(capsys: pytest.CaptureFixture[str], output: str) -> None:
     print_rows([{"what": "chain", "directory": URI}], output)

@@ -146,7 +146,7 @@ def test_the_local_backend(add_connection: AddConnection) -> None:
         ({"extra": {"backend": "slurm"}}, "`backend` is 'slurm' and should be one of yarn, local"),
         (
             {"extra": {"quue": "ml"}},
-            "`quue` is not known; did you mean queue.; its extra may hold autoscaling, ",
+            "`quue` is not known; did you mean queue. Its extra may hold autoscaling, ",
         ),
         ({"extra": {"backend": "local", "stagingdir": "/t"}}, "`stagingdir` is not known; did you mean staging_dir"),
         ({"extra": {"backend": "local", "staging_dir": "rel/x"}}, "`staging_dir` is 'rel/x' and should be an absolute"),

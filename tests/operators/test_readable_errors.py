@@ -71,6 +71,10 @@ def test_what_may_be_a_mistake_of_this_provider_keeps_its_causes_and_frames() ->
     ("arguments", "expected"),
     [
         ({"spec": job(OPENED)}, f"job: unexpected '}}', in '{OPENED}'"),
+        (
+            {"spec": job("train {{ ds")},
+            "job: unexpected end of template, expected 'end of print statement', in 'train {{ ds'",
+        ),
         ({"spec": f"framework: standalone\nname: {OPENED}\n"}, f"job: unexpected '}}', in 'name: {OPENED}' (line 2)"),
         ({"spec": job("true"), "env_vars": {"DAY": OPENED}}, f"env_vars: unexpected '}}', in '{OPENED}'"),
         ({"spec": job("true"), "name": "{% if %}"}, "name: Expected an expression, got 'end of statement block'"),

@@ -27,7 +27,7 @@ _SET = _arg(
     metavar="KEY=VALUE",
     help="Lay a value over the job's, such as tasks.worker.instances=4; may be given several times",
 )
-_QUEUE = _arg("--queue", help="YARN queue, over the job's and the connection's")
+_QUEUE = _arg("--queue", help="YARN queue, in place of the job's and the connection's")
 
 _SUBMIT = ActionCommand(
     name="submit",
@@ -42,7 +42,7 @@ _SUBMIT = ActionCommand(
         *_CONNECTION,
         _SET,
         _QUEUE,
-        _arg("--name", help="Over the job's own"),
+        _arg("--name", help="The job's name, in place of the one in its file"),
         _arg("--run-id", help="Which training this is, among your own of the job's name (default: the time)"),
         _arg(
             "--secret",
@@ -97,10 +97,10 @@ _LIST = ActionCommand(
     args=(
         *_CONNECTION,
         ARG_OUTPUT,
-        _arg("--queue", help="Of this queue only"),
-        _arg("--user", help="Of this user only"),
-        _arg("--all", action="store_true", help="Ended ones too, as far as the cluster remembers them"),
-        _arg("--ended", action="store_true", help="Ended ones only"),
+        _arg("--queue", help="Only those in this queue"),
+        _arg("--user", help="Only those of this user"),
+        _arg("--all", action="store_true", help="Those that have ended too, as far as the cluster remembers them"),
+        _arg("--ended", action="store_true", help="Only those that have ended"),
     ),
 )
 _CHECK = ActionCommand(

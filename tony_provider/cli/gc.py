@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.progress import track
@@ -30,7 +30,10 @@ def gc(args: Namespace) -> None:
         going = [item for item in items if not item.spared]
         leftovers = [each for each in garbage.leftovers() if not _is_in(each, going)]
         if args.dry_run or not args.yes:
-            print_rows([*map(_row, items), *map(_leftover_row, leftovers)], args.output)
+            rows = [*map(_row, items), *map(_leftover_row, leftovers)]
+            _show(args, rows)
+            if not rows:
+                _say(args, f"Nothing in the staging directory has been unchanged for {args.older_than}")
             told = f"{_sum(going, leftovers)} would be removed with --yes; {len(items) - len(going)} old ones stay"
             _say(args, told)
             return
@@ -38,7 +41,7 @@ def gc(args: Namespace) -> None:
         swept = [] if error else [(each, garbage.remove_leftover(each)) for each in leftovers]
     rows = [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed]
     rows += [{**_leftover_row(each), "outcome": problem or "removed"} for each, problem in swept]
-    print_rows(rows, args.output)
+    _show(args, rows)
     gone = [each.item for each in removed if not each.problem]
     left = [each for each in removed if each.problem] + [each for each, problem in swept if problem]
     _say(args, f"{_sum(gone, [each for each, problem in swept if not problem])} removed")
@@ -46,6 +49,11 @@ def gc(args: Namespace) -> None:
         raise error
     if left:
         raise SystemExit(f"{len(left)} of {len(rows)} could not be removed, or stay after another look")
+
+
+def _show(args: Namespace, rows: Sequence[Mapping[str, object]]) -> None:
+    if rows or args.output != "table":
+        print_rows(rows, args.output, whole=True)
 
 
 def _remove(

@@ -24,7 +24,7 @@ def read_job(args: Namespace) -> JobSpec:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise TonySpecError(f"{path} cannot be read: {error}") from error
+        raise TonySpecError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if any(mark in text for mark in _TEMPLATE):
         raise TonySpecError(
             f"{path} holds a template, which only a DAG renders; write its value, or lay it over with --set"

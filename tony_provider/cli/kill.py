@@ -26,7 +26,7 @@ def kill(args: Namespace) -> None:
         found = application_of(hook, args)
         name, application = found.application_id, found.application
         if application is None or application.is_final:
-            print(f"{name} has ended before")  # noqa: T201 - its answer
+            print(f"{name} has already ended")  # noqa: T201 - its answer
             return
         if found.identity is None:  # of another staging directory: nothing to tidy up
             hook.kill(name, str(order))

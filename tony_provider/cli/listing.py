@@ -22,7 +22,7 @@ def list_applications(args: Namespace) -> None:
     if not rows and args.output == "table":
         print(_nothing(args))  # noqa: T201 - its answer
         return
-    print_rows(rows, args.output)
+    print_rows(rows, args.output, whole=True)
 
 
 def _nothing(args: Namespace) -> str:

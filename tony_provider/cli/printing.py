@@ -1,4 +1,4 @@
-"""Where answers are written: a terminal, whose width tables keep to, or a file or pipe, where nothing is cut."""
+"""Where answers are written: a terminal, whose width most tables keep to, or a file or pipe, where nothing is cut."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rich.console import Console, RenderableType
 _WIDE = 1 << 14  # characters; wider than any path
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], output: str) -> None:
-    """As ``--output`` says."""
+def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
+    """As ``--output`` says. ``whole``: a terminal breaks lines, never cells, so that ids and paths can be copied."""
     console = AirflowConsole()
-    if output == "table" and not console.is_terminal:  # JSON would be padded with blanks up to the width
+    if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
         console.width = _WIDE
     console.print_as(rows, output)
 

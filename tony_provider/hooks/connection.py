@@ -228,7 +228,8 @@ class _Extra:
         every = set(CONNECTION_FIELDS)
         if unknown := sorted(set(self._values) - every):
             hint = suggestion(unknown[0], sorted(every))
-            raise self.problem(unknown[0], f"is not known{hint}; its extra may hold {', '.join(sorted(every))}")
+            its = " Its" if hint else "; its"
+            raise self.problem(unknown[0], f"is not known{hint}{its} extra may hold {', '.join(sorted(every))}")
 
     def text(self, key: str) -> str | None:
         value = self._values.get(key)
