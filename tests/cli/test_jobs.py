@@ -210,6 +210,7 @@ def test_as_a_process(local: TonyHook, job: str) -> None:
         (["submit", "{job}", "--secret", "NOT_THERE"], "the environment has no NOT_THERE"),
         (["submit", "/nowhere/job.tony.yaml"], "/nowhere/job.tony.yaml cannot be read: No such file or directory"),
         (["submit", "{template}"], "holds a template, which only a DAG renders"),
+        (["submit", "{broken}"], "broken.tony.yaml: the job specification has one problem"),
         (["submit", "{job}", "--set", "tasks"], "should be key=value, such as tasks.worker.instances=4"),
         (["submit", "{job}", "--set", "env=1", "--set", "env.A=1"], "is below a key that is given a value itself"),
         (["submit", "{job}", "--set", "env.A=1", "--set", "env=1"], "is given a value itself, and so is a key below"),
@@ -225,7 +226,9 @@ def test_what_cannot_be_done_is_said_in_one_message(
 ) -> None:
     template = tmp_path / "template.tony.yaml"
     template.write_text('{framework: standalone, tasks: {worker: {command: "echo {{ ds }}"}}}')
-    said = tony(*[each.format(job=job, template=template) for each in arguments])
+    broken = tmp_path / "broken.tony.yaml"
+    broken.write_text("framework: [standalone")
+    said = tony(*[each.format(job=job, template=template, broken=broken) for each in arguments])
     assert said.code == 1
     assert expected in said.error
     assert "Traceback" not in said.error

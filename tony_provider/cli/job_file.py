@@ -29,16 +29,20 @@ def read_job(args: Namespace) -> JobSpec:
         raise TonySpecError(
             f"{path} holds a template, which only a DAG renders; write its value, or lay it over with --set"
         )
-    return job_of(
-        text,
-        default_name=_name(path),
-        name=getattr(args, "name", None),
-        queue=args.queue,
-        env=None,
-        secrets=getattr(args, "secret", None) or [],
-        queue_timeout=None,
-        overrides=_overrides(args.set or []),
-    )
+    overrides = _overrides(args.set or [])
+    try:
+        return job_of(
+            text,
+            default_name=_name(path),
+            name=getattr(args, "name", None),
+            queue=args.queue,
+            env=None,
+            secrets=getattr(args, "secret", None) or [],
+            queue_timeout=None,
+            overrides=overrides,
+        )
+    except TonySpecError as error:
+        raise TonySpecError(f"{path}: {error}") from error
 
 
 def search_path(args: Namespace) -> list[Path]:
