@@ -54,6 +54,9 @@ comma := ,
 faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
+kinds: packages-kinds $(VENV)/.test  ## a small real training by each framework on a real cluster, and a table of them
+	$(BIN)/python -m pytest tests/kinds --durations 0
+
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 
@@ -107,12 +110,15 @@ clean:  ## remove what make made here (not the caches in the home directory)
 
 # -- setting up ------------------------------------------------------------------------------------------------------
 
-.PHONY: packages packages-torch
+.PHONY: packages packages-torch packages-kinds
 packages:
 	@sh tests/packages.sh
 
 packages-torch:
 	@sh tests/packages.sh torch
+
+packages-kinds:
+	@sh tests/packages.sh kinds
 
 $(VENV)/.uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …")'

@@ -2,6 +2,7 @@
 # Debian packages that the tests need beside Python. As root on Debian they are installed; elsewhere the missing ones are named.
 # With the argument `build`: only what the virtual environment is built with.
 # With the argument `torch`: PyTorch for the system's Python, too, which a row of the faults trains with.
+# With the argument `kinds`: that, and what Horovod is built with.
 set -eu
 
 missing=
@@ -24,7 +25,15 @@ if [ "${1:-}" != build ]; then
     PATH="$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"
     need initdb postgresql # Airflow's database
 fi
-[ "${1:-}" != torch ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || missing="$missing python3-torch"
+case "${1:-}" in
+torch | kinds) /usr/bin/python3 -c 'import torch' 2>/dev/null || missing="$missing python3-torch" ;;
+esac
+if [ "${1:-}" = kinds ]; then
+    need cmake cmake
+    need g++ g++
+    [ -e /usr/include/pybind11 ] || missing="$missing pybind11-dev"
+    [ -e /usr/include/torch ] || missing="$missing libtorch-dev"
+fi
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -96,6 +96,15 @@ def test_every_type_without_a_command_calls_the_function() -> None:
     assert job.restart.permanent_exit_codes == [tony_call.REFUSED]
 
 
+def test_what_a_framework_runs_by_itself_does_not_call_the_function() -> None:
+    ray = {
+        "framework": "ray",
+        "tasks": {"chief": {}, "worker": {}, "helper": {"role": "worker"}, "watch": {"role": "sidecar"}},
+    }
+    job = parse_job(ray, overrides=calling(ray, None, "train"))
+    assert {name for name, task in job.tasks.items() if task.command == tony_call.COMMAND} == {"chief", "watch"}
+
+
 def test_overrides_and_text_say_which_types_there_are() -> None:
     over = "{tasks: {worker: {command: 'true'}, tensorboard: null, chief: {}}, restart: {permanent_exit_codes: [3]}}"
     job = parse_job(JOB, overrides=calling(json.dumps(JOB), over, "train"))

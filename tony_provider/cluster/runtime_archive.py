@@ -23,9 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-import attrs
-
 import tony_provider
+from tony_provider.cluster.archived_frameworks import ArchiveEntry, framework_entries
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.runtime import launch
 
@@ -42,16 +41,6 @@ _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.
 _DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
 _DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".typed")
 _lock = threading.Lock()
-
-
-@attrs.frozen
-class _Entry:
-    """A file of the archive: its bytes now, or a file to read them from."""
-
-    content: bytes | Path
-
-    def read(self) -> bytes:
-        return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
 
 
 def worker_archive(cache_dir: Path | None = None) -> Path:
@@ -95,15 +84,16 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
         _write(output, entries, replace=True)
 
 
-def _runtime_entries() -> Iterator[tuple[str, _Entry]]:
+def _runtime_entries() -> Iterator[tuple[str, ArchiveEntry]]:
     package = Path(tony_provider.__file__).parent
     for name in (launch.LAUNCHER, launch.MAIN):
-        yield name, _Entry(launch.program(name))
-    yield "lib/common/tony_provider/__init__.py", _Entry(package / "__init__.py")
+        yield name, ArchiveEntry(launch.program(name))
+    yield "lib/common/tony_provider/__init__.py", ArchiveEntry(package / "__init__.py")
     for path in sorted((package / "runtime").rglob("*")):
         relative = path.relative_to(package).as_posix()
         if path.is_file() and _wanted(relative) and path.suffix in (".py", ".sh", ".html", ".css", ".js"):
-            yield f"lib/common/tony_provider/{relative}", _Entry(path)
+            yield f"lib/common/tony_provider/{relative}", ArchiveEntry(path)
+    yield from framework_entries("lib/common")
 
 
 def _wanted(name: str) -> bool:
@@ -132,7 +122,7 @@ def _distribution(name: str) -> metadata.Distribution:
         raise StagingFailed(f"{name} is not installed on this worker, and the runtime needs it on the nodes") from error
 
 
-def _installed_entries(distribution: metadata.Distribution, prefix: str) -> Iterator[tuple[str, _Entry]]:
+def _installed_entries(distribution: metadata.Distribution, prefix: str) -> Iterator[tuple[str, ArchiveEntry]]:
     files = distribution.files
     if files is None:
         raise StagingFailed(
@@ -142,14 +132,14 @@ def _installed_entries(distribution: metadata.Distribution, prefix: str) -> Iter
     for file in files:
         name = file.as_posix()
         if not name.startswith(("..", "/")) and _wanted(name):
-            yield f"{prefix}/{name}", _Entry(Path(str(distribution.locate_file(file))))
+            yield f"{prefix}/{name}", ArchiveEntry(Path(str(distribution.locate_file(file))))
 
 
-def _wheel_entries(wheel: Path, prefix: str) -> Iterator[tuple[str, _Entry]]:
+def _wheel_entries(wheel: Path, prefix: str) -> Iterator[tuple[str, ArchiveEntry]]:
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             if not name.endswith("/") and _wanted(name):
-                yield f"{prefix}/{name}", _Entry(archive.read(name))
+                yield f"{prefix}/{name}", ArchiveEntry(archive.read(name))
 
 
 def _download(python: str, platforms: Sequence[str], target: Path) -> None:
@@ -169,7 +159,7 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
         raise StagingFailed(f"no packages for Python {python} on {', '.join(platforms)}: {done.stderr.strip()}")
 
 
-def _key(runtime: Mapping[str, _Entry], distributions: Iterable[metadata.Distribution]) -> str:
+def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.Distribution]) -> str:
     """Of the content. The runtime counts by its bytes, installed packages by their versions."""
     digest = hashlib.sha256(f"{_FORMAT} {sys.implementation.cache_tag} {sys.platform} {os.uname().machine}".encode())
     for name, entry in sorted(runtime.items()):
@@ -189,7 +179,7 @@ def _cache_dir(wanted: Path | None) -> Path:
     return directory
 
 
-def _write(archive: Path, entries: Mapping[str, _Entry], *, replace: bool) -> None:
+def _write(archive: Path, entries: Mapping[str, ArchiveEntry], *, replace: bool) -> None:
     """The archive appears whole. Without ``replace`` one that another process has made meanwhile stays untouched."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{archive.name}.", dir=archive.parent)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tony_provider.exceptions import TonySpecError
+from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.sdk import tony_call
 from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.model import Resource
+from tony_provider.runtime.spec.model import Resource, Role, TaskSpec, role_of
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.source import load_source
 
@@ -19,7 +20,7 @@ from tony_provider.runtime.spec.source import load_source
 def calling(
     job: Mapping[str, Any] | str, overrides: Mapping[str, Any] | str | None, function: str
 ) -> Mapping[str, Any]:
-    """The job's overrides by which every task type that has no command calls the function.
+    """The job's overrides by which every task type that has no command, nor one of the framework, calls the function.
 
     Raises TonySpecError when every type has one, and for text that is no specification.
     """
@@ -31,7 +32,13 @@ def calling(
     tasks = whole.get("tasks")
     if not isinstance(tasks, Mapping):
         return over  # whoever reads the job says what is wrong
-    types = [name for name, task in tasks.items() if isinstance(task, Mapping) and not task.get("command")]
+    types = [
+        name
+        for name, task in tasks.items()
+        if isinstance(task, Mapping)
+        and not task.get("command")
+        and not _has_command(whole.get("framework"), name, task)
+    ]
     if tasks and not types and all(isinstance(task, Mapping) for task in tasks.values()):
         raise TonySpecError(
             f"tasks: every type has a command ({', '.join(map(str, tasks))}), so that none would call {function}(); "
@@ -43,6 +50,15 @@ def calling(
     if isinstance(codes, Sequence) and not isinstance(codes, str):
         patch["restart"] = {"permanent_exit_codes": [*codes, tony_call.REFUSED]}
     return merge(over, patch)
+
+
+def _has_command(framework: object, task_type: object, task: Mapping[Any, Any]) -> bool:
+    """Whether the framework runs something of its own in tasks of this type, such as a node of Ray."""
+    try:
+        role = Role(task["role"]) if task.get("role") else role_of(str(task_type), TaskSpec())
+        return bool(get_framework(str(framework)).default_command(role))
+    except (LookupError, ValueError):  # whoever reads the job says what is wrong
+        return False
 
 
 def call_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:

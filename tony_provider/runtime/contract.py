@@ -18,6 +18,7 @@ ENV_WORLD_SIZE = "TONY_WORLD_SIZE"
 ENV_GENERATION = "TONY_GENERATION"
 ENV_ATTEMPT = "TONY_ATTEMPT"
 ENV_PORT = "TONY_PORT"  # that this task should listen on, where the others look for it
+ENV_RENDEZVOUS = "TONY_RENDEZVOUS"  # host:port of rank 0, for programs that meet there
 ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; left out when longer than an environment string
 ENV_CLUSTER_SPEC_FILE = "TONY_CLUSTER_SPEC_FILE"  # the same in a file, always
 ENV_METRICS_FILE = "TONY_METRICS_FILE"  # the process appends JSON lines: {"step": 10, "total_steps": 100, "loss": 0.1}
@@ -41,6 +42,9 @@ ENV_TF_TASK_INDEX = "TONY_TF_TASK_INDEX"  # --task_index, as in TF_CONFIG
 ENV_CHIEF_HOSTS = "TONY_CHIEF_HOSTS"  # host:port, comma-separated, in the order of the indices; so the next two
 ENV_WORKER_HOSTS = "TONY_WORKER_HOSTS"
 ENV_PS_HOSTS = "TONY_PS_HOSTS"
+
+ENV_JAX = "TONY_JAX"  # the jax framework's: sitecustomize then tells JAX which cluster this is
+ENV_RAY_ARGUMENTS = "TONY_RAY_ARGUMENTS"  # the ray framework's: what `ray start` is told of the container
 
 # What our own TensorBoard finds beside that; there TONY_TENSORBOARD_DIR holds the event files of all tasks.
 ENV_TENSORBOARD_PATH = "TONY_TENSORBOARD_PATH"  # a secret: it answers below this path only

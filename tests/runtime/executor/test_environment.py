@@ -13,6 +13,7 @@ import pytest
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import APPLICATION, CONTAINER, SECRET, SECRET_NAME, job, until
 from tony_provider.runtime import contract
+from tony_provider.runtime.executor.workspace import _SDK
 from tony_provider.runtime.spec.model import TaskSpec
 
 _LOOK = (
@@ -97,7 +98,7 @@ async def test_nothing_of_the_runtime_is_seen(launch: Launch) -> None:
     container, helpers = env["PYTHONPATH"].split(":")
     assert container == env["PWD"]
     assert [entry for entry in path if entry not in path_of_python_itself()] == [container, helpers]
-    assert names_in(helpers) - {"__pycache__"} == {"tony_sdk.py", "tony_call.py", "sitecustomize.py"}
+    assert names_in(helpers) - {"__pycache__"} == set(_SDK)
 
 
 async def test_the_jobs_own_path_comes_before_ours(launch: Launch) -> None:

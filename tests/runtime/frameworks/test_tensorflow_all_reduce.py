@@ -14,7 +14,7 @@ from tests.runtime.frameworks.jobs import job_of
 from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
-from tony_provider.runtime.frameworks.generic import task_environment
+from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.spec.model import Role
 
 pytest.importorskip("tensorflow")

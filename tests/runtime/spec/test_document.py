@@ -12,7 +12,7 @@ import pytest
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks import names
-from tony_provider.runtime.frameworks.generic import task_environment
+from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.parsing.validate import _TAKEN_NAMES
 from tony_provider.runtime.spec.merge import merge
@@ -115,7 +115,7 @@ def test_every_field_its_type_and_its_default(title: str) -> None:
 def default_of(written: Any, wanted: Any) -> Any:
     """The default, from the document's cell or from the model's field."""
     if isinstance(written, str) and written.startswith("`"):
-        written = {"null": None, "true": True, "[]": [], "{}": {}}.get(written.strip("`"), written.strip("`"))
+        written = {"null": None, "true": True, "[]": [], "{}": {}, '""': ""}.get(written.strip("`"), written.strip("`"))
     if written in (attrs.NOTHING, "**required**"):
         return attrs.NOTHING
     if isinstance(written, attrs.Factory):  # type: ignore[arg-type]
@@ -153,8 +153,10 @@ def test_the_example_of_a_merge_is_what_it_gives() -> None:
 def test_roles_frameworks_and_taken_names_are_listed() -> None:
     roles = DOCUMENT.partition("### Roles")[2]
     assert [row[0] for row in rows(roles)] == [f"`{role.value}`" for role in Role]
-    framework = next(row for row in rows(section("Job")) if row[0] == "`framework`")
-    assert all(f"`{name}`" in framework[3] for name in names())
+    frameworks = DOCUMENT.partition("### Frameworks")[2]
+    assert {row[0] for row in rows(frameworks)} == {f"`{name}`" for name in names()}
+    described = (Path(__file__).parents[3] / "docs" / "frameworks.md").read_text()
+    assert all(f"\n## {name}\n" in described for name in names())
     resources = section("Resources")
     assert all(f"`{name}`" in resources or name.endswith(".sh") for name in _TAKEN_NAMES)
 

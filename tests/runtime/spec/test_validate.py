@@ -29,7 +29,7 @@ def worker(**changes: Any) -> dict[str, Any]:
     ("changes", "path", "says"),
     [
         ({"framework": "tensorflw"}, "framework", "did you mean tensorflow?"),
-        ({"framework": ""}, "framework", "must be one of tensorflow, standalone"),
+        ({"framework": ""}, "framework", "must be one of tensorflow, pytorch, jax"),
         ({"tasks": {"worker": None}}, "tasks", "at least one task type"),
         ({"tasks": {"worker": None, "ps": {"command": "x"}}}, "tasks", "nothing would end the job"),
         ({"tasks": {"worker": {"decides": False}}}, "tasks", "nothing would end the job"),

@@ -12,6 +12,7 @@ import attrs
 from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.container_inputs import ContainerError, variable
+from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.ranks import leading_type
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
 from tony_provider.runtime.task_identity import TaskIdentity
@@ -74,6 +75,11 @@ class ExecutorContainer:
     @property
     def spec(self) -> TaskSpec:
         return self.job.tasks[self.task_type]
+
+    @property
+    def command(self) -> str:
+        """The task type's command, or its framework's for types that give none."""
+        return self.spec.command or get_framework(self.job.framework).default_command(self.role)
 
     @property
     def role(self) -> Role:

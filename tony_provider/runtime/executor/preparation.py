@@ -16,7 +16,7 @@ from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.frameworks.generic import task_environment
+from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.retrying import retry_blocking
 from tony_provider.runtime.spec.model import Role
@@ -46,6 +46,7 @@ class Prepared:
 
     resumed: Optional[Resumed]  # what the process goes on from; None: from the beginning
     environ: dict[str, str]
+    command: str  # for /bin/sh
 
 
 def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Prepared:
@@ -56,7 +57,7 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
     _fetch_warm_start(context, cancelled)
     resumed = _put_checkpoint(context, order, cancelled)
     try:
-        return Prepared(resumed, _environment(context, order, resumed))
+        return _prepared(context, order, resumed)
     except OSError as error:  # this node's trouble, as a rule a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
 
@@ -107,7 +108,7 @@ def _resumes(context: ExecutorContext) -> bool:
     return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)
 
 
-def _environment(context: ExecutorContext, order: Order, resumed: Optional[Resumed]) -> dict[str, str]:
+def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed]) -> Prepared:
     container, workspace = context.container, context.workspace
     found = task_environment(
         container.job, order.cluster, container.task_type, container.index, directory=str(container.directory)
@@ -118,4 +119,5 @@ def _environment(context: ExecutorContext, order: Order, resumed: Optional[Resum
     python_bin = workspace.python_bin(container.job.python_env)
     after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
-    return user_environment(container, workspace, found.env, resumed, python_bin)
+    environ = user_environment(container, workspace, found.env, resumed, python_bin)
+    return Prepared(resumed, environ, "\n".join(filter(None, [found.before, container.command])))

@@ -18,7 +18,7 @@ from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.mirrored_checkpoints import GangCopies, OwnCopies
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.preparation import PreparationError, prepare
+from tony_provider.runtime.executor.preparation import PreparationError, Prepared, prepare
 from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.progress_reports import ProgressReader
 from tony_provider.runtime.executor.result_upload import NotKeptError, Results, UploadCancelledError
@@ -130,8 +130,8 @@ class Run:
     async def _run(self) -> None:
         exited = tony_pb2.ProcessExited(generation=self.order.generation, start=self.order.start)
         try:
-            environ = await self._prepare()
-            await self._process.run(environ, exited, self._started)
+            prepared = await self._prepare()
+            await self._process.run(prepared.command, prepared.environ, exited, self._started)
         except PreparationError as error:
             await self._stay_stopped(error)
             exited.stopped = True
@@ -145,8 +145,8 @@ class Run:
 
     # ---- before it -----------------------------------------------------------------------------------------------
 
-    async def _prepare(self) -> dict[str, str]:
-        """The environment of the process. Raises PreparationError, Cancelled, and what a command may fail by."""
+    async def _prepare(self) -> Prepared:
+        """What the process is started with. Raises PreparationError, Cancelled, and what a command may fail by."""
         if self._stopping.asked:
             raise Cancelled("stopped before its turn came")
         loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ class Run:
         self._reader = ProgressReader(self._context.workspace.metrics_file)
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
-        return prepared.environ
+        return prepared
 
     def _started(self, pid: int) -> None:
         self._activity = "running"

@@ -46,7 +46,11 @@ class UserProcess:
             await asyncio.to_thread(self._memory.look)
 
     async def run(
-        self, environ: Mapping[str, str], exited: tony_pb2.ProcessExited, started: Callable[[int], None]
+        self,
+        command: str,
+        environ: Mapping[str, str],
+        exited: tony_pb2.ProcessExited,
+        started: Callable[[int], None],
     ) -> None:
         """Run the command until it and everything that it started are gone. Raises OSError when it cannot be started.
 
@@ -54,7 +58,7 @@ class UserProcess:
         """
         await asyncio.to_thread(self._memory.look)
         async with Capture(self._context.output) as capture:
-            process = await self._start(environ, capture)
+            process = await self._start(command, environ, capture)
             started(process.pid)
             ending = asyncio.ensure_future(process.wait())
             try:
@@ -68,17 +72,18 @@ class UserProcess:
             # It goes into messages, which more people read than the job's log.
             exited.output_tail = masked(capture.tail(), self._context.container.user_secrets.values())
         if exited.signal == 0 and exited.exit_code:
-            command = self._context.container.spec.command
-            exited.error = command_problem(command, exited.exit_code, exited.output_tail) or exited.error
+            exited.error = (
+                command_problem(self._context.container.command, exited.exit_code, exited.output_tail) or exited.error
+            )
 
-    async def _start(self, environ: Mapping[str, str], capture: Capture) -> asyncio.subprocess.Process:
+    async def _start(self, command: str, environ: Mapping[str, str], capture: Capture) -> asyncio.subprocess.Process:
         self._context.ports.make_way()
         # No session and no group of its own: YARN's kill goes to the container's process group. And nothing that would
         # keep Python 3.9 from posix_spawn (cwd, close_fds): its fork would run gRPC's handlers, which break the child.
         # All our files are close-on-exec, and the working directory is the container's.
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
-            *("-c", _START, "sh", self._context.container.spec.command),
+            *("-c", _START, "sh", command),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=capture.stdout,
             stderr=capture.stderr,

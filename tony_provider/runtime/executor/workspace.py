@@ -14,8 +14,17 @@ import attrs
 from tony_provider.runtime import contract
 from tony_provider.runtime.contract import WORK_DIR
 
-# A Unix socket's path may have 107 bytes, and multiprocessing makes its own below TMPDIR, in a directory of its own.
-_LONGEST_TMPDIR = 60
+# A Unix socket's path may have 107 bytes, and Ray's own names take 68 of them; multiprocessing's are shorter.
+_LONGEST_TMPDIR = 38
+_SDK = (
+    "tony_sdk.py",
+    "tony_call.py",
+    "sitecustomize.py",
+    "tony_jax.py",
+    "tony_xgboost.py",
+    "tony_horovod.py",
+    "tony_wait.py",
+)
 
 
 class PythonEnvError(Exception):
@@ -80,9 +89,9 @@ class Workspace:
 
     @property
     def sdk(self) -> Path:
-        """The directory that user processes import from: ``tony_sdk``, and two modules that act by themselves.
+        """The directory that user processes import from: ``tony_sdk``, and modules that act by themselves.
 
-        One prepares Python to show its stacks, one calls a decorated function.
+        One prepares Python to show its stacks, one calls a decorated function, others help a framework.
         """
         return self.root / "sdk"
 
@@ -103,7 +112,7 @@ class Workspace:
         own = (self.home, self.root / "tmp", self.checkpoints, self.snapshots, self.sdk, self.tensorboard)
         for directory in (self.root, *own):
             directory.mkdir(mode=0o700, exist_ok=True)
-        for name in ("tony_sdk.py", "tony_call.py", "sitecustomize.py"):
+        for name in _SDK:
             _unpack("tony_provider.runtime.sdk", name, self.sdk / name)
 
     def prepare_tensorboard(self) -> None:

@@ -11,8 +11,9 @@ import attrs
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.contract import MAX_ENV_STRING
 from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
-from tony_provider.runtime.spec.problems import Problem
+from tony_provider.runtime.spec.problems import Problem, child, item
 
 MAIN_PORT = "main"
 """The port that the cluster spec names a task by; every task has it."""
@@ -56,15 +57,21 @@ class TaskEnvironment:
     env: dict[str, str]
     files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text
     paths: dict[str, str] = attrs.field(factory=dict)  # variable that holds a file's path -> its name in files
+    before: str = ""  # shell commands that stand before the user's; what they leave running ends with the user's
 
     def __add__(self, other: TaskEnvironment) -> TaskEnvironment:
         """Both environments together; ``other``'s where they say different things."""
-        return TaskEnvironment({**self.env, **other.env}, {**self.files, **other.files}, {**self.paths, **other.paths})
+        return TaskEnvironment(
+            {**self.env, **other.env},
+            {**self.files, **other.files},
+            {**self.paths, **other.paths},
+            other.before or self.before,
+        )
 
     def placed(self, directory: str) -> TaskEnvironment:
         """The environment of a process in ``directory``: with the variables of ``paths`` in ``env``."""
         located = {variable: str(Path(directory, name)) for variable, name in self.paths.items()}
-        return TaskEnvironment({**self.env, **located}, self.files)
+        return TaskEnvironment({**self.env, **located}, self.files, before=self.before)
 
 
 def with_file(variable: str, text: str, path_variable: str, file_name: str) -> TaskEnvironment:
@@ -82,10 +89,24 @@ class Framework(ABC):
     """What a job's ``framework`` decides: how tasks find each other, and what their failures and ends mean."""
 
     name: str
+    made_variables: frozenset[str] = frozenset()
+    """The variables that it makes of the cluster, which no job may set."""
 
-    @abstractmethod
     def problems(self, job: JobSpec) -> list[Problem]:
         """What in the job this framework cannot run; empty when it can."""
+        made = self.made_variables
+        given = {
+            child(path, name): value
+            for path, env in environments(job).items()
+            for name, value in env.items()
+            if name in made
+        }
+        given.update({item("secrets", index): name for index, name in enumerate(job.secrets) if name in made})
+        return [Problem(path, value, "is made from the cluster; leave it out") for path, value in given.items()]
+
+    def default_command(self, role: Role) -> str:
+        """The command of task types of this role that give none; empty: they must give one."""
+        return ""
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         """Names of the ports that a task of this type listens on, the main one first."""

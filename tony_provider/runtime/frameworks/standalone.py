@@ -1,7 +1,7 @@
-"""Any program: no variables beside the TONY_* ones, by which its tasks find each other as in every job.
+"""The framework ``standalone``: any program, with no variables beside the TONY_* ones.
 
-They start together and may talk to each other. One that fails starts again alone, and the others go on, unless its
-type says ``restart: gang``.
+By those its tasks find each other, as in every job. They start together and may talk to each other. One that fails
+starts again alone, and the others go on, unless its type says ``restart: gang``.
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ from collections.abc import Sequence
 
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
 from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
-from tony_provider.runtime.spec.problems import Problem
 
 
 class Standalone(Framework):
     """Programs of any kind, of which nothing is known but that the chief and each worker must succeed."""
 
     name = "standalone"
-
-    def problems(self, job: JobSpec) -> list[Problem]:
-        return []
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
         """The chief and every worker, beside parameter servers too: nothing says that one of them serves another."""

@@ -12,13 +12,10 @@ import json
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress, TaskEnvironment, fits, with_file
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import JobSpec, Role
-from tony_provider.runtime.spec.problems import Problem, child, item
 
 TF_CONFIG = "TF_CONFIG"
 REUSE_PORT = "TF_GRPC_REUSE_PORT"
-VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 _HOSTS = {  # the roles of TF_CONFIG's cluster, in its order
     Role.CHIEF: contract.ENV_CHIEF_HOSTS,
@@ -31,6 +28,7 @@ class TensorFlow(Framework):
     """Tasks that find each other by TF_CONFIG."""
 
     name = "tensorflow"
+    made_variables = frozenset({TF_CONFIG})
 
     def shares_ports(self, role: Role) -> bool:
         """True for tasks of the cluster: with TF_GRPC_REUSE_PORT TensorFlow's server binds so.
@@ -46,18 +44,11 @@ class TensorFlow(Framework):
         """
         return role is Role.WORKER
 
-    def problems(self, job: JobSpec) -> list[Problem]:
-        given = {child(path, TF_CONFIG): env[TF_CONFIG] for path, env in environments(job).items() if TF_CONFIG in env}
-        given.update({item("secrets", index): name for index, name in enumerate(job.secrets) if name == TF_CONFIG})
-        return [Problem(path, value, "is made from the cluster; leave it out") for path, value in given.items()]
-
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
         task = cluster.task(task_type, index)
-        env: dict[str, str] = {}
-        if job.tasks[task_type].gpus == 0 and VISIBLE_DEVICES not in {**job.env, **job.tasks[task_type].env}:
-            env[VISIBLE_DEVICES] = "-1"  # nodes without isolation show every GPU to every container
         if task.role is Role.SIDECAR:
-            return TaskEnvironment(env)
+            return TaskEnvironment({})
+        env: dict[str, str] = {}
         hosts = _hosts(cluster)
         # TensorFlow knows its four task types only. So types are grouped by role, and the indices go on from one type
         # to the next; with ordinary type names both are the task's own.

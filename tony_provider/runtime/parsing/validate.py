@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Optional
 
 from tony_provider.runtime import contract, resource_names
-from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework
 from tony_provider.runtime.frameworks import names as framework_names
-from tony_provider.runtime.frameworks.base import fits
+from tony_provider.runtime.frameworks.base import Framework, fits
 from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec, role_of
-from tony_provider.runtime.spec.problems import Problem, child, item
+from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.tensorboard import task_of
 
@@ -55,6 +56,7 @@ _TAKEN_NAMES = {
     "tmp",
 }
 _OWN_FILES = "tony-"
+_ANOTHER = "another package adds one by an entry point in the group tony_provider.frameworks"
 
 
 def validate(job: JobSpec) -> list[Problem]:
@@ -77,12 +79,24 @@ def validate(job: JobSpec) -> list[Problem]:
 
 
 def _framework(job: JobSpec) -> Iterator[Problem]:
-    known = framework_names()
-    if job.framework not in known:
-        hint = suggestion(job.framework, list(known))
+    try:
+        framework = get_framework(job.framework)
+    except UnknownFrameworkError:
+        known = framework_names()
+        hint = suggestion(job.framework, list(known)) or f"; {_ANOTHER}"
         yield Problem("framework", job.framework, f"must be one of {', '.join(known)}{hint}")
+    except LookupError as error:
+        yield Problem("framework", job.framework, str(error))
     else:
-        yield from get_framework(job.framework).problems(job)
+        yield from framework.problems(job)
+
+
+def _known_framework(job: JobSpec) -> Optional[Framework]:
+    """None where ``_framework`` says what is wrong with it."""
+    try:
+        return get_framework(job.framework)
+    except LookupError:
+        return None
 
 
 def _tasks(job: JobSpec) -> Iterator[Problem]:
@@ -99,6 +113,7 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
                 f"a task type's name has lower-case letters, digits and _, begins with a letter, and has at most "
                 f"{MAX_TASK_TYPE} characters",
             )
+        yield from _command(job, task_type, task)
         yield from _task(task, path)
         if role_of(task_type, task) is Role.CHIEF:
             chiefs.append(path)
@@ -112,9 +127,16 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
         yield Problem("tasks", sorted(job.tasks), "nothing would end the job; a chief or worker that decides is needed")
 
 
+def _command(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    path = child(child("tasks", task_type), "command")
+    if task.command and not task.command.strip():
+        yield Problem(path, task.command, "must not be empty")
+    framework = _known_framework(job)
+    if not task.command and not (framework and framework.default_command(role_of(task_type, task))):
+        yield Problem(path, NOT_GIVEN, "is required")
+
+
 def _task(task: TaskSpec, path: str) -> Iterator[Problem]:
-    if not task.command.strip():
-        yield Problem(child(path, "command"), task.command, "must not be empty")
     yield from _at_least(1, child(path, "instances"), task.instances)
     yield from _at_least(1, child(path, "vcores"), task.vcores)
     yield from _at_least(0, child(path, "gpus"), task.gpus)
@@ -275,7 +297,8 @@ def _min_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Pro
     yield from _at_least(1, path, task.min_instances)
     if task.min_instances > task.instances:
         yield Problem(path, task.min_instances, f"must not be more than instances ({task.instances})")
-    if job.framework in framework_names() and not get_framework(job.framework).elastic(role_of(task_type, task)):
+    framework = _known_framework(job)
+    if framework is not None and not framework.elastic(role_of(task_type, task)):
         role = role_of(task_type, task).value
         yield Problem(path, task.min_instances, f"{job.framework} cannot go on with fewer tasks of the role {role}")
 
@@ -313,7 +336,7 @@ def _port_range(job: JobSpec) -> Iterator[Problem]:
 
 
 def _most_ports(job: JobSpec) -> int:
-    if job.framework not in framework_names():
+    framework = _known_framework(job)
+    if framework is None:
         return 0
-    framework = get_framework(job.framework)
     return max((len(framework.ports(name, role_of(name, task))) for name, task in job.tasks.items()), default=0)

@@ -1,8 +1,8 @@
 """Runs in each Python process of a tony job before the user's code: prepares it to show where it hangs.
 
 On SIGUSR2 it writes the stacks of all its threads to stderr, so that a job that stopped making progress says where. A
-program that handles the signal itself is left alone. Then the sitecustomize that this one stands before, if there is
-one, runs as it would have. Needs nothing but Python 3.
+program that handles the signal itself is left alone. In a job of the framework jax, JAX is told which cluster it is on.
+Then the sitecustomize that this one stands before, if there is one, runs as it would have. Needs nothing but Python 3.
 """
 
 # pathlib takes time to import, and this runs in each and every process:
@@ -23,6 +23,17 @@ def _show_stacks_on_signal() -> None:
         return  # no stacks, then: never a reason to fail
 
 
+def _prepare_jax() -> None:
+    if not os.environ.get("TONY_JAX"):
+        return
+    try:
+        import tony_jax  # type: ignore[import-not-found,unused-ignore]  # it lies beside this file
+
+        tony_jax.watch_for_jax()
+    except Exception as error:  # noqa: BLE001 - never a reason to fail
+        sys.stderr.write(f"tony_jax: jax.distributed.initialize() needs its arguments: {error!r}\n")
+
+
 def _run_the_next() -> None:
     import importlib.machinery
     import importlib.util
@@ -38,5 +49,6 @@ def _run_the_next() -> None:
 
 
 _show_stacks_on_signal()
+_prepare_jax()
 if __name__ == "sitecustomize":
     _run_the_next()

@@ -115,7 +115,7 @@ class AmSpec:
 class TaskSpec:
     """One task type: ``instances`` containers that run the same command, told apart by their index."""
 
-    command: str  # run by /bin/sh in the container's working directory
+    command: str = ""  # run by /bin/sh in the container's working directory; some frameworks have one for some roles
     instances: int = 1
     memory: Memory = Memory(2048)  # MiB, the container's limit, the executor's 60 MiB or so included
     vcores: int = 1
@@ -207,7 +207,7 @@ class TensorBoardSpec:
 class JobSpec:
     """One distributed training job."""
 
-    framework: str  # tensorflow | standalone
+    framework: str  # tensorflow | pytorch | jax | xgboost | ray | horovod | mxnet | generic | standalone
     tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
     queue: Optional[str] = None  # default: the connection's, else YARN's own placement

@@ -12,7 +12,7 @@ from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks import get_framework, names
 from tony_provider.runtime.frameworks.base import TaskAddress, TaskEnvironment, fits
-from tony_provider.runtime.frameworks.generic import task_environment
+from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.spec.model import Role
 
 PIECES = {
@@ -38,6 +38,8 @@ def test_each_task_learns_who_it_is_and_who_the_others_are() -> None:
         "TONY_WORLD_SIZE": "5",
         "TONY_GENERATION": "1",
         "TONY_PORT": "20003",
+        "TONY_RENDEZVOUS": "10.0.0.1:20004",
+        "CUDA_VISIBLE_DEVICES": "-1",
         "TONY_CLUSTER_SPEC": (
             '{"ps":["10.0.0.1:20000","10.0.0.1:20001"],"worker":["10.0.0.1:20002","10.0.0.1:20003"],'
             '"chief":["10.0.0.1:20004"]}'
@@ -110,11 +112,12 @@ def test_environments_add_up_and_the_later_one_wins() -> None:
 
 
 def test_the_frameworks_there_are() -> None:
-    assert names() == ("tensorflow", "standalone")
+    ours = "tensorflow pytorch jax xgboost ray horovod mxnet generic standalone"
+    assert " ".join(names()) == ours
     for name in names():
         assert get_framework(name).name == name
         assert get_framework(name).ports("worker", Role.WORKER)[0] == "main"
-    with pytest.raises(LookupError, match="there are tensorflow, standalone"):
+    with pytest.raises(LookupError, match="there are tensorflow, pytorch"):
         get_framework("theano")
 
 

@@ -1,0 +1,57 @@
+"""Frameworks of other packages on their way to the nodes."""
+
+from __future__ import annotations
+
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.frameworks.installed import GOOD, Install, install
+from tony_provider.cluster.archived_frameworks import _files
+from tony_provider.cluster.runtime_archive import worker_archive
+from tony_provider.runtime.frameworks import plugins
+
+__all__ = ["install"]
+
+
+def test_one_that_is_half_removed_is_no_other_job_s_trouble(
+    install: Install, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(GOOD, "mine = my_frameworks.there_is_none:Mine")
+    worker_archive(tmp_path / "cache")
+    assert "mine (my_frameworks.there_is_none:Mine) does not travel to the nodes" in caplog.text
+
+
+def test_of_a_large_package_only_the_part_travels_that_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "acme" / "ml"
+    part.mkdir(parents=True)
+    for file in (
+        tmp_path / "acme" / "__init__.py",
+        tmp_path / "acme" / "large.py",
+        part / "mine.py",
+        part / "other.py",
+    ):
+        file.touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert sorted(name for name, _ in _files("acme.ml.mine")) == [
+        "acme/__init__.py",
+        "acme/ml/mine.py",
+        "acme/ml/other.py",
+    ]
+
+
+def test_it_travels_in_the_runtime_archive(install: Install, tmp_path: Path) -> None:
+    before = worker_archive(tmp_path / "cache")
+    install(GOOD, "mine = my_frameworks:Mine")
+    archive = worker_archive(tmp_path / "cache")
+    assert archive != before
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(tmp_path / "node")
+    common = tmp_path / "node" / "lib" / "common"
+    assert (common / "my_frameworks" / "__init__.py").read_text() == GOOD
+    (distribution,) = [found for found in metadata.distributions(path=[str(common)]) if found.entry_points]
+    assert [(point.name, point.group) for point in distribution.entry_points] == [("mine", plugins.GROUP)]

@@ -1,0 +1,57 @@
+"""Python environments with frameworks that the tests themselves do not need, made once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+SYSTEM_PYTHON = "/usr/bin/python3"  # Debian's, with its python3-torch
+PINS = ("jax==0.10.2", "xgboost==3.2.0", "ray==2.60.0", "numpy==2.4.6")
+HOROVOD = "horovod==0.28.1"  # built from source, some four minutes, for Debian's PyTorch
+_HOROVOD_OPTIONS = {
+    "HOROVOD_WITH_PYTORCH": "1",
+    "HOROVOD_WITH_GLOO": "1",
+    "HOROVOD_WITHOUT_TENSORFLOW": "1",
+    "HOROVOD_WITHOUT_MXNET": "1",
+    "HOROVOD_WITHOUT_MPI": "1",
+    "MAKEFLAGS": "-j2",
+}
+_UV = Path(sys.executable).with_name("uv")
+
+
+def environment() -> Path:
+    """One with JAX, XGBoost and Ray. Raises subprocess.CalledProcessError."""
+    return _made(PINS, lambda made: _install(made, *PINS))
+
+
+def horovod_environment() -> Path:
+    """One with Horovod, over Debian's PyTorch. Raises subprocess.CalledProcessError."""
+
+    def build(made: Path) -> None:
+        _install(made, "setuptools<70", "wheel", "packaging", "psutil", "cloudpickle", "pyyaml")
+        _install(made, "--no-build-isolation-package", "horovod", HOROVOD)
+
+    return _made((HOROVOD,), build, "--system-site-packages", python=SYSTEM_PYTHON)
+
+
+def _made(pins: Sequence[str], fill: Callable[[Path], None], *options: str, python: str = sys.executable) -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tony-provider" / "pythons"
+    made = base / hashlib.sha256("\n".join([*pins, python, sys.version]).encode()).hexdigest()[:16]
+    if not (made / "ready").exists():
+        subprocess.run([_UV, "venv", "--quiet", "--clear", *options, "--python", python, made], check=True)
+        fill(made)
+        (made / "ready").touch()
+    return made
+
+
+def _install(made: Path, *what: str) -> None:
+    command = [str(_UV), "pip", "install", "--quiet", "--python", str(made / "bin" / "python"), *what]
+    subprocess.run(command, check=True, env={**os.environ, **_HOROVOD_OPTIONS})
+
+
+def has_torch() -> bool:
+    return subprocess.run([SYSTEM_PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,70 @@
+"""The base of frameworks whose processes train together and meet at rank 0: any program of collective operations."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import attrs
+
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, TaskAddress, TaskEnvironment
+from tony_provider.runtime.ranks import in_cluster, ranks
+from tony_provider.runtime.spec.model import JobSpec, Role
+from tony_provider.runtime.spec.problems import Problem, child
+
+
+@attrs.frozen
+class Member:
+    """One process of a gang, as it sees the others."""
+
+    job: JobSpec
+    task: TaskAddress
+    rank: int
+    world_size: int
+    meeting: TaskAddress  # of rank 0, where all meet
+    generation: int
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs its container has."""
+        return self.job.tasks[self.task.type].gpus
+
+    def meeting_point(self, port: str = MAIN_PORT) -> Address:
+        """The address of rank 0 with one of its named ports."""
+        return Address(self.meeting.host, self.meeting.ports[port])
+
+
+class CollectiveFramework(Framework):
+    """Chief and workers, each with a rank; none can go on without the others, and any number of them can train.
+
+    Evaluators and side-cars find none of the framework's variables: they are not part of the gang.
+    """
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        parameter_servers = [name for name, role in job.roles.items() if role is Role.PS]
+        return [
+            *super().problems(job),
+            *(
+                Problem(
+                    child("tasks", name), Role.PS.value, f"{self.name} has no parameter servers; give it another role"
+                )
+                for name in parameter_servers
+            ),
+        ]
+
+    def elastic(self, role: Role) -> bool:
+        """True for workers: the next generation has another world size. The chief has what others lack."""
+        return role is Role.WORKER
+
+    def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
+        task = cluster.task(task_type, index)
+        if not in_cluster(task.role):
+            return TaskEnvironment({})
+        rank_of = ranks(cluster.tasks)
+        first = min(rank_of, key=rank_of.__getitem__)
+        member = Member(job, task, rank_of[task_type, index], len(rank_of), cluster.task(*first), cluster.generation)
+        return self.membership(member)
+
+    @abstractmethod
+    def membership(self, member: Member) -> TaskEnvironment:
+        """What the process finds to take part. Called on the executor's side."""

@@ -1,0 +1,51 @@
+"""The framework ``horovod``: its Gloo controller without ssh, mpirun or horovodrun.
+
+Processes find the variables that horovodrun would set (``horovod/runner/gloo_run.py`` of Horovod 0.28), each task as a
+host of its own with one process. They meet by a small HTTP store of keys and values (``tony_horovod``, beside tony_sdk)
+that runs beside rank 0, in place of the one in horovodrun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony_provider.runtime.frameworks import helpers
+from tony_provider.runtime.frameworks.base import MAIN_PORT, TaskEnvironment
+from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
+from tony_provider.runtime.spec.model import Role
+
+RENDEZVOUS_PORT = "rendezvous"
+
+
+class Horovod(CollectiveFramework):
+    """Processes that meet by Gloo's HTTP rendezvous."""
+
+    name = "horovod"
+    made_variables = frozenset({"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"}) | {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT",
+    }
+
+    def ports(self, task_type: str, role: Role) -> Sequence[str]:
+        return (MAIN_PORT, RENDEZVOUS_PORT)
+
+    def membership(self, member: Member) -> TaskEnvironment:
+        rendezvous = member.meeting_point(RENDEZVOUS_PORT)
+        rank, size = str(member.rank), str(member.world_size)
+        env = {
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",  # for the others, who may restore their checkpoints longer
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.host,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.port),
+            "HOROVOD_HOSTNAME": f"{member.task.host}-{rank}",  # two tasks on a node are two hosts to it
+            "HOROVOD_RANK": rank,
+            "HOROVOD_SIZE": size,
+            "HOROVOD_LOCAL_RANK": "0",
+            "HOROVOD_LOCAL_SIZE": "1",
+            "HOROVOD_CROSS_RANK": rank,
+            "HOROVOD_CROSS_SIZE": size,
+        }
+        # Horovod itself looks for the rendezvous during a second and a half only.
+        wait = helpers.until_reached(rendezvous)
+        return TaskEnvironment(env, before=f"{helpers.beside('tony_horovod')}\n{wait}" if member.rank == 0 else wait)

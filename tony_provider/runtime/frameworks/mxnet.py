@@ -1,0 +1,62 @@
+"""The framework ``mxnet``: MXNet's parameter servers (``ps-lite``), by the DMLC_* variables of its launchers.
+
+Tasks of the role ps are its servers, chief and workers its workers, and its scheduler runs beside rank 0. A process
+whose DMLC_ROLE is scheduler or server does its work while it imports ``mxnet``. The variables are those of "Distributed
+Training in MXNet" in its documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, TaskEnvironment
+from tony_provider.runtime.frameworks.helpers import PYTHON
+from tony_provider.runtime.ranks import in_cluster, ranks
+from tony_provider.runtime.spec.model import JobSpec, Role
+from tony_provider.runtime.spec.problems import Problem
+
+SCHEDULER_PORT = "scheduler"
+_IMPORT = f"{PYTHON} -c 'import mxnet'"
+
+
+class MXNet(Framework):
+    """Workers and servers that meet at a scheduler."""
+
+    name = "mxnet"
+    made_variables = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"}) | {
+        "DMLC_NUM_SERVER",
+        "DMLC_NUM_WORKER",
+    }
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        found = super().problems(job)
+        if Role.PS not in job.roles.values():
+            found.append(Problem("tasks", sorted(job.tasks), "mxnet needs parameter servers: a task type ps"))
+        return found
+
+    def ports(self, task_type: str, role: Role) -> Sequence[str]:
+        return (MAIN_PORT, SCHEDULER_PORT)
+
+    def decisive(self, job: JobSpec) -> Sequence[str]:
+        """The chief and every worker: a chief is one of the workers."""
+        return [name for name, role in job.roles.items() if role.is_tracked]
+
+    def default_command(self, role: Role) -> str:
+        """Servers need no program of the user's."""
+        return f"exec {_IMPORT}" if role is Role.PS else ""
+
+    def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
+        task = cluster.task(task_type, index)
+        if not in_cluster(task.role):
+            return TaskEnvironment({})
+        rank_of = ranks(cluster.tasks)
+        first = cluster.task(*min(rank_of, key=rank_of.__getitem__))
+        servers = sum(task.role is Role.PS for task in cluster.tasks)
+        env = {
+            "DMLC_ROLE": "server" if task.role is Role.PS else "worker",
+            "DMLC_PS_ROOT_URI": first.host,
+            "DMLC_PS_ROOT_PORT": str(first.ports[SCHEDULER_PORT]),
+            "DMLC_NUM_SERVER": str(servers),
+            "DMLC_NUM_WORKER": str(len(rank_of) - servers),
+        }
+        return TaskEnvironment(env, before=f"(DMLC_ROLE=scheduler {_IMPORT} &)" if task == first else "")

@@ -1,0 +1,50 @@
+"""The framework ``pytorch``: the variables of ``torch.distributed``'s ``env://`` rendezvous, and those of torchrun.
+
+A program calls ``init_process_group()`` as it would under torchrun, for DDP, FSDP or anything else. One that is started
+by torchrun finds what torchrun's own arguments would say, in the PET_* variables that stand for them
+(``torch.distributed.argparse_util.env``): its nodes are our tasks, and they meet at rank 0. The names are those of
+"Environment variable initialization" and "torchrun" in PyTorch's documentation.
+"""
+
+from __future__ import annotations
+
+from tony_provider.runtime.frameworks.base import TaskEnvironment
+from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
+
+
+class PyTorch(CollectiveFramework):
+    """Processes that meet by MASTER_ADDR and MASTER_PORT."""
+
+    name = "pytorch"
+    made_variables = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"})
+
+    def membership(self, member: Member) -> TaskEnvironment:
+        meeting = member.meeting_point()
+        rank, world_size = str(member.rank), str(member.world_size)
+        return TaskEnvironment(
+            {
+                "MASTER_ADDR": meeting.host,
+                "MASTER_PORT": str(meeting.port),
+                "RANK": rank,
+                "WORLD_SIZE": world_size,
+                "LOCAL_RANK": "0",
+                "LOCAL_WORLD_SIZE": "1",
+                "GROUP_RANK": rank,  # of the node, as torchrun counts: each task is one
+                "GROUP_WORLD_SIZE": world_size,
+                **_torchrun(member),
+            }
+        )
+
+
+def _torchrun(member: Member) -> dict[str, str]:
+    return {
+        "PET_NNODES": str(member.world_size),
+        "PET_NODE_RANK": str(member.rank),
+        "PET_NPROC_PER_NODE": str(max(1, member.gpus)),
+        # The other one, c10d, orders nodes by their names: its rank 0 would be anywhere, and with it the checkpoints.
+        "PET_RDZV_BACKEND": "static",
+        "PET_MASTER_ADDR": member.meeting_point().host,
+        "PET_MASTER_PORT": str(member.meeting_point().port),
+        # A failed process is ours to start again, in every task and from the newest checkpoint.
+        "PET_MAX_RESTARTS": "0",
+    }

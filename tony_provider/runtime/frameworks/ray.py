@@ -1,0 +1,77 @@
+"""The framework ``ray``: a Ray cluster for the time of the job, with the user's driver beside its head.
+
+The chief's command is the driver, which ``ray.init()`` connects by RAY_ADDRESS; its end is the job's. Workers need no
+command: each is a node of the cluster with the CPUs, GPUs and memory of its container. A worker that dies starts again
+alone, since Ray does its tasks elsewhere meanwhile; when the head dies, everything starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress, TaskEnvironment
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role, TaskSpec
+from tony_provider.runtime.spec.problems import Problem, child
+
+# TMPDIR is short enough for Ray's sockets, and gone with the container: what is in /tmp would stay.
+_START = 'ray start --temp-dir="$TMPDIR/ray" $TONY_RAY_ARGUMENTS'
+_HEAD = f"{_START} --head --port=$TONY_PORT --include-dashboard=false || exit"
+_NODE = f"exec {_START} --block --address=$RAY_ADDRESS"
+_FOR_OBJECTS = 0.3  # of the container's memory, as Ray itself takes of a machine's
+_LEAST_FOR_OBJECTS = 80 << 20  # bytes: Ray takes no less than 75 MiB
+
+
+class Ray(Framework):
+    """A head with the user's driver, and workers."""
+
+    name = "ray"
+    made_variables = frozenset({"RAY_ADDRESS"})
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        found = super().problems(job)
+        roles = job.roles
+        if Role.CHIEF not in roles.values():
+            found.append(Problem("tasks", sorted(roles), "ray needs a task type chief: Ray's head, with your driver"))
+        for name, role in roles.items():
+            if role is Role.PS:
+                found.append(Problem(child("tasks", name), role.value, "ray has no parameter servers"))
+        return found
+
+    def decisive(self, job: JobSpec) -> Sequence[str]:
+        """The chief: workers run without end."""
+        return [name for name, role in job.roles.items() if role is Role.CHIEF]
+
+    def scope(self, role: Role) -> RestartScope:
+        """A worker starts again alone. The cluster does not outlive its head."""
+        return RestartScope.GANG if role is Role.CHIEF else RestartScope.TASK
+
+    def default_command(self, role: Role) -> str:
+        """Workers serve Ray."""
+        return _NODE if role is Role.WORKER else ""
+
+    def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
+        task = cluster.task(task_type, index)
+        head = next(each for each in cluster.tasks if each.role is Role.CHIEF)
+        if not in_cluster(task.role):
+            return TaskEnvironment({})
+        spec = job.tasks[task_type]
+        env = {
+            "RAY_ADDRESS": head.main,
+            contract.ENV_RAY_ARGUMENTS: " ".join(_arguments(spec, task)),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        return TaskEnvironment(env, before=_HEAD if task == head else "")
+
+
+def _arguments(spec: TaskSpec, task: TaskAddress) -> list[str]:
+    """What a node says of itself: Ray would count the whole machine."""
+    return [
+        f"--node-ip-address={task.host}",
+        f"--num-cpus={spec.vcores}",
+        f"--num-gpus={spec.gpus}",
+        f"--memory={int(spec.memory * (1 - _FOR_OBJECTS)) << 20}",
+        f"--object-store-memory={max(_LEAST_FOR_OBJECTS, int(spec.memory * _FOR_OBJECTS) << 20)}",
+        "--disable-usage-stats",
+    ]

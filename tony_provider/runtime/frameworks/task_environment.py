@@ -1,0 +1,67 @@
+"""The variables and files of a task: those that every task gets of its cluster, and its framework's."""
+
+from __future__ import annotations
+
+import json
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, TaskEnvironment, with_file
+from tony_provider.runtime.ranks import in_cluster, ranks
+from tony_provider.runtime.spec.model import JobSpec
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+def task_environment(
+    job: JobSpec, cluster: ClusterSpec, task_type: str, index: int, *, directory: str = ""
+) -> TaskEnvironment:
+    """The variables and files that the user process of one task finds the others by, its framework's included.
+
+    ``directory`` is the working directory in which the caller writes the files; left empty, variables name them
+    relative to it. The job's own ``env`` is not part of it. Raises LookupError for a task that the cluster lacks.
+    """
+    own = cluster_environment(job, cluster, task_type, index)
+    return (own + get_framework(job.framework).environment(job, cluster, task_type, index)).placed(directory)
+
+
+def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
+    """The part of a task's environment that does not depend on the framework.
+
+    Evaluators and side-cars see the cluster, and have no rank.
+    """
+    task = cluster.task(task_type, index)
+    rank_of = ranks(cluster.tasks)
+    env = {
+        contract.ENV_JOB_NAME: job.name,
+        contract.ENV_TASK_TYPE: task_type,
+        contract.ENV_TASK_INDEX: str(index),
+        contract.ENV_WORLD_SIZE: str(len(rank_of)),
+        contract.ENV_GENERATION: str(cluster.generation),
+        contract.ENV_PORT: str(task.ports[MAIN_PORT]),
+    }
+    if rank_of:
+        first = min(rank_of, key=rank_of.__getitem__)
+        env[contract.ENV_RENDEZVOUS] = cluster.task(*first).main
+    if in_cluster(task.role):
+        env[contract.ENV_RANK] = str(rank_of[task_type, index])
+    spec = job.tasks[task_type]
+    # Other resources may be GPUs by another name, such as nvidia.com/gpu.
+    if spec.gpus == 0 and not spec.resources and VISIBLE_DEVICES not in {**job.env, **spec.env}:
+        env[VISIBLE_DEVICES] = "-1"  # nodes without isolation show every GPU to every container
+    listed = with_file(
+        contract.ENV_CLUSTER_SPEC, cluster_json(cluster), contract.ENV_CLUSTER_SPEC_FILE, contract.CLUSTER_SPEC_FILE
+    )
+    return TaskEnvironment(env) + listed
+
+
+def cluster_json(cluster: ClusterSpec) -> str:
+    """The addresses of chief, workers and parameter servers as JSON: ``{type: ["host:port", …]}``.
+
+    They come by type as specified, then index.
+    """
+    by_type: dict[str, list[str]] = {}
+    for task in cluster.tasks:
+        if in_cluster(task.role):
+            by_type.setdefault(task.type, []).append(task.main)
+    return json.dumps(by_type, separators=(",", ":"))

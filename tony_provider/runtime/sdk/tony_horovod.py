@@ -1,0 +1,96 @@
+"""Horovod's rendezvous beside rank 0 of a tony job: ``python -m tony_horovod``, in place of the one in horovodrun.
+
+A store of keys and values by HTTP, as Gloo's ``HTTPStore`` in Horovod speaks to it: PUT and GET of /scope/key, where
+GET answers 404 until there is a value, and DELETE of /scope/rank when a process takes its leave. As with horovodrun's
+own, whoever reaches it can read and write it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import socketserver
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MAX_VALUE = 1 << 20  # bytes; addresses of processes are far smaller
+MAX_KEYS = 1 << 16
+
+
+class KeyValueServer(ThreadingHTTPServer):
+    """The server, and what it has been told."""
+
+    daemon_threads = True
+    request_queue_size = 1024  # every process asks many times a second
+    allow_reuse_address = True
+
+    def __init__(self, port: int, processes: int) -> None:
+        """At every address of this machine: it may be known by another one than it knows itself by."""
+        self.address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+        super().__init__(("", port), _Handler)
+        self.processes = processes
+        self.values: dict[str, bytes] = {}
+        self.left: dict[str, set[str]] = {}  # by scope, the keys that were deleted
+
+    def server_bind(self) -> None:
+        """As TCPServer does it: HTTPServer asks for the host's full name, which can take seconds."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "", self.server_address[1]
+
+    def delete(self, path: str) -> None:
+        """Forget a key, and a scope once all processes have taken their leave of it: it may be used again."""
+        scope, _, key = path.strip("/").rpartition("/")
+        left = self.left.setdefault(scope, set())
+        left.add(key)
+        self.values.pop(path, None)
+        if len(left) >= self.processes:
+            del self.left[scope]
+            for known in [each for each in self.values if each.startswith(f"/{scope}/")]:
+                self.values.pop(known, None)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a process."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 60.0  # seconds without a request
+    server: KeyValueServer
+
+    def do_GET(self) -> None:
+        value = self.server.values.get(self.path)
+        self._answer(404, b"") if value is None else self._answer(200, value)
+
+    def do_PUT(self) -> None:
+        length = self.headers.get("Content-Length") or ""
+        if not length.isdecimal() or int(length) > MAX_VALUE or len(self.server.values) >= MAX_KEYS:
+            self._answer(413, b"", close=True)  # the body is not read
+            return
+        self.server.values[self.path] = self.rfile.read(int(length))
+        self._answer(200, b"")
+
+    def do_DELETE(self) -> None:
+        self.server.delete(self.path)
+        self._answer(200, b"")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing: the log is the program's."""
+
+    def _answer(self, status: int, body: bytes, *, close: bool = False) -> None:
+        self.send_response(status)
+        if close:
+            self.send_header("Connection", "close")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main() -> None:
+    """Serve until it is ended with the job's own process."""
+    port = int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    KeyValueServer(port, int(os.environ["HOROVOD_SIZE"])).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""XGBoost's collective in a tony job of the framework xgboost.
+
+    import tony_xgboost
+
+    with tony_xgboost.communicator():
+        booster = xgboost.train(...)
+
+Rank 0 runs XGBoost's tracker and tells the others, at TONY_RENDEZVOUS, where it listens: each time at a new port, since
+XGBoost cannot listen again at one that was in use a moment ago. Ranks are the job's. Outside a job, and in a job of one
+process, it does the work alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Optional
+
+MEETING_SECONDS = 900.0  # for all ranks to come: one may restore its checkpoint longer than another
+_PAUSE = 0.2
+
+
+@contextmanager
+def communicator() -> Iterator[None]:
+    """XGBoost's ``CommunicatorContext`` over all ranks. Rank 0 leaves it last.
+
+    Raises TimeoutError when not all ranks come within 15 minutes.
+    """
+    from xgboost import collective  # type: ignore[import-not-found,unused-ignore]
+
+    rank, world_size = int(os.environ.get("TONY_RANK") or 0), int(os.environ.get("TONY_WORLD_SIZE") or 1)
+    if world_size == 1:
+        yield
+        return
+    tracker = _Tracker(world_size) if rank == 0 else None
+    arguments = tracker.tell() if tracker else _ask()
+    # XGBoost sorts its ranks by these, as texts.
+    with collective.CommunicatorContext(**arguments, dmlc_task_id=str(rank).zfill(len(str(world_size)))):
+        yield
+    if tracker:
+        tracker.wait()
+
+
+class _Tracker:
+    """XGBoost's tracker, and whom it was told."""
+
+    def __init__(self, world_size: int) -> None:
+        from xgboost.tracker import RabitTracker  # type: ignore[import-not-found,unused-ignore]
+
+        self._others = world_size - 1
+        self._host, self._port = _meeting_point()
+        self._tracker: Any = RabitTracker(n_workers=world_size, host_ip=_address_of(self._host), sortby="task")
+
+    def tell(self) -> dict[str, Any]:
+        """Start, and have every other rank know where. Returns the arguments for all."""
+        self._tracker.start()
+        arguments: dict[str, Any] = self._tracker.worker_args()
+        told = json.dumps(arguments).encode()
+        until = time.monotonic() + MEETING_SECONDS
+        with _listening(self._port) as server:
+            for number in range(self._others):
+                server.settimeout(max(0.0, until - time.monotonic()) or 1e-3)
+                try:
+                    connection, _ = server.accept()
+                except TimeoutError:
+                    raise TimeoutError(f"only {number + 1} of {self._others + 1} ranks have come") from None
+                with connection:
+                    connection.sendall(told)
+        return arguments
+
+    def wait(self) -> None:
+        """Until all have left: the tracker ends with this process."""
+        self._tracker.wait_for()
+
+
+def _ask() -> dict[str, Any]:
+    host, port = _meeting_point()
+    until = time.monotonic() + MEETING_SECONDS
+    problem: Optional[Exception] = None
+    while time.monotonic() < until:
+        try:
+            with socket.create_connection((host, port), timeout=10.0) as connection:
+                connection.settimeout(60.0)
+                with connection.makefile("rb") as stream:
+                    told: dict[str, Any] = json.loads(stream.read())
+                    return told
+        except (OSError, ValueError) as error:
+            problem = error
+            time.sleep(_PAUSE)
+    raise TimeoutError(f"rank 0 does not tell at {host}:{port} where its tracker listens: {problem}")
+
+
+def _meeting_point() -> tuple[str, int]:
+    host, _, port = os.environ["TONY_RENDEZVOUS"].rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _address_of(host: str) -> str:
+    """What XGBoost takes for a host: a numeric address."""
+    return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+
+
+def _listening(port: int) -> socket.socket:
+    """At every address of this machine, as rank 0 may be known by another one than it knows itself by."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+    return socket.create_server(("", port), backlog=1024)
