@@ -47,6 +47,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         (worker(vcores=0), "tasks.worker.vcores", "must be at least 1"),
         (worker(gpus=-1), "tasks.worker.gpus", "must be at least 0"),
         (worker(memory=0), "tasks.worker.memory", "more than zero"),
+        ({"success": "chief"}, "success", "there is no chief"),
         (worker(command="\n"), "tasks.worker.command", "must not be empty"),
         (worker(command="a\0b"), "tasks.worker.command", "NUL"),
         (worker(command="a\ud800b"), "tasks.worker.command", "surrogate"),

@@ -11,7 +11,7 @@ from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framewor
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import Framework, fits
 from tony_provider.runtime.spec.environments import environments
-from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec, role_of
+from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, SuccessRule, TaskSpec, role_of
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.tensorboard import task_of
@@ -121,6 +121,8 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
                 yield Problem(child(path, "decides"), False, "a chief decides")
             if task.instances > 1:
                 yield Problem(child(path, "instances"), task.instances, "a chief has one instance")
+    if job.success is SuccessRule.CHIEF and not chiefs:
+        yield Problem("success", job.success.value, "there is no chief; name a task type so, or give one that role")
     for path in chiefs[1:]:
         yield Problem(path, "chief", f"a job has at most one task type with the role chief; {chiefs[0]} has it, too")
     if not any(role_of(task_type, task).is_tracked and task.decides for task_type, task in job.tasks.items()):

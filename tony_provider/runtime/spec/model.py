@@ -47,6 +47,14 @@ class RestartScope(str, Enum):
     NEVER = "never"  # nothing: its failure is the job's (a side-car's is reported)
 
 
+class SuccessRule(str, Enum):
+    """Which of the chief and the workers that decide must succeed. Defaults to Framework.decisive."""
+
+    CHIEF = "chief"  # the chief; workers are stopped then
+    ALL = "all"  # chief and workers, all of them
+    ANY = "any"  # the first one: a search that needs one result
+
+
 class MirrorScope(str, Enum):
     """Whose checkpoint directory is copied to the store while the job runs."""
 
@@ -210,6 +218,7 @@ class JobSpec:
     framework: str  # tensorflow | pytorch | jax | xgboost | ray | horovod | mxnet | generic | standalone
     tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
+    success: Optional[SuccessRule] = None  # which tasks must succeed; default: what the framework needs
     queue: Optional[str] = None  # default: the connection's, else YARN's own placement
     priority: Optional[int] = None
     node_label: Optional[str] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.runtime.am.session.world import World, job
@@ -12,7 +13,7 @@ from tony_provider.runtime.am.session.actions import ShutdownTask
 from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Role, TaskSpec
+from tony_provider.runtime.spec.model import Role, SuccessRule, TaskSpec
 
 WORKERS = {"worker": 2}
 PS_JOB = {"chief": 1, "ps": 1, "worker": 2}
@@ -334,6 +335,48 @@ def test_a_worker_that_does_not_decide_fails_the_job_all_the_same() -> None:
     assert world.verdict.status is FinalStatus.FAILED
     assert world.verdict.failure
     assert world.verdict.failure.task == "server:0"
+
+
+def test_the_chief_s_success_is_the_job_s_where_the_job_says_so() -> None:
+    wanted = attrs.evolve(job({"chief": 1, "worker": 2}), success=SuccessRule.CHIEF)
+    world = World(wanted, ["chief", "worker"]).run()
+    world.end("worker:0")
+    assert world.session.phase is JobState.RUNNING
+    world.end("chief:0")
+    assert "worker:1" in world.shut_down()
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_all_must_succeed_where_the_job_says_so() -> None:
+    world = World(attrs.evolve(job(PS_JOB), success=SuccessRule.ALL), ["chief"]).run()
+    world.end("chief:0")
+    world.end("worker:0")
+    assert world.session.phase is JobState.RUNNING
+    world.end("worker:1")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_one_success_is_enough_where_the_job_says_so() -> None:
+    world = World(attrs.evolve(job({"worker": 3}), success=SuccessRule.ANY), ["worker"]).run()
+    world.end("worker:1")
+    assert {"worker:0", "worker:2"} <= set(world.shut_down())
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+    states = {task.name: task.state for task in world.session.tasks}
+    assert states == {
+        "worker:0": TaskState.STOPPED,
+        "worker:1": TaskState.SUCCEEDED,
+        "worker:2": TaskState.STOPPED,
+    }
+
+
+def test_where_one_success_is_enough_a_failure_still_counts() -> None:
+    world = World(attrs.evolve(job({"worker": 2}), success=SuccessRule.ANY), ["worker"]).run()
+    world.end("worker:1", exit_code=3)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.FAILED
 
 
 def test_lost_output_is_a_warning_once_for_a_node() -> None:

@@ -11,7 +11,7 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.spec.model import Role, SuccessRule
 
 _SUCCESS = "the job has succeeded"
 
@@ -54,12 +54,12 @@ class JobCompletion:
     def look_at_success(self, now: float) -> None:
         """End the job once every task that decides has succeeded, and the evaluators have had their time."""
         state = self._state
-        if not self._all_succeeded():
+        if not self._has_succeeded():
             return
         if self._evaluators_until is None:
             state.enter(JobState.FINISHING)
             self._evaluators_until = now + state.job.timeouts.evaluator
-            message = "every task that decides has succeeded; stopping the others"
+            message = f"{self._who} has succeeded; stopping the others"
             state.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, _SUCCESS)))
             for task in state.tasks:
                 if task.role is not Role.EVALUATOR or task.ended:
@@ -70,10 +70,24 @@ class JobCompletion:
 
     def take_over(self, verdict: Verdict, now: float) -> None:
         """A former application master was ending the job: its tasks were told to stop, and none starts again."""
-        if verdict.status is FinalStatus.SUCCEEDED:
+        if verdict.status is FinalStatus.SUCCEEDED and not self._any:
             for task in self._deciders():
                 task.enter(TaskState.SUCCEEDED)  # or there would be no such verdict
         self._conclude(verdict, now, verdict.message)
+
+    @property
+    def _any(self) -> bool:
+        """Whether one success is enough."""
+        return self._state.job.success is SuccessRule.ANY
+
+    @property
+    def _who(self) -> str:
+        return "one of the tasks that decide" if self._any else "every task that decides"
+
+    def _has_succeeded(self) -> bool:
+        if self._any:
+            return any(task.state is TaskState.SUCCEEDED for task in self._deciders())
+        return self._all_succeeded()
 
     def _all_succeeded(self) -> bool:
         """Asked after each of the messages of thousands of executors, so it begins where it ended the last time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import attrs
@@ -14,7 +14,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.spec.model import JobSpec, MirrorScope
+from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, SuccessRule
 
 
 @attrs.define
@@ -40,12 +40,20 @@ class Generation:
         return self._cluster
 
 
+def deciding_types(job: JobSpec, framework: Framework) -> Sequence[str]:
+    """The task types whose success is the job's, for those of their tasks that decide."""
+    if job.success is None:
+        return framework.decisive(job)
+    chief_only = job.success is SuccessRule.CHIEF
+    return [name for name, role in job.roles.items() if role is Role.CHIEF or (role.is_tracked and not chief_only)]
+
+
 class SessionState:
     """``out`` are the actions that were not taken yet."""
 
     def __init__(self, job: JobSpec, framework: Framework, epoch: float) -> None:
         """``epoch`` + the session's time = seconds since the epoch."""
-        decisive = framework.decisive(job)
+        decisive = deciding_types(job, framework)
         self.job = job
         self.epoch = epoch
         self.tasks = [
