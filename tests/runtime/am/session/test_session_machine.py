@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,7 +18,15 @@ from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import Memory, MirrorScope, RestartPolicy, RestartScope, Role, TaskSpec
+from tony_provider.runtime.spec.model import (
+    Memory,
+    MirrorScope,
+    RestartPolicy,
+    RestartScope,
+    Role,
+    SuccessRule,
+    TaskSpec,
+)
 
 JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
     ({"worker": 3}, ["worker"]),
@@ -53,6 +62,7 @@ class SessionMachine(RuleBasedStateMachine):
         super().__init__()
         self.world: World | None = None
         self.step = 0
+        self.master_died = False
         self.former: set[str] = set()  # containers that a new application master has found
 
     @initialize(
@@ -60,6 +70,7 @@ class SessionMachine(RuleBasedStateMachine):
         policy=st.sampled_from(POLICIES),
         alone=st.booleans(),
         mirror=st.sampled_from(MirrorScope),
+        success=st.sampled_from([None, None, SuccessRule.ALL, SuccessRule.ANY]),
         answers=st.booleans(),
         jitter=st.floats(0, 1),
         timeouts=st.fixed_dictionaries(
@@ -79,11 +90,13 @@ class SessionMachine(RuleBasedStateMachine):
         which: tuple[dict[str, int | TaskSpec], list[str]],
         policy: RestartPolicy,
         mirror: MirrorScope,
+        success: SuccessRule | None,
         timeouts: dict[str, float],
         **world: Any,
     ) -> None:
         tasks, decisive = which
-        self.world = World(job(tasks, policy=policy, mirror=mirror, **timeouts), decisive, **world)
+        spec = attrs.evolve(job(tasks, policy=policy, mirror=mirror, **timeouts), success=success)
+        self.world = World(spec, decisive, **world)
 
     @property
     def w(self) -> World:
@@ -251,6 +264,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def master_dies(self, data: st.DataObject) -> None:
         calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
+        self.master_died = True
         self.former |= self.w.held
         going_on = self._going_on()
         failures = self._failures_seen(going_on)
@@ -336,7 +350,11 @@ class SessionMachine(RuleBasedStateMachine):
         verdict = self.w.verdict
         assert (verdict.failure is None) == (verdict.status is FinalStatus.SUCCEEDED)
         if verdict.status is FinalStatus.SUCCEEDED:
-            assert all(task.state is TaskState.SUCCEEDED for task in self._tasks() if task.decisive and not task.absent)
+            deciders = [task for task in self._tasks() if task.decisive and not task.absent]
+            succeeded = [task.state is TaskState.SUCCEEDED for task in deciders]
+            # A master that takes over the verdict is not told whose success it was.
+            one_is_enough = self.w.spec.success is SuccessRule.ANY
+            assert all(succeeded) or (one_is_enough and (any(succeeded) or self.master_died))
         assert all(task.ended for task in self._tasks())
         assert self.w.session.phase is JobState(verdict.status.value)
 
