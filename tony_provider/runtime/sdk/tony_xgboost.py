@@ -22,6 +22,8 @@ from typing import Any, Optional
 
 MEETING_SECONDS = 900.0  # for all ranks to come: one may restore its checkpoint longer than another
 _PAUSE = 0.2
+_ANSWER_SECONDS = 10.0  # for the other side of a connection
+_WORD = "rank"
 
 
 @contextmanager
@@ -37,7 +39,7 @@ def communicator() -> Iterator[None]:
         yield
         return
     tracker = _Tracker(world_size) if rank == 0 else None
-    arguments = tracker.tell() if tracker else _ask()
+    arguments = tracker.tell() if tracker else _ask(rank)
     # XGBoost sorts its ranks by these, as texts.
     with collective.CommunicatorContext(**arguments, dmlc_task_id=str(rank).zfill(len(str(world_size)))):
         yield
@@ -51,7 +53,7 @@ class _Tracker:
     def __init__(self, world_size: int) -> None:
         from xgboost.tracker import RabitTracker  # type: ignore[import-not-found,unused-ignore]
 
-        self._others = world_size - 1
+        self._world_size = world_size
         self._host, self._port = _meeting_point()
         self._tracker: Any = RabitTracker(n_workers=world_size, host_ip=_address_of(self._host), sortby="task")
 
@@ -60,16 +62,20 @@ class _Tracker:
         self._tracker.start()
         arguments: dict[str, Any] = self._tracker.worker_args()
         told = json.dumps(arguments).encode()
+        missing = set(range(1, self._world_size))
         until = time.monotonic() + MEETING_SECONDS
         with _listening(self._port) as server:
-            for number in range(self._others):
-                server.settimeout(max(0.0, until - time.monotonic()) or 1e-3)
+            server.settimeout(_PAUSE)
+            while missing:
+                if time.monotonic() > until:
+                    came = self._world_size - len(missing)
+                    raise TimeoutError(f"only {came} of {self._world_size} ranks have come")
                 try:
                     connection, _ = server.accept()
-                except TimeoutError:
-                    raise TimeoutError(f"only {number + 1} of {self._others + 1} ranks have come") from None
+                except socket.timeout:
+                    continue
                 with connection:
-                    connection.sendall(told)
+                    missing.discard(_tell_rank(connection, told))
         return arguments
 
     def wait(self) -> None:
@@ -77,14 +83,29 @@ class _Tracker:
         self._tracker.wait_for()
 
 
-def _ask() -> dict[str, Any]:
+def _tell_rank(connection: socket.socket, told: bytes) -> int:
+    """Which rank was told; -1 for whatever is none of the job's."""
+    connection.settimeout(_ANSWER_SECONDS)
+    try:
+        with connection.makefile("rb") as stream:
+            word, _, rank = stream.readline(64).decode("ascii", "replace").strip().partition(" ")
+        if word != _WORD or not rank.isdecimal():
+            return -1
+        connection.sendall(told)
+    except OSError:
+        return -1  # it asks again
+    return int(rank)
+
+
+def _ask(rank: int) -> dict[str, Any]:
     host, port = _meeting_point()
     until = time.monotonic() + MEETING_SECONDS
     problem: Optional[Exception] = None
     while time.monotonic() < until:
         try:
             with socket.create_connection((host, port), timeout=10.0) as connection:
-                connection.settimeout(60.0)
+                connection.settimeout(_ANSWER_SECONDS)
+                connection.sendall(f"{_WORD} {rank}\n".encode())
                 with connection.makefile("rb") as stream:
                     told: dict[str, Any] = json.loads(stream.read())
                     return told
