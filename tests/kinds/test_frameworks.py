@@ -66,11 +66,15 @@ def test_generic(yarn: YarnPlace, note: Note) -> None:
     note("generic", job, "the line")
 
 
-needs_torch = pytest.mark.skipif(not has_torch(), reason="needs Debian's python3-torch: sh tests/packages.sh torch")
+@pytest.fixture
+def torch() -> None:
+    """Debian's PyTorch. Looked for when it is needed: to import it takes seconds."""
+    if not has_torch():
+        pytest.skip("needs Debian's python3-torch: sh tests/packages.sh torch")
 
 
 @pytest.mark.long
-@needs_torch
+@pytest.mark.usefixtures("torch")
 def test_pytorch_goes_on_from_its_snapshot(wide: YarnPlace, note: Note) -> None:
     tasks = workers(f"exec {SYSTEM_PYTHON} torch_ddp.py")
     job = wide.submit(spec("pytorch", "torch_ddp.py", tasks, env={"PACE": "0.5"}))
@@ -85,7 +89,7 @@ def test_pytorch_goes_on_from_its_snapshot(wide: YarnPlace, note: Note) -> None:
 
 
 @pytest.mark.long
-@needs_torch
+@pytest.mark.usefixtures("torch")
 def test_torchrun_needs_no_arguments(wide: YarnPlace, note: Note) -> None:
     tasks = workers(f"exec {SYSTEM_PYTHON} torchrun.py --nproc_per_node=2 torch_ddp.py", instances=2, memory="1200MiB")
     job_spec = spec("pytorch", "torch_ddp.py", tasks)
@@ -124,7 +128,7 @@ def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, note: Note) 
 
 @pytest.mark.long
 @pytest.mark.timeout(1500)  # with Horovod's build
-@needs_torch
+@pytest.mark.usefixtures("torch")
 def test_horovod_needs_no_horovodrun(wide: YarnPlace, note: Note) -> None:
     tasks = workers("exec python horovod_line.py")
     job = wide.submit(spec("horovod", "horovod_line.py", tasks, python_env=str(horovod_environment())))
