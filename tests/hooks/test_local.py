@@ -243,9 +243,13 @@ def test_user_secrets_are_in_nothing_that_is_written_but_the_token_file(local: T
 @pytest.mark.parametrize(
     ("fields", "task", "expected"),
     [
-        ({}, {"gpus": 1}, "gpus: all tasks together want 1, and this machine gives one job 0"),
-        ({}, {"memory": "99999GiB"}, "memory: all tasks together want .* set `local_memory` in the tony connection"),
-        ({}, {"instances": 999}, "vcores: all tasks together want 999"),
+        ({}, {"gpus": 1}, "gpus: tasks that run together want 1, and this machine gives one job 0"),
+        (
+            {},
+            {"memory": "99999GiB"},
+            "memory: tasks that run together want .* set `local_memory`",
+        ),
+        ({}, {"instances": 999}, "vcores: tasks that run together want 999"),
         ({}, {"resources": {"fpga": 1}}, "tasks.worker.resources: this machine has no fpga"),
         ({"docker": {"image": "training:1"}}, {}, "docker: "),
         ({"secrets": ["API_KEY"]}, {}, "secrets: no value was given for 'API_KEY'"),

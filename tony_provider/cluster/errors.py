@@ -58,8 +58,9 @@ class JobTooLarge(JobRejected):
 
     def __str__(self) -> str:
         return (
-            f"{super().__str__()}\nIt would wait for ever. Make it smaller, give it min_instances, or, where nodes are "
-            "added when jobs wait for them, set `autoscaling` in the tony connection"
+            f"{super().__str__()}\nIt would wait for ever. Make it smaller, give it min_instances, let tasks that do "
+            "without each other begin as they come (start: first-come), or, where nodes are added when jobs wait for "
+            "them, set `autoscaling` in the tony connection"
         )
 
 

@@ -33,10 +33,12 @@ from tony_provider.runtime.spec.model import (
     RestartPolicy,
     RestartScope,
     Role,
+    StartRule,
     SuccessRule,
     TaskSpec,
     TensorBoardSpec,
     Timeouts,
+    Tolerance,
 )
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.source import load_source
@@ -67,6 +69,8 @@ TYPES: dict[Any, str] = {
     CheckpointFormat: "format",
     AfterSuccess: "after success",
     SuccessRule: "success",
+    StartRule: "start",
+    Tolerance: "tolerance",
     PortRange: "port range",
     AmSpec: "[am](#am)",
     Docker: "[docker](#docker)",

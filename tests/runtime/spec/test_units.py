@@ -19,6 +19,7 @@ from tony_provider.runtime.spec.units import (
     parse_integer,
     parse_memory,
     parse_moment,
+    parse_tolerance,
 )
 
 
@@ -194,11 +195,16 @@ def test_moment_refused(written: object) -> None:
         parse_moment(written)
 
 
+@pytest.mark.parametrize(("written", "tolerance"), [(3, "3"), ("3", "3"), ("5%", "5%"), (" 0.5 % ", "0.5%"), (0, "0")])
+def test_tolerance(written: object, tolerance: str) -> None:
+    assert parse_tolerance(written) == tolerance
+
+
 @given(
-    st.sampled_from([parse_memory, parse_duration, parse_integer, parse_boolean, parse_moment]),
+    st.sampled_from([parse_memory, parse_duration, parse_integer, parse_boolean, parse_moment, parse_tolerance]),
     st.one_of(
         st.text(),
-        st.text("0123456789.dhmskgtiKMGTB +-e", max_size=12),
+        st.text("0123456789.dhmskgtiKMGTB +-e%", max_size=12),
         st.integers(),
         st.floats(),
         st.booleans(),

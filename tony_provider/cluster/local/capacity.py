@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony_provider.cluster.settings import LocalSettings
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import JobSpec, StartRule
 
 
 def problems(job: JobSpec, limits: LocalSettings) -> list[str]:
@@ -20,14 +20,15 @@ def problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 
 def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
-    tasks = job.tasks.values()
+    first_come = job.start is StartRule.FIRST_COME  # else all are asked for at once, whatever would be enough
+    tasks = [(task, job.at_once(name) if first_come else task.instances) for name, task in job.tasks.items()]
     return [
-        f"{key}: all tasks together want {wanted}{unit}, and this machine gives one job {limit}{unit}; ask "
+        f"{key}: tasks that run together want {wanted}{unit}, and this machine gives one job {limit}{unit}; ask "
         f"for less, or set `local_{key}` in the tony connection"
         for key, wanted, limit, unit in (
-            ("memory", sum(task.memory * task.instances for task in tasks), limits.memory, " MiB"),
-            ("vcores", sum(task.vcores * task.instances for task in tasks), limits.vcores, ""),
-            ("gpus", sum(task.gpus * task.instances for task in tasks), limits.gpus, ""),
+            ("memory", sum(task.memory * number for task, number in tasks), limits.memory, " MiB"),
+            ("vcores", sum(task.vcores * number for task, number in tasks), limits.vcores, ""),
+            ("gpus", sum(task.gpus * number for task, number in tasks), limits.gpus, ""),
         )
         if wanted > limit
     ]

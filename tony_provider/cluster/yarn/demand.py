@@ -33,5 +33,4 @@ def demands(job: JobSpec) -> Iterator[Demand]:
         wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **task.resources}
         if task.gpus:
             wanted[GPU] = task.gpus
-        least = task.instances if task.min_instances is None else task.min_instances
-        yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label, least)
+        yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label, job.at_once(name))

@@ -67,6 +67,10 @@ class ApplicationRecords:
         self._events_file.changed()
         self.changed()
 
+    def when_kept(self, then: Callable[[], None]) -> None:
+        """Have ``then`` called once all notes so far are on the store."""
+        self._events_file.when_written(then)
+
     async def stop(self) -> None:
         """Stop writing, after the writes under way, which end by the store's deadlines."""
         for file in (self._status_file, self._events_file):

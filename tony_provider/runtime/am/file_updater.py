@@ -57,6 +57,7 @@ class FileUpdater:
         self._since_ms: Optional[int] = None  # the first of the writes in a row that did not succeed began
         self._problem = ""  # of the last one
         self._began_ms: Optional[int] = None  # the write under way
+        self._waiting: list[Callable[[], None]] = []  # for the next one that succeeds
 
     @property
     def trouble(self) -> str:
@@ -74,6 +75,11 @@ class FileUpdater:
         if self._due is None or due < self._due:
             self._due = due
             self._changed.set()
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Have ``then`` called, on the loop, once the content of this moment is on the store."""
+        self._waiting.append(then)
+        self.changed()
 
     async def run(self) -> None:
         """Write what changes until ``stop``."""
@@ -97,6 +103,7 @@ class FileUpdater:
     async def write(self) -> bool:
         """Write now; False when that failed, whatever with, which is logged. Ends by the store's own deadlines."""
         self._began_ms = began_ms = epoch_ms()
+        waiting, self._waiting = self._waiting, []
         try:
             await asyncio.to_thread(self._write, self._content())
         except StorageError as error:
@@ -109,9 +116,12 @@ class FileUpdater:
             self._failed(f"{type(error).__name__}: {error}", began_ms)
         else:
             self._succeeded(began_ms)
+            for then in waiting:
+                then()
             return True
         finally:
             self._began_ms = None
+        self._waiting[:0] = waiting
         return False
 
     def _failed(self, problem: str, began_ms: int) -> None:

@@ -293,6 +293,7 @@ class Master:
         rm, checkpoints, streams = self._rm, self._checkpoints, self.executors.streams
         return {
             actions.Note: self._note,
+            actions.KeepNotes: self._keep_notes,
             actions.RequestContainers: lambda action: rm.request(action.requests),
             actions.CancelRequests: lambda action: rm.cancel(action.keys),
             actions.ReleaseContainers: lambda action: rm.release(action.container_ids),
@@ -313,6 +314,10 @@ class Master:
     def _note(self, note: Note) -> None:
         log.info("%s%s: %s", f"{note.task} " if note.task else "", note.event, note.message)
         self._records.note(note)
+
+    def _keep_notes(self, action: actions.KeepNotes) -> None:
+        kept = partial(self.session.notes_kept, action.task, action.attempt)
+        self._records.when_kept(partial(self._steps.put_nowait, kept))
 
     async def _launch(self) -> None:
         """One container after the other; what a launch holds is made when its turn comes."""

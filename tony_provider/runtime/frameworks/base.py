@@ -26,18 +26,21 @@ class TaskAddress:
     type: str
     index: int
     role: Role
-    host: str
-    ports: dict[str, int]  # by the names that Framework.ports gave
+    host: str = ""  # empty: it is not there, as another that begins later, or has ended
+    ports: dict[str, int] = attrs.field(factory=dict)  # by the names that Framework.ports gave
 
     @property
     def main(self) -> str:
-        """The task's main address, ``host:port``, an IPv6 address in brackets."""
-        return str(Address(self.host, self.ports[MAIN_PORT]))
+        """The task's main address, ``host:port``, an IPv6 address in brackets; empty for one that is not there."""
+        return str(Address(self.host, self.ports[MAIN_PORT])) if self.host else ""
 
 
 @attrs.frozen
 class ClusterSpec:
-    """The addresses of all tasks of one generation, ordered by type as specified, then by index."""
+    """The addresses of all tasks of one generation, ordered by type as specified, then by index.
+
+    Those that are not there are listed, too, without an address: ranks are everybody's.
+    """
 
     generation: int
     tasks: tuple[TaskAddress, ...]
@@ -136,6 +139,11 @@ class Framework(ABC):
         The whole gang: collective operations and connections do not outlive one of their members.
         """
         return RestartScope.GANG if in_cluster(role) else RestartScope.TASK
+
+    @property
+    def first_come(self) -> bool:
+        """Whether tasks can begin as they come, without the others: see the job's key ``start``."""
+        return False
 
     def elastic(self, role: Role) -> bool:
         """Whether a gang of this framework can start again with fewer tasks of this role."""

@@ -1,7 +1,7 @@
 """The framework ``standalone``: any program, with no variables beside the TONY_* ones.
 
-By those its tasks find each other, as in every job. They start together and may talk to each other. One that fails
-starts again alone, and the others go on, unless its type says ``restart: gang``.
+By those its tasks find each other, as in every job. They start together and may talk to each other, unless the job says
+``start: first-come``. One that fails starts again alone, and the others go on, unless its type says ``restart: gang``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ class Standalone(Framework):
     def decisive(self, job: JobSpec) -> Sequence[str]:
         """The chief and every worker, beside parameter servers too: nothing says that one of them serves another."""
         return [name for name, role in job.roles.items() if role.is_tracked]
+
+    @property
+    def first_come(self) -> bool:
+        """Nothing says that one needs another."""
+        return True
 
     def scope(self, role: Role) -> RestartScope:
         """The failed task alone: nothing says that another depends on it."""

@@ -40,9 +40,9 @@ def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, inde
         contract.ENV_GENERATION: str(cluster.generation),
         contract.ENV_PORT: str(task.ports[MAIN_PORT]),
     }
-    if rank_of:
-        first = min(rank_of, key=rank_of.__getitem__)
-        env[contract.ENV_RENDEZVOUS] = cluster.task(*first).main
+    first = cluster.task(*min(rank_of, key=rank_of.__getitem__)) if rank_of else None
+    if first and first.main:
+        env[contract.ENV_RENDEZVOUS] = first.main
     if in_cluster(task.role):
         env[contract.ENV_RANK] = str(rank_of[task_type, index])
     spec = job.tasks[task_type]
@@ -58,7 +58,7 @@ def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, inde
 def cluster_json(cluster: ClusterSpec) -> str:
     """The addresses of chief, workers and parameter servers as JSON: ``{type: ["host:port", …]}``.
 
-    They come by type as specified, then index.
+    They come by type as specified, then index; that of a task that is not there is empty.
     """
     by_type: dict[str, list[str]] = {}
     for task in cluster.tasks:

@@ -10,6 +10,7 @@ from tony_provider.runtime import contract, resource_names
 from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import Framework, fits
+from tony_provider.runtime.parsing.validate_starts import start_problems
 from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, SuccessRule, TaskSpec, role_of
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
@@ -89,6 +90,7 @@ def _framework(job: JobSpec) -> Iterator[Problem]:
         yield Problem("framework", job.framework, str(error))
     else:
         yield from framework.problems(job)
+        yield from start_problems(job, framework)
 
 
 def _known_framework(job: JobSpec) -> Optional[Framework]:

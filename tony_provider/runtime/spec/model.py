@@ -6,6 +6,7 @@ One attrs class per level, one documented field per line. Parsing, units, mergin
 from __future__ import annotations
 
 from enum import Enum
+from fractions import Fraction
 from typing import NewType, Optional
 
 import attrs
@@ -18,6 +19,11 @@ Duration = NewType("Duration", float)
 
 Moment = NewType("Moment", float)
 """A point in time, in seconds since the epoch. Written as ISO 8601 with a time zone: ``2026-11-21T18:00:00+01:00``."""
+
+Tolerance = NewType("Tolerance", str)
+"""How many of some tasks may fail for good: ``3``, or a share of them, ``5%``."""
+
+NO_TOLERANCE = Tolerance("0")
 
 
 class Role(str, Enum):
@@ -53,6 +59,13 @@ class SuccessRule(str, Enum):
     CHIEF = "chief"  # the chief; workers are stopped then
     ALL = "all"  # chief and workers, all of them
     ANY = "any"  # the first one: a search that needs one result
+
+
+class StartRule(str, Enum):
+    """When the tasks of a job begin."""
+
+    GANG = "gang"  # all together, once every container is there: they need each other
+    FIRST_COME = "first-come"  # each as soon as its container is there: more tasks than fit at a time
 
 
 class MirrorScope(str, Enum):
@@ -219,6 +232,8 @@ class JobSpec:
     tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
     success: Optional[SuccessRule] = None  # which tasks must succeed; default: what the framework needs
+    start: StartRule = StartRule.GANG  # when tasks begin: all together, or each as soon as its container is there
+    tolerated_failures: Tolerance = NO_TOLERANCE  # workers that may fail for good while the job goes on; as 3 or 5%
     queue: Optional[str] = None  # default: the connection's, else YARN's own placement
     priority: Optional[int] = None
     node_label: Optional[str] = None
@@ -236,6 +251,22 @@ class JobSpec:
     logs: LogSpec = attrs.field(factory=LogSpec)
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
+
+    @property
+    def most_failures(self) -> int:
+        """How many workers may fail for good: ``tolerated_failures``, a share of all workers rounded down."""
+        share, percent, _ = self.tolerated_failures.partition("%")
+        if not percent:
+            return int(share)
+        workers = sum(task.instances for name, task in self.tasks.items() if self.role(name) is Role.WORKER)
+        return int(workers * Fraction(share) / 100)
+
+    def at_once(self, task_type: str) -> int:
+        """How many containers of a type must be there at the same time for the job to go on."""
+        task = self.tasks[task_type]
+        if self.start is StartRule.FIRST_COME and self.role(task_type).is_tracked:
+            return min(1, task.instances)
+        return task.instances if task.min_instances is None else task.min_instances
 
     def role(self, task_type: str) -> Role:
         """The role of a task type; raises KeyError for one that is not in ``tasks``."""

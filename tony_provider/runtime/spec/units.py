@@ -11,7 +11,7 @@ import re
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from tony_provider.runtime.spec.model import Duration, Memory, Moment
+from tony_provider.runtime.spec.model import Duration, Memory, Moment, Tolerance
 
 MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
 MAX_DURATION = 3650 * 86400  # seconds; ten years is a slip of the keyboard
@@ -31,6 +31,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _LONGEST = 40  # characters that any sensible amount fits into; keeps int() and Fraction() cheap
 
 _MEMORY_ALLOWED = "write 4GiB, 512MiB (or 4g, 512m), or a number of MiB"
+_TOLERANCE_ALLOWED = "write a number of tasks, such as 3, or a share of them from 0% to 100%, such as 5%"
 _MOMENT_ALLOWED = "write it with its time zone: 2026-11-21T18:00:00+01:00"
 _DURATION_ALLOWED = "write 90s, 15m, 2h, 1d, 1h30m, or a number of seconds"
 
@@ -110,6 +111,23 @@ def parse_boolean(value: object) -> bool:
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     raise UnitError("must be true or false")
+
+
+def parse_tolerance(value: object) -> Tolerance:
+    """A number of tasks, or a share of them: ``3``, ``5%``, ``0.5%``."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not text.endswith("%"):
+        try:
+            number = parse_integer(value)
+        except UnitError:
+            raise UnitError(f"neither a number nor a share; {_TOLERANCE_ALLOWED}") from None
+        if number < 0:
+            raise UnitError(f"must not be negative; {_TOLERANCE_ALLOWED}")
+        return Tolerance(str(number))
+    share = text[:-1].strip()
+    if len(share) > _LONGEST or not _NUMBER.fullmatch(share) or Fraction(share) > 100:
+        raise UnitError(f"not a share; {_TOLERANCE_ALLOWED}")
+    return Tolerance(f"{share}%")
 
 
 def _number(value: object, what: str, allowed: str) -> Fraction:

@@ -19,13 +19,16 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
+    NO_TOLERANCE,
     Memory,
     MirrorScope,
     RestartPolicy,
     RestartScope,
     Role,
+    StartRule,
     SuccessRule,
     TaskSpec,
+    Tolerance,
 )
 
 JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
@@ -71,7 +74,10 @@ class SessionMachine(RuleBasedStateMachine):
         alone=st.booleans(),
         mirror=st.sampled_from(MirrorScope),
         success=st.sampled_from([None, None, SuccessRule.ALL, SuccessRule.ANY]),
+        start=st.sampled_from([StartRule.GANG, StartRule.FIRST_COME]),
+        tolerated=st.sampled_from([NO_TOLERANCE, NO_TOLERANCE, Tolerance("1"), Tolerance("100%")]),
         answers=st.booleans(),
+        keeps=st.booleans(),
         jitter=st.floats(0, 1),
         timeouts=st.fixed_dictionaries(
             {},
@@ -91,12 +97,17 @@ class SessionMachine(RuleBasedStateMachine):
         policy: RestartPolicy,
         mirror: MirrorScope,
         success: SuccessRule | None,
+        start: StartRule,
+        tolerated: Tolerance,
         timeouts: dict[str, float],
+        alone: bool,
         **world: Any,
     ) -> None:
         tasks, decisive = which
         spec = attrs.evolve(job(tasks, policy=policy, mirror=mirror, **timeouts), success=success)
-        self.world = World(spec, decisive, **world)
+        if alone and not any(task.restart is RestartScope.GANG or task.min_instances for task in spec.tasks.values()):
+            spec = attrs.evolve(spec, start=start, tolerated_failures=tolerated)
+        self.world = World(spec, decisive, alone=alone, **world)
 
     @property
     def w(self) -> World:
@@ -258,6 +269,11 @@ class SessionMachine(RuleBasedStateMachine):
     def choose(self, data: st.DataObject) -> None:
         self.w.choose(data.draw(st.sampled_from(self.w.unanswered)))
 
+    @precondition(lambda self: self.w.not_kept)
+    @rule()
+    def keep_notes(self) -> None:
+        self.w.keep_notes()
+
     # ---- the application master --------------------------------------------------------------------------------
 
     @precondition(lambda self: not self.w.session.verdict)
@@ -268,7 +284,9 @@ class SessionMachine(RuleBasedStateMachine):
         self.former |= self.w.held
         going_on = self._going_on()
         failures = self._failures_seen(going_on)
+        over = {task.name for task in self._tasks() if task.over}
         self.w.master_dies()
+        assert over <= {task.name for task in self._tasks() if task.over}
         assert self._failures_seen(going_on) == failures
         if calm:
             self.w.come_back()
@@ -280,7 +298,7 @@ class SessionMachine(RuleBasedStateMachine):
                     self.w.register(executor.task, executor)
 
     def _going_on(self) -> list[str]:
-        """Groups. What was given up, the next master does not know, and tries once more."""
+        """Groups of tasks that were not given up."""
         given_up = {task.name for task in self._tasks() if task.given_up}
         return [group.name for group in self.w.session.groups.every if group.name not in given_up]
 
@@ -350,13 +368,21 @@ class SessionMachine(RuleBasedStateMachine):
         verdict = self.w.verdict
         assert (verdict.failure is None) == (verdict.status is FinalStatus.SUCCEEDED)
         if verdict.status is FinalStatus.SUCCEEDED:
-            deciders = [task for task in self._tasks() if task.decisive and not task.absent]
+            deciders = [task for task in self._tasks() if task.decisive and not task.absent and not task.given_up]
             succeeded = [task.state is TaskState.SUCCEEDED for task in deciders]
             # A master that takes over the verdict is not told whose success it was.
             one_is_enough = self.w.spec.success is SuccessRule.ANY
             assert all(succeeded) or (one_is_enough and (any(succeeded) or self.master_died))
+            assert succeeded or not deciders
+            given_up = sum(1 for task in self._tasks() if task.given_up and task.role is not Role.SIDECAR)
+            assert given_up <= self.w.spec.most_failures
         assert all(task.ended for task in self._tasks())
         assert self.w.session.phase is JobState(verdict.status.value)
+
+    @invariant()
+    def what_is_over_holds_nothing(self) -> None:
+        if self.world:
+            assert not any(task.has_container or task.key for task in self._tasks() if task.over)
 
     @invariant()
     def the_leader_is_never_missing(self) -> None:

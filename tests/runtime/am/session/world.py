@@ -16,6 +16,7 @@ from tony_provider.runtime.am.session.actions import (
     ChooseResumePoint,
     Disconnect,
     Finish,
+    KeepNotes,
     LaunchTask,
     Note,
     ReleaseContainers,
@@ -43,6 +44,7 @@ from tony_provider.runtime.spec.model import (
     RestartPolicy,
     RestartScope,
     Role,
+    StartRule,
     TaskSpec,
     Timeouts,
 )
@@ -64,6 +66,7 @@ class Plan(Framework):
     deciders: tuple[str, ...] = ()
     alone: bool = False  # a task that fails starts again alone
     name: str = "standalone"
+    first_come: bool = True
 
     def problems(self, job: JobSpec) -> list[Problem]:
         return []
@@ -142,6 +145,7 @@ class World:
         jitter: float = 0.5,
         nodes: int = 4,
         answers: bool = True,
+        keeps: bool = True,
     ) -> None:
         self.spec = spec
         self.framework = Plan(tuple(decisive), alone)
@@ -150,6 +154,8 @@ class World:
         self.now = 100.0
         self.nodes = nodes
         self.answers = answers  # whether the store says at once which checkpoint is the newest
+        self.keeps = keeps  # whether the event log is on the store at once
+        self.not_kept: list[KeepNotes] = []
         self.checkpoints: list[ResumePoint] = []
         self.outstanding: dict[int, ContainerRequest] = {}
         self.keys: set[int] = set()
@@ -186,6 +192,8 @@ class World:
             self._carry_out(action)
         while self.answers and self.unanswered:
             self.choose(self.unanswered[0])
+        if self.keeps:
+            self.keep_notes()
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, RequestContainers):
@@ -213,6 +221,8 @@ class World:
         elif isinstance(action, ChooseResumePoint):
             self.choices.append(action.generation)
             self.unanswered.append(action.generation)
+        elif isinstance(action, KeepNotes):
+            self.not_kept.append(action)
         elif isinstance(action, AskCheckpoint):
             self.asked.append(action)
         elif isinstance(action, SetAside):
@@ -264,13 +274,16 @@ class World:
             assert executor, f"{name} is missing"
             assert executor.connected
             assert not executor.running, f"{name} still runs"
+            assert not self.task(name).over, f"{name} is over"
             assert name in names
         if action.cluster.generation in self.resumes:
             assert len(action.starts) == 1, "a second rendezvous of one generation"
             return
         assert action.cluster.generation > max(self.resumes, default=0)
+        if self.spec.start is StartRule.FIRST_COME:
+            return
         for task in self.session.tasks:
-            if in_cluster(task.role) and not task.absent:
+            if in_cluster(task.role) and not task.absent and not task.over:
                 assert task.name in action.starts, f"a rendezvous without {task.name}"
 
     # ---- what can be asked -------------------------------------------------------------------------------------
@@ -500,6 +513,12 @@ class World:
             self.session.restore_failed(name, executor.attempt, executor.start, uri, damaged, "bad checksum", self.now)
         )
 
+    def keep_notes(self) -> None:
+        """The event log gets to the store, with all that was noted so far."""
+        while self.not_kept:
+            kept = self.not_kept.pop(0)
+            self.carry_out(self.session.notes_kept(kept.task, kept.attempt, self.now))
+
     # ---- the rest ----------------------------------------------------------------------------------------------
 
     def stop(self, reason: str = "killed by somebody") -> None:
@@ -531,6 +550,7 @@ class World:
             executor.connected = False
         self.outstanding.clear()
         self.unanswered.clear()
+        self.not_kept.clear()
         self.choices.clear()
         self.keys.clear()
         self.session = self._new_session()

@@ -35,6 +35,7 @@ from tony_provider.runtime.protocol.final_report import FinalReport, write_repor
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.quantities import amount, count
 from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
+from tony_provider.runtime.spec.model import StartRule
 
 _NOTICE = 3600.0  # seconds: nobody kills a local application master that ends its tasks
 
@@ -73,6 +74,7 @@ class LocalResourceManager(ResourceManager):
         self._root = Path(access.root)
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
+        self._one_by_one = description.job.start is StartRule.FIRST_COME
         self._cache = ArchiveCache(shared, self._root / "unpacked", description.owns)
         self._numbers = itertools.count(2)  # 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
@@ -88,8 +90,9 @@ class LocalResourceManager(ResourceManager):
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
         self._waiting.update((request.key, request) for request in requests)
-        wanted = sum([*self._held.values(), *map(Share.of, self._waiting.values())], Share())
-        if wanted.fits(self._whole):
+        shares = [Share.of(request) for request in self._waiting.values()]
+        wanted = sum([*self._held.values(), *shares], Share())
+        if wanted.fits(self._whole) or (self._one_by_one and all(share.fits(self._whole) for share in shares)):
             self._grant()
             return
         self._events.fail(

@@ -132,6 +132,14 @@ class Note:
 
 
 @attrs.frozen
+class KeepNotes:
+    """Write the event log; ``Session.notes_kept`` comes once everything noted so far is on the store."""
+
+    task: str  # that waits for it
+    attempt: int
+
+
+@attrs.frozen
 class Finish:
     """Everything is stopped, or given up: say so and end. The last action, once."""
 
@@ -152,5 +160,6 @@ Action = Union[
     Disconnect,
     AvoidNodes,
     Note,
+    KeepNotes,
     Finish,
 ]

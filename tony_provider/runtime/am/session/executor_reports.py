@@ -8,6 +8,7 @@ from tony_provider.runtime import shell
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
+from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
@@ -32,10 +33,12 @@ class ExecutorReports:
         starts: ProcessStarts,
         restarts: Restarts,
         early_ends: EarlyEnds,
+        finished: FinishedTasks,
     ) -> None:
         self._state = state
         self._completion = completion
         self._early_ends = early_ends
+        self._finished = finished
         self._groups = groups
         self._starts = starts
         self._restarts = restarts
@@ -128,6 +131,7 @@ class ExecutorReports:
         self._starts.renew(task, now, "its container is not fit")
         if problem:
             self._state.note("not_copied", f"the newest checkpoint did not get to the store: {problem}", task)
+        self._finished.look_at(task)
 
     def _look_at_output(self, task: Task, problem: str) -> None:
         """Say that lines are lost: once for a container, and among the job's warnings once for a node."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+import attrs
+
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Finish, Verdict
 from tony_provider.runtime.am.session.containers.containers import Containers
@@ -11,6 +13,7 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
+from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import Role, SuccessRule
 
 _SUCCESS = "the job has succeeded"
@@ -54,19 +57,22 @@ class JobCompletion:
     def look_at_success(self, now: float) -> None:
         """End the job once every task that decides has succeeded, and the evaluators have had their time."""
         state = self._state
-        if not self._has_succeeded():
+        if not self._is_decided():
+            return
+        if not any(task.state is TaskState.SUCCEEDED for task in self._deciders()):
+            self._nothing_succeeded(now)
             return
         if self._evaluators_until is None:
             state.enter(JobState.FINISHING)
             self._evaluators_until = now + state.job.timeouts.evaluator
             message = f"{self._who} has succeeded; stopping the others"
-            state.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, _SUCCESS)))
+            state.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, self._success)))
             for task in state.tasks:
                 if task.role is not Role.EVALUATOR or task.ended:
                     self.stop(task, now, _SUCCESS)
         running = [task for task in state.tasks if task.role is Role.EVALUATOR and not task.ended]
         if not running or now >= self._evaluators_until:
-            self._conclude(Verdict(FinalStatus.SUCCEEDED, _SUCCESS), now, _SUCCESS)
+            self._conclude(Verdict(FinalStatus.SUCCEEDED, self._success), now, _SUCCESS)
 
     def take_over(self, verdict: Verdict, now: float) -> None:
         """A former application master was ending the job: its tasks were told to stop, and none starts again."""
@@ -82,25 +88,45 @@ class JobCompletion:
 
     @property
     def _who(self) -> str:
-        return "one of the tasks that decide" if self._any else "every task that decides"
-
-    def _has_succeeded(self) -> bool:
         if self._any:
-            return any(task.state is TaskState.SUCCEEDED for task in self._deciders())
-        return self._all_succeeded()
+            return "one of the tasks that decide"
+        return "every task that decides and was not given up" if self._given_up else "every task that decides"
 
-    def _all_succeeded(self) -> bool:
+    @property
+    def _success(self) -> str:
+        if not self._given_up:
+            return _SUCCESS
+        failed = f"{len(self._given_up)} of {count(len(self._state.tasks), 'task')} failed"
+        return f"{_SUCCESS}; {failed}, which is tolerated (tolerated_failures)"
+
+    @property
+    def _given_up(self) -> list[Task]:
+        return [task for task in self._state.tasks if task.given_up and task.role is Role.WORKER]
+
+    def _nothing_succeeded(self, now: float) -> None:
+        """No failure of all that decide is one that the job could go on after."""
+        failure = next((task.failure for task in self._given_up if task.failure), None)
+        if failure:
+            message = f"every task that decides has failed, this one first: {failure.message}"
+            self.fail(attrs.evolve(failure, message=message), now)
+
+    def _is_decided(self) -> bool:
+        if self._any and any(task.state is TaskState.SUCCEEDED for task in self._deciders()):
+            return True
+        return self._all_over()
+
+    def _all_over(self) -> bool:
         """Asked after each of the messages of thousands of executors, so it begins where it ended the last time."""
         tasks = self._state.tasks
         for _ in tasks:
             task = tasks[self._looking_at]
-            if task.decisive and not task.absent and task.state is not TaskState.SUCCEEDED:
+            if task.decisive and not task.absent and not task.given_up and task.state is not TaskState.SUCCEEDED:
                 return False
             self._looking_at = (self._looking_at + 1) % len(tasks)
         return True
 
     def _deciders(self) -> list[Task]:
-        return [task for task in self._state.tasks if task.decisive and not task.absent]
+        return [task for task in self._state.tasks if task.decisive and not task.absent and not task.given_up]
 
     def check(self) -> None:
         """Say the last word once nothing is left to wait for."""

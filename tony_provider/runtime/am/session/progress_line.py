@@ -44,19 +44,35 @@ def _starting(session: Session, now: float) -> str:
 
 def _running(session: Session) -> str:
     running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
+    said = [f"{running} of {count(len(session.tasks), 'task')} running", *_others(session)]
     absent = [task for task in session.tasks if task.absent]
-    without = f", going on without {_names(absent)}" if absent else ""
-    return f"{running} of {count(len(session.tasks), 'task')} running{without}"
+    if absent:
+        said.append(f"going on without {_names(absent)}")
+    return ", ".join(said)
+
+
+def _others(session: Session) -> Iterator[str]:
+    """Tasks that are over, and those that have not begun."""
+    succeeded = sum(1 for task in session.tasks if task.state is TaskState.SUCCEEDED)
+    failed = sum(1 for task in session.tasks if task.given_up)
+    waiting = sum(1 for task in session.tasks if task.state is TaskState.REQUESTED and not task.start)
+    if succeeded:
+        yield f"{succeeded} succeeded"
+    if failed:
+        yield f"{failed} failed"
+    if waiting:
+        yield f"{waiting} waiting for a container"
 
 
 def _single_restarts(session: Session, now: float) -> Iterator[str]:
     for group in session.groups.every:
-        if group.restart and group is not session.groups.gang:
+        begins = all(not task.start for task in group.members)
+        if group.restart and group is not session.groups.gang and not begins:
             yield f"{group.name} starts again: {_waiting_for(group.restart, now)}"
 
 
 def _waiting_for(restart: Restart, now: float) -> str:
-    tasks = [task for task in restart.members if not task.absent and not task.given_up]
+    tasks = [task for task in restart.members if not task.absent and not task.over]
     busy = [task for task in tasks if task.busy]
     stopping = [task for task in busy if task.process and task.process.runs]
     if stopping:

@@ -20,6 +20,7 @@ from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import Recovery
 from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
+from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
@@ -48,11 +49,12 @@ class Session:
         self.groups = RestartGroups(job, self.state.tasks)
         self._completion = JobCompletion(self.state, self.containers)
         starts = ProcessStarts(self.state, self.containers, self.groups)
-        self._restarts = Restarts(self.state, self.containers, self._completion, self.groups, starts)
+        self._finished = FinishedTasks(self.state, self.containers, self.groups)
+        self._restarts = Restarts(self.state, self.containers, self._completion, self.groups, starts, self._finished)
         self._container_failures = ContainerFailures(self.state, self.containers, self.groups, self._restarts)
         self._early_ends = EarlyEnds(self.state, self._completion)
         self._reports = ExecutorReports(
-            self.state, self._completion, self.groups, starts, self._restarts, self._early_ends
+            self.state, self._completion, self.groups, starts, self._restarts, self._early_ends, self._finished
         )
         self._checkpoints = SessionCheckpoints(self.state, self._completion, self.groups, starts, self._restarts)
         self._notices = AdvanceNotices(self.state, self.containers, self._checkpoints)
@@ -68,7 +70,9 @@ class Session:
             self._liveness,
             self._elastic,
         )
-        self.recovery = Recovery(self.state, self.containers, self.groups, self._restarts, self._reports)
+        self.recovery = Recovery(
+            self.state, self.containers, self.groups, self._restarts, self._finished, self._reports
+        )
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -302,6 +306,13 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self._checkpoints.not_restored(task, start, uri, damaged, reason, now)
+        return self._checked(now)
+
+    def notes_kept(self, name: str, attempt: int, now: float) -> list[Action]:
+        """The answer to KeepNotes."""
+        task = self._current(name, attempt)
+        if task:
+            self._finished.release(task, now)
         return self._checked(now)
 
     # ---- the clock ---------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tony_provider.runtime.am.session.containers.gang import Gang
 from tony_provider.runtime.am.session.containers.node_blocklist import NodeBlocklist
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.state.task_outcome import not_over
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import count, span
 
@@ -57,7 +58,7 @@ class Containers:
         state.note("allocated", f"{container.id} on {container.node}", task, data)
         if state.phase is not JobState.WAITING:
             self._launch(task, container, now)
-        elif self.gang.complete:
+        elif state.first_come or self.gang.complete:
             self._launch_all(now)
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
@@ -69,7 +70,10 @@ class Containers:
 
     def _launch_all(self, now: float) -> None:
         self._state.enter(JobState.STARTING)
-        self._state.note("gang_complete", f"all {count(len(self.gang.wanted), 'container')} are there")
+        if self._state.first_come:
+            self._state.note("first_container", "the first container is there; each task begins when its own is")
+        else:
+            self._state.note("gang_complete", f"all {count(len(self.gang.wanted), 'container')} are there")
         for task in self._state.tasks:
             if task.container and task.has_container:  # a side-car that was given up keeps its last one in mind
                 self._launch(task, task.container, now)
@@ -119,10 +123,11 @@ class Containers:
 
     def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
         """Ask for another container for a task, whose former one has ended or was given up."""
+        data = {"tasks": {task.name: known}} if (known := not_over(task)) else {}
         task.back_to_request()
         task.replaced += int(counted)
         task.deadline = now + self._state.job.timeouts.replacement
-        self._state.note("replaced", f"asking for another container: {words.first_line(reason)}", task)
+        self._state.note("replaced", f"asking for another container: {words.first_line(reason)}", task, data)
         self._state.emit(self.gang.ask([task]))
 
     def ask_again(self, task: Task) -> None:
@@ -162,7 +167,7 @@ class Containers:
 
     def _give_back(self, task: Task, now: float, why: str) -> None:
         self.dismiss(task, now, why)
-        if task.given_up:
+        if task.over:
             return
         if task.launched:
             task.back_to_request()

@@ -43,7 +43,7 @@ class Gang:
     @property
     def wanted(self) -> list[Task]:
         """The tasks that need a container."""
-        return [task for task in self._tasks if not task.given_up]
+        return [task for task in self._tasks if not task.over]
 
     @property
     def complete(self) -> bool:

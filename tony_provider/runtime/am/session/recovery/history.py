@@ -14,6 +14,7 @@ import attrs
 
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFailure
+from tony_provider.runtime.am.session.state.task_outcome import TaskOutcome
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import from_plain
 
@@ -24,6 +25,7 @@ class TaskHistory:
 
     attempt: int = 1
     start: int = 0  # of its user process, the newest, where that is more than History.start
+    outcome: Optional[TaskOutcome] = None  # None: it is not over yet
 
 
 @attrs.frozen

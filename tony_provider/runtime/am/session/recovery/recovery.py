@@ -16,6 +16,7 @@ from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
 from tony_provider.runtime.am.session.recovery.history import History, TaskHistory
 from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.repeated_failures import RepeatedFailures
 from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
@@ -44,12 +45,14 @@ class Recovery:
         containers: Containers,
         groups: RestartGroups,
         restarts: Restarts,
+        finished: FinishedTasks,
         executors: ExecutorReports,
     ) -> None:
         self._state = state
         self._containers = containers
         self._groups = groups
         self._restarts = restarts
+        self._finished = finished
         self._reports = executors
         self._listed: dict[str, Container] = {}  # those whose executors were not heard of yet
         self._until = 0.0
@@ -86,6 +89,8 @@ class Recovery:
         """Why this executor of a container that the cluster listed may not go on."""
         if container_id not in self._listed:
             return f"{container_id} is not one of the containers that are waited for"
+        if task.over:
+            return f"{task.name} is over"
         newest = task.attempt
         if attempt < newest or (attempt == newest and task.container is not None):
             return f"attempt {attempt} of {task.name} in {container_id} was replaced"
@@ -140,7 +145,7 @@ class Recovery:
 
     @property
     def _all_back(self) -> bool:
-        return all(task.has_container or task.given_up for task in self._state.tasks)
+        return all(task.has_container or task.over for task in self._state.tasks)
 
     def _give_up_the_rest(self, now: float) -> None:
         for container_id in self._listed:
@@ -148,7 +153,7 @@ class Recovery:
         self._listed.clear()
 
     def _go_on(self, now: float) -> None:
-        tasks = [task for task in self._state.tasks if not task.given_up]
+        tasks = [task for task in self._state.tasks if not task.over]
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
         self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} are back")
@@ -176,11 +181,16 @@ class Recovery:
                 self._look_at_end(task, task.process, now)
         if self._state.verdict:  # known from what had ended meanwhile
             return
+        for task in adopted:
+            self._finished.look_at(task)
+        self._restarts.begin_each([task for task in (*adopted, *missing) if self._is_new(task)], now)
         for task in missing:
-            if not task.absent:
+            if self._is_new(task):
+                self._containers.replace(task, now, "it has not begun yet", counted=False)
+            elif not task.absent:
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
-        self._replace(missing, now)
-        behind = {self._groups.of(task).name for task in adopted if self._must_start(task)}
+        self._replace([task for task in missing if not self._is_new(task)], now)
+        behind = {self._groups.of(task).name for task in adopted if not self._is_new(task) and self._must_start(task)}
         for group in self._groups.every:
             if group.decided or (not group.root_cause.pending and group.name in behind):
                 self._restarts.again(group, "the former application master was about to start it again", now)
@@ -192,6 +202,10 @@ class Recovery:
     def _replace(self, missing: list[Task], now: float) -> None:
         for task in missing:
             self._containers.replace(task, now, failures.of_absence(task).message)
+
+    def _is_new(self, task: Task) -> bool:
+        """It is to begin as soon as it has a container, and has never done so."""
+        return self._state.first_come and not task.start
 
     def _must_start(self, task: Task) -> bool:
         """Its former master left it without a user process, or with one of an older generation."""
@@ -218,6 +232,7 @@ class Recovery:
         for task in state.tasks:
             known = history.tasks.get(task.name, TaskHistory())
             task.attempt, task.start = known.attempt, max(known.start, history.start)
+        self._finished.remember({name: known.outcome for name, known in history.tasks.items()})
         for name in history.absent:
             if name in state.by_name:
                 state.by_name[name].absent = True

@@ -99,7 +99,7 @@ class ContainerFailures:
         """
         if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
             self._blame(task.node)
-        if task.told_to_stop or task.given_up:
+        if task.told_to_stop:
             if not task.ended:
                 task.enter(TaskState.STOPPED)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import attrs
 
@@ -14,6 +14,7 @@ from tony_provider.runtime.am.session.restarts.restart_groups import Restart, Re
 from tony_provider.runtime.am.session.state.process_state import ProcessState
 from tony_provider.runtime.am.session.state.session_state import Generation, SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.state.task_outcome import not_over
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.protocol.timing import STOP_SLACK
@@ -76,16 +77,22 @@ class ProcessStarts:
     def advance(self, group: RestartGroup, now: float) -> None:
         """Take the next step of the start that the group prepares."""
         restart = group.restart
-        if restart is None:
-            return
+        if restart is None or (group is not self._groups.gang and self._groups.gang.restart):
+            return  # nobody starts alone while the gang does
         if restart.choice is None and self._needs_choice(group, restart):
             if _held_up(restart, _is_busy):
                 return
             restart.choice = ResumeChoice(self._next_generation(group))
             self._state.emit(ChooseResumePoint(restart.choice.generation))
         due = restart.not_before is not None and now >= restart.not_before
-        if due and (restart.choice is None or restart.choice.made) and not _held_up(restart, _is_missing):
+        if due and (restart.choice is None or restart.choice.made) and not self._lacks(restart):
             self._begin(group, restart)
+
+    def _lacks(self, restart: Restart) -> bool:
+        """Whether the start has to wait for a task."""
+        if self._state.first_come and restart is self._groups.gang.restart:
+            return not any(task.ready for task in restart.members)
+        return _held_up(restart, _is_missing)
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
         """Give the resume point to every group that asked for this generation."""
@@ -113,12 +120,16 @@ class ProcessStarts:
 
     def _begin(self, group: RestartGroup, restart: Restart) -> None:
         if group is self._groups.gang:
-            self._begin_generation(restart, [task for task in restart.members if _takes_part(task)])
-        elif self._state.phase is not JobState.RESTARTING and self._knows_cluster():
+            takes_part = _is_ready if self._state.first_come else _takes_part
+            self._begin_generation(restart, [task for task in restart.members if takes_part(task)])
+        elif self._state.phase is not JobState.RESTARTING and self._knows_cluster:
             self._begin_alone(group, restart)
 
+    @property
     def _knows_cluster(self) -> bool:
-        """Not after a recovery that lacks some: ranks follow from who is there."""
+        """Not after a recovery that lacks some, unless tasks do without each other: ranks follow from who is there."""
+        if self._state.first_come:
+            return True
         addresses = self._state.generation.addresses
         return all(task.absent or task.name in addresses or task.ready for task in self._groups.gang.members)
 
@@ -130,15 +141,15 @@ class ProcessStarts:
         state.generation = Generation(number, resume)
         for task in members:
             task.absent = False
-        state.generation.without = frozenset(task.name for task in state.tasks if task.absent or task.given_up)
+        state.generation.without = frozenset(task.name for task in state.tasks if task.absent)
         for task in state.members():
             if task.is_up:
                 state.enter_cluster(task)
         state.enter(JobState.RUNNING)
         decided = self._begun(self._groups.gang, *map(self._groups.of, members))
         for group in self._groups.every:
-            if group.restart:
-                group.restart.choice = None  # made for the former generation
+            if group.restart:  # it was made for the former generation, unless they begin now, each by itself
+                group.restart.choice = choice if self._state.first_come else None
         absent = [task.name for task in state.tasks if task.absent]
         data = {
             "generation": number,
@@ -155,7 +166,7 @@ class ProcessStarts:
     def _begin_alone(self, group: RestartGroup, restart: Restart) -> None:
         (task,) = restart.members
         for each in (task, *self._groups.gang.members):
-            if each.name not in self._state.generation.addresses and _takes_part(each):
+            if each.is_up and each.name not in self._state.generation.addresses and _takes_part(each):
                 self._state.enter_cluster(each)
         self._state.enter_cluster(task)
         resume = restart.choice.resume if restart.choice else None
@@ -186,11 +197,20 @@ class ProcessStarts:
             task.failure = task.trouble_at = None
         self._state.emit(order)
         start = min((task.start for task in self._state.tasks), default=0)
-        return {"start": start, "tasks": {task.name: {"start": task.start} for task in tasks if task.start != start}}
+        known: dict[str, dict[str, Any]] = {}
+        for task in tasks:
+            own = not_over(task) if task.start == start else {"start": task.start, **not_over(task)}
+            if own:
+                known[task.name] = own
+        return {"start": start, "tasks": known}
 
 
 def _takes_part(task: Task) -> bool:
-    return not task.given_up and (task.ready or not task.absent)
+    return not task.over and (task.ready or not task.absent)
+
+
+def _is_ready(task: Task) -> bool:
+    return task.ready and not task.over
 
 
 def _is_busy(task: Task) -> bool:

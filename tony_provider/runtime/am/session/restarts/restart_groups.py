@@ -12,7 +12,7 @@ from tony_provider.runtime.am.session.restarts.root_cause import RootCause
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
+from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role, StartRule
 
 GANG = "gang"
 
@@ -65,8 +65,10 @@ class RestartGroups:
                 name, members, RootCause(members), RestartBudget(job.restart), RepeatedFailures(job.restart)
             )
 
-        self.gang = group(GANG, [task for task in tasks if in_cluster(task.role) or _takes_gang_along(task)])
-        self._own = {task.name: group(task.name, [task]) for task in tasks if not _takes_gang_along(task)}
+        # Where tasks begin, or may fail, without the others, the failure of one says nothing about another's.
+        self._independent = job.start is StartRule.FIRST_COME or job.most_failures > 0
+        self.gang = group(GANG, [task for task in tasks if in_cluster(task.role) or self._takes_gang_along(task)])
+        self._own = {task.name: group(task.name, [task]) for task in tasks if not self._takes_gang_along(task)}
         self.every = [self.gang, *self._own.values()]
 
     def of(self, task: Task) -> RestartGroup:
@@ -80,9 +82,10 @@ class RestartGroups:
                 return group
         return None
 
-
-def _takes_gang_along(task: Task) -> bool:
-    """Whether its failure is the gang's. A side-car's never is: the job can do without it."""
-    if task.role is Role.SIDECAR:
-        return False
-    return task.scope is RestartScope.GANG or (task.scope is RestartScope.NEVER and in_cluster(task.role))
+    def _takes_gang_along(self, task: Task) -> bool:
+        """Whether its failure is the gang's. A side-car's never is: the job can do without it."""
+        if task.role is Role.SIDECAR:
+            return False
+        if task.scope is RestartScope.NEVER:
+            return in_cluster(task.role) and not self._independent
+        return task.scope is RestartScope.GANG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -10,13 +11,19 @@ from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_decision import NoRestart, decide
-from tony_provider.runtime.am.session.restarts.restart_groups import GANG, Restart, RestartGroup, RestartGroups
+from tony_provider.runtime.am.session.restarts.restart_groups import (
+    GANG,
+    Restart,
+    RestartGroup,
+    RestartGroups,
+    ResumeChoice,
+)
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
-from tony_provider.runtime.spec.model import Role
 
 
 class Restarts:
@@ -32,12 +39,14 @@ class Restarts:
         completion: JobCompletion,
         groups: RestartGroups,
         starts: ProcessStarts,
+        finished: FinishedTasks,
     ) -> None:
         self._state = state
         self._containers = containers
         self._completion = completion
         self._groups = groups
         self._starts = starts
+        self._finished = finished
         self._active = {GANG: groups.gang}  # and those of which something is under way, among thousands; it goes first
 
     def prepare_start(self, now: float) -> None:
@@ -46,6 +55,17 @@ class Restarts:
             group.rest()
         self._groups.gang.restart = Restart("the job starts", self._containers.gang.wanted, not_before=now)
         self._active = {GANG: self._groups.gang}
+        if self._state.first_come:
+            self.begin_each([task for task in self._state.tasks if not task.over], now)
+
+    def begin_each(self, tasks: Iterable[Task], now: float) -> None:
+        """Have each of these tasks begin as soon as its container is there, for the first time."""
+        generation = self._state.generation
+        for task in tasks:
+            group = self._groups.of(task)
+            choice = ResumeChoice(generation.number, made=True, resume=generation.resume)
+            group.restart = Restart("its container is there", [task], not_before=now, choice=choice)
+            self._active[group.name] = group
 
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
         """Record that a task which was at work has failed; see RootCause.failed. ``check`` does what follows."""
@@ -71,15 +91,11 @@ class Restarts:
 
     def give_up(self, task: Task, failure: Failure, now: float) -> None:
         """Do without this task, or end the job."""
-        if task.role is not Role.SIDECAR:
-            self._completion.fail(failure, now)
-            return
-        task.fail(failure, TaskState.FAILED)
-        task.given_up = True
-        self._state.warnings.append(failure.message)
-        self._state.note("given_up", words.first_line(failure.message), task)
-        self._state.emit(*self._containers.gang.withdraw(task))
-        self._groups.of(task).rest()
+        if self._finished.tolerates(task):
+            self._finished.give_up(task, failure, now)
+        else:
+            why = self._finished.too_many(task)
+            self._completion.fail(failures.given_up(failure, why, permanent=failure.permanent), now)
 
     @property
     def undecided(self) -> bool:

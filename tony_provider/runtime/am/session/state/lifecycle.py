@@ -117,7 +117,7 @@ TASK: Transitions[TaskState] = {
     TaskState.LOST: {
         TaskState.REGISTERED: "it starts again: its container is there after all",
         TaskState.REQUESTED: "another container is asked for",
-        TaskState.FAILED: "it is a side-car, and is given up",
+        TaskState.FAILED: "it is given up, and the job goes on",
     },
 }
 

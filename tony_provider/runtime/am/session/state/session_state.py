@@ -14,7 +14,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, SuccessRule
+from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, StartRule, SuccessRule
 
 
 @attrs.define
@@ -33,11 +33,15 @@ class Generation:
             self._cluster = None
 
     def cluster(self, tasks: Iterable[Task]) -> ClusterSpec:
-        """One and the same as long as it is: it is large, and so is what is made of it. ``tasks`` in their order."""
+        """One and the same as long as it is: it is large, and so is what is made of it. ``tasks`` that belong to it."""
         if self._cluster is None:
-            known = tuple(self.addresses[task.name] for task in tasks if task.name in self.addresses)
+            known = tuple(self.addresses.get(task.name) or _without_address(task) for task in tasks)
             self._cluster = ClusterSpec(self.number, known)
         return self._cluster
+
+
+def _without_address(task: Task) -> TaskAddress:
+    return TaskAddress(task.type, task.index, task.role)
 
 
 def deciding_types(job: JobSpec, framework: Framework) -> Sequence[str]:
@@ -62,6 +66,7 @@ class SessionState:
             for role in [job.role(name)]
             for index in range(spec.instances)
         ]
+        self.first_come = job.start is StartRule.FIRST_COME
         self.by_name = {task.name: task for task in self.tasks}
         self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()
@@ -90,7 +95,7 @@ class SessionState:
 
     def cluster(self) -> ClusterSpec:
         """The newest generation."""
-        return self.generation.cluster(self.tasks)
+        return self.generation.cluster(self.members())
 
     def members(self) -> list[Task]:
         """Of the newest generation, also those that a recovery has no address of yet. Ranks follow."""

@@ -43,7 +43,9 @@ class Task:
     failure: Optional[Failure] = None
     trouble_at: Optional[float] = None  # first sign that something is wrong with it
     told_to_stop: bool = False  # for good: the job is ending
-    given_up: bool = False  # it is not started again, and the job goes on
+    given_up: bool = False  # it has failed for good, and the job goes on
+    recorded: bool = False  # the event log says that it is over
+    released: bool = False  # it has succeeded, and its container was given back
 
     # its container
     attempt: int = 1  # counts its containers
@@ -98,6 +100,11 @@ class Task:
     @property
     def node(self) -> Optional[str]:
         return self.container.node if self.container else None
+
+    @property
+    def over(self) -> bool:
+        """It needs no container any more, though the job goes on."""
+        return self.given_up or self.released
 
     @property
     def ended(self) -> bool:
@@ -180,7 +187,7 @@ class Task:
         self.attempt += 1
         self.without_container()
         self.process = self.deadline = None
-        self.connected = self.yields = self.unfit = False
+        self.connected = self.yields = self.unfit = self.released = False
         self.heard_at = self.trouble_at = None
         self.host, self.ports = "", {}
         self.activity = self.store_trouble = self.output_problem = self.last_words = ""

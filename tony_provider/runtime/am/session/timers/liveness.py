@@ -47,7 +47,7 @@ class Liveness:
 
     def tick(self, now: float) -> None:
         for task in self._state.tasks:
-            if task.has_container and not task.told_to_stop and not task.given_up:
+            if task.has_container and not task.told_to_stop:
                 self._look_at_silence(task, now)
                 self._look_at_stop(task, now)
         self._look_at_stalls(now)

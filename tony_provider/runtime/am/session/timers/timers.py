@@ -109,11 +109,11 @@ class Timers:
         restart = self._groups.gang.restart
         members = restart.members if restart else []
         for task in late:
-            if task not in members or task.absent:
+            if task not in members or task.absent or self._state.first_come:
                 task.deadline = None  # nobody waits for it: it comes when it comes
             elif task.role is Role.SIDECAR:
                 self._restarts.give_up(task, self._no_container([task]), now)
-        needed = [task for task in late if task.deadline is not None and not task.given_up]
+        needed = [task for task in late if task.deadline is not None and not task.over]
         if not needed or any(task.busy for task in members):
             return
         if self._elastic.may_leave_out(needed):

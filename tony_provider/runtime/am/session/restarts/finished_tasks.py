@@ -1,0 +1,106 @@
+"""Tasks that are over before their job is: they have succeeded, or have failed for good and the job goes on.
+
+Nothing starts them again but a restart of the whole gang, so they give their containers back: one that trains long
+does not hold the devices of those that are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+from tony_provider.runtime.am import words
+from tony_provider.runtime.am.session.actions import KeepNotes
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessState
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.state.task_outcome import TaskOutcome, over
+from tony_provider.runtime.protocol.status import Failure, JobState, TaskState
+from tony_provider.runtime.spec.model import Role
+
+
+class FinishedTasks:
+    """The part of the session that lets go of tasks which are over. Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
+        self._state = state
+        self._containers = containers
+        self._groups = groups
+
+    def look_at(self, task: Task) -> None:
+        """Give the container of a task back if it is over, once the next application master would know that it is."""
+        if self._is_over(task) and not task.recorded:
+            end = task.process.end if task.process else None
+            outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress)
+            data = {"tasks": {task.name: over(task, outcome)}}
+            self._state.note("over", "it has succeeded; its container is given back", task, data)
+            self._state.emit(KeepNotes(task.name, task.attempt))
+
+    def release(self, task: Task, now: float) -> None:
+        """Give the container of a task back, as the event log says that it is over."""
+        if self._is_over(task) and task.recorded:
+            task.released = True
+            self._containers.dismiss(task, now, "it has succeeded")
+
+    def _is_over(self, task: Task) -> bool:
+        """It has succeeded, nothing more comes of it, and nothing takes it along."""
+        if task.state is not TaskState.SUCCEEDED or task.process is None or not task.process.settled:
+            return False
+        if not task.has_container or task.told_to_stop or task.role is Role.PS:
+            return False
+        alone = self._groups.of(task) is not self._groups.gang and self._groups.preparing(task) is None
+        return alone and self._state.phase in (JobState.RUNNING, JobState.RESTARTING)
+
+    def tolerates(self, task: Task) -> bool:
+        """Whether the job goes on though this task has failed for good."""
+        if task.role is Role.SIDECAR:
+            return True
+        if not self._may_fail(task):
+            return False
+        return sum(1 for each in self._state.tasks if each.given_up and self._may_fail(each)) < self._most
+
+    def too_many(self, task: Task) -> str:
+        """Why a failure is not tolerated where others were; empty where none of such a task is."""
+        if not self._most or not self._may_fail(task):
+            return ""
+        return f"one more than the {self._most} that tolerated_failures allows"
+
+    def _may_fail(self, task: Task) -> bool:
+        return task.role is Role.WORKER and self._groups.of(task) is not self._groups.gang
+
+    @property
+    def _most(self) -> int:
+        return self._state.job.most_failures
+
+    def give_up(self, task: Task, failure: Failure, now: float) -> None:
+        """Go on without this task."""
+        self._containers.dismiss(task, now, "it is given up")
+        self._state.emit(*self._containers.gang.withdraw(task))
+        self._groups.of(task).rest()
+        task.fail(failure, TaskState.FAILED)
+        self._record(task, failure)
+        data = {"tasks": {task.name: over(task, TaskOutcome(failure=failure))}}
+        self._state.note("given_up", words.first_line(failure.message), task, data)
+
+    def _record(self, task: Task, failure: Failure) -> None:
+        task.given_up = True
+        self._state.warnings.append(failure.message)
+
+    def remember(self, outcomes: Mapping[str, Optional[TaskOutcome]]) -> None:
+        """Take over, by task, what former application masters knew: nobody is to run these again."""
+        for task in self._state.tasks:
+            outcome = outcomes.get(task.name)
+            if outcome is None:
+                continue
+            task.container_gone()
+            task.recorded = True
+            if outcome.failure:
+                task.fail(outcome.failure, TaskState.FAILED)
+                self._record(task, outcome.failure)
+            else:
+                end = ProcessEnd(task.start, model_dir=outcome.model_dir, progress=outcome.progress)
+                task.process = ProcessState(task.start, self._state.generation.number, end=end, settled=True)
+                task.progress, task.released = outcome.progress, True
+                task.enter(TaskState.SUCCEEDED)
