@@ -26,6 +26,7 @@ from tony_provider.runtime.spec.model import (
     JobSpec,
     LogSpec,
     Memory,
+    Milestone,
     MirrorScope,
     Moment,
     PortRange,
@@ -70,6 +71,8 @@ TYPES: dict[Any, str] = {
     AfterSuccess: "after success",
     SuccessRule: "success",
     StartRule: "start",
+    Milestone: "milestone",
+    dict[str, Milestone]: "mapping of milestones",
     Tolerance: "tolerance",
     PortRange: "port range",
     AmSpec: "[am](#am)",
@@ -151,7 +154,7 @@ tasks: {worker: {command: "true", memory: 8GB, cpus: 4}}
 
 
 def test_the_example_of_a_merge_is_what_it_gives() -> None:
-    base, overrides, parsed = (load_source(block) for block in blocks("yaml")[1:])
+    base, overrides, parsed = (load_source(block) for block in blocks("yaml")[-3:])
     assert merge(base, overrides) == parsed
     assert parse_job(base, overrides=overrides) == parse_job(parsed)
 

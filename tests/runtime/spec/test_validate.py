@@ -49,6 +49,45 @@ def worker(**changes: Any) -> dict[str, Any]:
         (worker(memory=0), "tasks.worker.memory", "more than zero"),
         ({"success": "chief"}, "success", "there is no chief"),
         ({"start": "first"}, "start", "did you mean first-come?"),
+        (worker(after={"wrker": "started"}), "tasks.worker.after.wrker", "no task type wrker; did you mean worker?"),
+        (worker(after={"worker": "over"}), "tasks.worker.after.worker", "must be one of started, succeeded"),
+        (worker(after={"worker": "started"}), "tasks.worker.after.worker", "worker waits for worker"),
+        (
+            {
+                "framework": "standalone",
+                "tasks": {
+                    "a": {"command": "x", "after": {"b": "succeeded"}},
+                    "b": {"command": "x", "after": {"c": "started"}},
+                    "c": {"command": "x", "after": {"a": "succeeded"}},
+                },
+            },
+            "tasks.a.after.b",
+            "would wait for itself: a waits for b waits for c waits for a",
+        ),
+        (
+            {"tasks": {"worker": {"command": "x", "after": {"sidecar": "succeeded"}}, "sidecar": {"command": "x"}}},
+            "tasks.worker.after.sidecar",
+            "a sidecar does not end by itself",
+        ),
+        (
+            {"tasks": {"worker": {"command": "x"}, "evaluator": {"command": "x", "after": {"worker": "succeeded"}}}},
+            "tasks.evaluator.after.worker",
+            "give evaluator the role once",
+        ),
+        (
+            {"framework": "pytorch", "tasks": {"chief": {"command": "x", "after": {"worker": "started"}}}},
+            "tasks.chief.after.worker",
+            "train together and begin together",
+        ),
+        (
+            {
+                "framework": "pytorch",
+                "tasks": {"chief": {"command": "x", "after": {"sidecar": "started"}}, "sidecar": {"command": "x"}},
+            },
+            "tasks.chief.after",
+            "must be that of worker",
+        ),
+        ({"timeouts": {"dependency": 0}}, "timeouts.dependency", "more than zero"),
         ({"framework": "pytorch", "start": "first-come"}, "start", "tasks of the framework pytorch begin together"),
         (
             {"framework": "standalone", "start": "first-come", **worker(restart="gang")},

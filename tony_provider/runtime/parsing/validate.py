@@ -266,7 +266,7 @@ def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
 
 def _timeouts(job: JobSpec) -> Iterator[Problem]:
     timeouts = job.timeouts
-    for name in ("queue", "allocation", "registration", "lifetime", "replacement", "stall"):
+    for name in ("queue", "dependency", "allocation", "registration", "lifetime", "replacement", "stall"):
         value = getattr(timeouts, name)
         if value is not None and value <= 0:
             yield Problem(f"timeouts.{name}", value, "must be more than zero")

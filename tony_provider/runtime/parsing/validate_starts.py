@@ -1,10 +1,11 @@
-"""What must be so for tasks to begin as they come, and for some of them to fail."""
+"""What must be so for tasks to begin as they come or one type after the other, and for some of them to fail."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tony_provider.runtime.frameworks.base import Framework
+from tony_provider.runtime.parsing.validate_dependencies import dependency_problems
 from tony_provider.runtime.spec.model import JobSpec, MirrorScope, RestartScope, Role, StartRule
 from tony_provider.runtime.spec.problems import Problem, child
 
@@ -12,7 +13,8 @@ _ALONE = "it is for tasks that do without each other, as those of the framework 
 
 
 def start_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
-    """What is wrong with ``start`` and ``tolerated_failures``, and with other keys because of them."""
+    """What is wrong with ``start``, ``after`` and ``tolerated_failures``, and with other keys because of them."""
+    yield from dependency_problems(job, framework)
     if job.start is StartRule.FIRST_COME:
         yield from _first_come(job, framework)
     if job.tolerated_failures != "0":

@@ -67,6 +67,7 @@ class FailureKind(str, Enum):
     LAUNCH = "LAUNCH"  # a container or command could not be started
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     REGISTRATION_TIMEOUT = "REGISTRATION_TIMEOUT"
+    DEPENDENCY_TIMEOUT = "DEPENDENCY_TIMEOUT"  # a task type has waited too long for others
     PREEMPTED = "PREEMPTED"  # the cluster took the container back, or its node out of service
     STALLED = "STALLED"  # no new step for timeouts.stall
     UPLOAD = "UPLOAD"  # training has ended well, and what it left could not be kept on the store

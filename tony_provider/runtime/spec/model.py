@@ -33,6 +33,7 @@ class Role(str, Enum):
     WORKER = "worker"  # tracked: each must succeed
     PS = "ps"  # never ends by itself; stopped at the end, its failure fails the job
     EVALUATOR = "evaluator"  # outside the others' cluster; stopped some time after the end, its failure fails the job
+    ONCE = "once"  # outside the others' cluster; ends by itself, must succeed, and is not run again after that
     SIDECAR = "sidecar"  # outside the others' cluster; stopped at the end, its failure is only reported
 
     @property
@@ -42,7 +43,8 @@ class Role(str, Enum):
 
 
 TENSORBOARD = "tensorboard"  # the task type of the key ``tensorboard``
-_ROLE_BY_NAME = {**{role.value: role for role in Role}, TENSORBOARD: Role.SIDECAR}
+PREPARE = "prepare"  # the task type that all others wait for
+_ROLE_BY_NAME = {**{role.value: role for role in Role}, TENSORBOARD: Role.SIDECAR, PREPARE: Role.ONCE}
 
 
 class RestartScope(str, Enum):
@@ -51,6 +53,13 @@ class RestartScope(str, Enum):
     GANG = "gang"  # every task of the cluster, from the newest checkpoint, in the containers that are still there
     TASK = "task"  # this one only; the others go on
     NEVER = "never"  # nothing: its failure is the job's (a side-car's is reported)
+
+
+class Milestone(str, Enum):
+    """How far all tasks of a type must be for those that wait for it to begin."""
+
+    STARTED = "started"  # their user processes run
+    SUCCEEDED = "succeeded"
 
 
 class SuccessRule(str, Enum):
@@ -145,6 +154,7 @@ class TaskSpec:
     node_label: Optional[str] = None  # default: the job's
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     role: Optional[Role] = None  # default: by the type's name
+    after: dict[str, Milestone] = attrs.field(factory=dict)  # task types that must have got so far before
     decides: bool = True  # false: the job does not wait for workers of this type to end; their failure still counts
     restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
@@ -175,6 +185,7 @@ class Timeouts:
     evaluator: Duration = Duration(60)  # that evaluators may go on after the last tracked task succeeded
     deadline: Optional[Moment] = None  # the application ends by then, like lifetime; default: none
     replacement: Duration = Duration(300)  # for a lost container; then it goes on smaller, or gives all back
+    dependency: Optional[Duration] = None  # that a task type waits for others (after); default: for ever
     stall: Optional[Duration] = None  # without a new step a tracked task has failed; default: it may take for ever
     checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint once the user process has ended
     upload: Duration = Duration(1800)  # for the model and the result of a process that has ended well, again and again
@@ -260,6 +271,11 @@ class JobSpec:
             return int(share)
         workers = sum(task.instances for name, task in self.tasks.items() if self.role(name) is Role.WORKER)
         return int(workers * Fraction(share) / 100)
+
+    def waits_for(self, task_type: str) -> dict[str, Milestone]:
+        """The task types that one waits for, and how far they must be: its ``after``, and the type ``prepare``."""
+        everybody = {PREPARE: Milestone.SUCCEEDED} if PREPARE in self.tasks and task_type != PREPARE else {}
+        return {**everybody, **self.tasks[task_type].after}
 
     def at_once(self, task_type: str) -> int:
         """How many containers of a type must be there at the same time for the job to go on."""

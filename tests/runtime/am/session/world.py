@@ -283,7 +283,7 @@ class World:
         if self.spec.start is StartRule.FIRST_COME:
             return
         for task in self.session.tasks:
-            if in_cluster(task.role) and not task.absent and not task.over:
+            if in_cluster(task.role) and not task.absent and not task.over and not task.waits:
                 assert task.name in action.starts, f"a rendezvous without {task.name}"
 
     # ---- what can be asked -------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class JobCompletion:
         state.verdict = verdict
         state.enter(JobState.FINISHING)
         state.note("verdict", f"{verdict.status.value}: {words.first_line(verdict.message)}", data=_noted(verdict))
-        state.emit(*self._containers.gang.cancel())
+        state.emit(*self._containers.gang.cancel_all())
         for task in state.tasks:
             if not task.told_to_stop:
                 self.stop(task, now, reason, grace)

@@ -29,7 +29,7 @@ def message(session: Session, now: float) -> str:
     if session.phase is JobState.FINISHING:
         evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
         return f"training has succeeded, waiting for {evaluators}"
-    return "; ".join([_running(session), *_single_restarts(session, now)])
+    return "; ".join([_running(session), *session.stages.describe(), *_single_restarts(session, now)])
 
 
 def _starting(session: Session, now: float) -> str:
@@ -55,7 +55,7 @@ def _others(session: Session) -> Iterator[str]:
     """Tasks that are over, and those that have not begun."""
     succeeded = sum(1 for task in session.tasks if task.state is TaskState.SUCCEEDED)
     failed = sum(1 for task in session.tasks if task.given_up)
-    waiting = sum(1 for task in session.tasks if task.state is TaskState.REQUESTED and not task.start)
+    waiting = sum(1 for task in session.tasks if task.key is not None and not task.start)
     if succeeded:
         yield f"{succeeded} succeeded"
     if failed:

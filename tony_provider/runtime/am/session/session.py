@@ -24,6 +24,7 @@ from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTas
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.stages import Stages
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
@@ -59,6 +60,7 @@ class Session:
         self._checkpoints = SessionCheckpoints(self.state, self._completion, self.groups, starts, self._restarts)
         self._notices = AdvanceNotices(self.state, self.containers, self._checkpoints)
         self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
+        self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
         self._liveness = Liveness(self.state, self.groups, self._restarts, self._container_failures, self._reports)
         self._timers = Timers(
             self.state,
@@ -141,7 +143,7 @@ class Session:
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
         """Begin: ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
         self._begin(now, largest)
-        self.containers.ask_for_all(now)
+        self.containers.ask_for(self.state.tasks, now)
         self._restarts.prepare_start(now)
         return self._checked(now)
 
@@ -339,6 +341,7 @@ class Session:
             self._restarts.check(now)
         if state.verdict is None and state.phase in _AT_WORK and not self._restarts.undecided:
             self._completion.look_at_success(now)
+            self.stages.check(now)
             self._early_ends.check(now)
         self._completion.check()
         return state.taken()

@@ -50,7 +50,7 @@ class SessionCheckpoints:
     def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
         """Why this start of the task may not commit (any more); None when it may."""
         process = task.process
-        if process is None or process.start != start or generation != self._state.generation.number:
+        if process is None or process.start != start or generation != process.generation:
             return f"start {start} of {task.name} in generation {generation} is not the newest"
         preparing = self._groups.preparing(task)
         if preparing and preparing.restart and preparing.restart.choice:

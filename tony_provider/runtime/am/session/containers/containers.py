@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Optional
 
 from tony_provider.runtime.am import words
@@ -39,10 +39,10 @@ class Containers:
 
     # ---- getting them ------------------------------------------------------------------------------------------
 
-    def ask_for_all(self, now: float) -> None:
-        """Ask for containers for the whole gang, and wait for all of them."""
+    def ask_for(self, tasks: Sequence[Task], now: float) -> None:
+        """Ask for containers for all of these tasks, and wait for all of them."""
         self._state.enter(JobState.WAITING)
-        self.gang.begin(now)
+        self.gang.begin(tasks, now)
         self._state.emit(self.gang.ask(self.gang.wanted))
         self._state.note("requested", self.gang.describe(now))
 
@@ -56,7 +56,7 @@ class Containers:
         self._by_id[container.id] = task
         data = {"tasks": {task.name: {"attempt": task.attempt}}} if task.attempt > 1 else {}
         state.note("allocated", f"{container.id} on {container.node}", task, data)
-        if state.phase is not JobState.WAITING:
+        if state.phase is not JobState.WAITING or not self.gang.brings(task):
             self._launch(task, container, now)
         elif state.first_come or self.gang.complete:
             self._launch_all(now)
@@ -74,8 +74,8 @@ class Containers:
             self._state.note("first_container", "the first container is there; each task begins when its own is")
         else:
             self._state.note("gang_complete", f"all {count(len(self.gang.wanted), 'container')} are there")
-        for task in self._state.tasks:
-            if task.container and task.has_container:  # a side-car that was given up keeps its last one in mind
+        for task in self.gang.wanted:
+            if task.container and task.has_container:
                 self._launch(task, task.container, now)
 
     def _launch(self, task: Task, container: Container, now: float) -> None:
@@ -145,7 +145,7 @@ class Containers:
                 self._state.note("asking_again", f"asking again for {self.gang.words(wanted)}")
                 self._state.emit(self.gang.ask(wanted))
             elif self.gang.must_give_back(now):
-                held = sum(1 for task in self._state.tasks if task.has_container)
+                held = sum(1 for task in self.gang.wanted if task.has_container)
                 total = count(len(self.gang.wanted), "container")
                 limit = self._state.job.timeouts.allocation
                 self.give_all_back(now, f"{held} of {total} were granted within {limit:g} s")
@@ -157,18 +157,17 @@ class Containers:
         """Give all containers back: nobody is served by a gang that holds a part of what it needs."""
         state = self._state
         if state.phase is not JobState.WAITING:
+            stage = state.tasks if state.phase is JobState.RESTARTING else self.gang.wanted
             state.enter(JobState.WAITING)
-            self.gang.begin(now)
+            self.gang.begin(stage, now)
         wait = self.gang.pause(now)
         state.emit(*self.gang.cancel(), self.nodes.lift())
-        for task in state.tasks:
+        for task in self.gang.wanted:
             self._give_back(task, now, why)
         state.note("given_back", f"{why}; giving them back, asking again in {span(wait)}")
 
     def _give_back(self, task: Task, now: float, why: str) -> None:
         self.dismiss(task, now, why)
-        if task.over:
-            return
         if task.launched:
             task.back_to_request()
         task.without_container()

@@ -30,11 +30,13 @@ class Gang:
 
     def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
         self._job = job
-        self._tasks = tasks
+        self._tasks = tasks  # that begin together
+        self._names = {task.name for task in tasks}
         self._sizes = sizes
         self._jitter = jitter
         self._keys = itertools.count(1)
         self._waiting: dict[int, Task] = {}
+        self._others: dict[int, Task] = {}  # requests for tasks that are none of the gang
         self._since = 0.0
         self._give_back_at: Optional[float] = None
         self._ask_at: Optional[float] = None
@@ -43,7 +45,7 @@ class Gang:
     @property
     def wanted(self) -> list[Task]:
         """The tasks that need a container."""
-        return [task for task in self._tasks if not task.over]
+        return [task for task in self._tasks if not task.over and not task.waits]
 
     @property
     def complete(self) -> bool:
@@ -52,10 +54,18 @@ class Gang:
     @property
     def outstanding(self) -> tuple[int, ...]:
         """The keys of the requests that were not answered."""
-        return tuple(self._waiting)
+        return (*self._waiting, *self._others)
 
-    def begin(self, now: float) -> None:
-        """Wait for the whole gang from now on; see timeouts.queue."""
+    def brings(self, task: Task) -> bool:
+        """Whether this task begins together with the others, once all are there."""
+        return task.name in self._names
+
+    def begin(self, tasks: Sequence[Task], now: float) -> None:
+        """Wait for the whole gang from now on, which is these tasks; see timeouts.queue."""
+        self._tasks, self._names = tasks, {task.name for task in tasks}
+        asked = {**self._waiting, **self._others}
+        self._waiting = {key: task for key, task in asked.items() if self.brings(task)}
+        self._others = {key: task for key, task in asked.items() if not self.brings(task)}
         self._since = now
         self._fewest = self._give_back_at = self._ask_at = None
 
@@ -64,17 +74,20 @@ class Gang:
         requests = []
         for task in tasks:
             task.key = next(self._keys)
-            self._waiting[task.key] = task
+            (self._waiting if self.brings(task) else self._others)[task.key] = task
             requests.append(self._sizes.request(task.type, task.key))
         return RequestContainers(tuple(requests))
 
     def granted(self, key: int, container: Container, now: float) -> Optional[Task]:
         """The task that this container is for; None when nobody waits for it any more."""
-        task = self._waiting.pop(key, None)
+        other = self._others.pop(key, None)
+        task = other or self._waiting.pop(key, None)
         if task is None:
             return None
         task.key = None
         task.container_granted(container)
+        if other:
+            return task
         left = len(self._waiting)
         self._fewest = left if self._fewest is None else min(self._fewest, left)
         if self._give_back_at is None:
@@ -82,19 +95,26 @@ class Gang:
         return task
 
     def cancel(self) -> list[Action]:
-        """Withdraw every request."""
-        keys = self.outstanding
+        """Withdraw the requests for the gang."""
+        keys = tuple(self._waiting)
         for task in self._waiting.values():
             task.key = None
         self._waiting.clear()
         return [CancelRequests(keys)] if keys else []
 
+    def cancel_all(self) -> list[Action]:
+        """Withdraw every request."""
+        self._waiting.update(self._others)
+        self._others.clear()
+        return self.cancel()
+
     def withdraw(self, task: Task) -> list[Action]:
         """Do without a container for this task."""
         key, task.key = task.key, None
-        if key is None or self._waiting.pop(key, None) is None:
+        if key is None:
             return []
-        return [CancelRequests((key,))]
+        asked = self._waiting.pop(key, None) or self._others.pop(key, None)
+        return [CancelRequests((key,))] if asked else []
 
     # ---- while the whole gang is waited for --------------------------------------------------------------------
 

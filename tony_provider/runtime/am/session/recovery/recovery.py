@@ -91,6 +91,8 @@ class Recovery:
             return f"{container_id} is not one of the containers that are waited for"
         if task.over:
             return f"{task.name} is over"
+        if task.waits:
+            return f"{task.name} is to begin anew"
         newest = task.attempt
         if attempt < newest or (attempt == newest and task.container is not None):
             return f"attempt {attempt} of {task.name} in {container_id} was replaced"
@@ -145,7 +147,7 @@ class Recovery:
 
     @property
     def _all_back(self) -> bool:
-        return all(task.has_container or task.over for task in self._state.tasks)
+        return all(task.has_container or task.over or task.waits for task in self._state.tasks)
 
     def _give_up_the_rest(self, now: float) -> None:
         for container_id in self._listed:
@@ -153,16 +155,19 @@ class Recovery:
         self._listed.clear()
 
     def _go_on(self, now: float) -> None:
-        tasks = [task for task in self._state.tasks if not task.over]
+        tasks = [task for task in self._state.tasks if not task.over and not task.waits]
+        self._containers.gang.begin(tasks, now)
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
         self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} are back")
         self._state.emit(self._containers.nodes.choose())
-        if not adopted:
+        if not tasks:
+            self._state.enter(JobState.RUNNING)  # whoever waits begins next
+        elif not adopted:
             for task in missing:
                 task.back_to_request()
                 task.replaced, task.absent = 0, False
-            self._containers.ask_for_all(now)
+            self._containers.ask_for(tasks, now)
             self._restarts.prepare_start(now)
         elif not self._newest:
             self._state.enter(JobState.STARTING)
@@ -217,7 +222,7 @@ class Recovery:
         return self._is_outdated(task, process)
 
     def _is_outdated(self, task: Task, process: ProcessState) -> bool:
-        return process.generation != self._newest and task in self._groups.gang.members
+        return process.generation != self._newest and self._groups.of(task) is self._groups.gang
 
     @property
     def _newest(self) -> int:
@@ -232,6 +237,7 @@ class Recovery:
         for task in state.tasks:
             known = history.tasks.get(task.name, TaskHistory())
             task.attempt, task.start = known.attempt, max(known.start, history.start)
+            task.waits = task.waits and not task.start
         self._finished.remember({name: known.outcome for name, known in history.tasks.items()})
         for name in history.absent:
             if name in state.by_name:

@@ -51,7 +51,7 @@ class FinishedTasks:
         if not task.has_container or task.told_to_stop or task.role is Role.PS:
             return False
         alone = self._groups.of(task) is not self._groups.gang and self._groups.preparing(task) is None
-        return alone and self._state.phase in (JobState.RUNNING, JobState.RESTARTING)
+        return alone and self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
 
     def tolerates(self, task: Task) -> bool:
         """Whether the job goes on though this task has failed for good."""

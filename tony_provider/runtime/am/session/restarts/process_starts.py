@@ -131,7 +131,8 @@ class ProcessStarts:
         if self._state.first_come:
             return True
         addresses = self._state.generation.addresses
-        return all(task.absent or task.name in addresses or task.ready for task in self._groups.gang.members)
+        needed = [task for task in self._groups.gang.members if not task.absent and not task.waits and not task.over]
+        return all(task.name in addresses or task.ready for task in needed)
 
     def _begin_generation(self, restart: Restart, members: Sequence[Task]) -> None:
         state = self._state

@@ -50,13 +50,14 @@ class Restarts:
         self._active = {GANG: groups.gang}  # and those of which something is under way, among thousands; it goes first
 
     def prepare_start(self, now: float) -> None:
-        """Prepare a start of every task: the first one, or the first after everything was given back."""
-        for group in self._groups.every:
+        """Prepare a start of all that begin together: the first one, or the first after everything was given back."""
+        wanted = self._containers.gang.wanted
+        for group in (self._groups.gang, *map(self._groups.of, wanted)):
             group.rest()
-        self._groups.gang.restart = Restart("the job starts", self._containers.gang.wanted, not_before=now)
-        self._active = {GANG: self._groups.gang}
+        self._groups.gang.restart = Restart("the job starts", wanted, not_before=now)
+        self._active = {GANG: self._groups.gang, **self._active}
         if self._state.first_come:
-            self.begin_each([task for task in self._state.tasks if not task.over], now)
+            self.begin_each(wanted, now)
 
     def begin_each(self, tasks: Iterable[Task], now: float) -> None:
         """Have each of these tasks begin as soon as its container is there, for the first time."""

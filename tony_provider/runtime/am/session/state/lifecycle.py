@@ -47,6 +47,7 @@ JOB: Transitions[JobState] = {
     },
     JobState.RUNNING: {
         JobState.RESTARTING: "the gang starts again",
+        JobState.WAITING: "what a gang has waited for is there: its containers are asked for",
         JobState.FINISHING: "the verdict is known, or all that decide have succeeded",
     },
     JobState.RESTARTING: {

@@ -47,9 +47,11 @@ def _without_address(task: Task) -> TaskAddress:
 def deciding_types(job: JobSpec, framework: Framework) -> Sequence[str]:
     """The task types whose success is the job's, for those of their tasks that decide."""
     if job.success is None:
-        return framework.decisive(job)
+        return [*framework.decisive(job), *(name for name, role in job.roles.items() if role is Role.ONCE)]
     chief_only = job.success is SuccessRule.CHIEF
-    return [name for name, role in job.roles.items() if role is Role.CHIEF or (role.is_tracked and not chief_only)]
+    once = [name for name, role in job.roles.items() if role is Role.ONCE and job.success is SuccessRule.ALL]
+    tracked = [name for name, role in job.roles.items() if role is Role.CHIEF or (role.is_tracked and not chief_only)]
+    return [*tracked, *once]
 
 
 class SessionState:
@@ -67,6 +69,8 @@ class SessionState:
             for index in range(spec.instances)
         ]
         self.first_come = job.start is StartRule.FIRST_COME
+        for task in self.tasks:
+            task.waits = bool(job.waits_for(task.type))
         self.by_name = {task.name: task for task in self.tasks}
         self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()

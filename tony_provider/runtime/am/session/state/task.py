@@ -43,6 +43,7 @@ class Task:
     failure: Optional[Failure] = None
     trouble_at: Optional[float] = None  # first sign that something is wrong with it
     told_to_stop: bool = False  # for good: the job is ending
+    waits: bool = False  # for tasks of other types; no container is asked for
     given_up: bool = False  # it has failed for good, and the job goes on
     recorded: bool = False  # the event log says that it is over
     released: bool = False  # it has succeeded, and its container was given back

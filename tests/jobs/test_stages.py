@@ -1,0 +1,51 @@
+"""Jobs whose task types begin one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.jobs.left import assert_nothing_left
+from tests.jobs.places import LocalPlace, Place
+from tony_provider.runtime.protocol.status import FailureKind, TaskState
+
+
+def test_prepare_train_export(place: Place, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    said = f"echo $TONY_TASK_TYPE:$TONY_TASK_INDEX >> {tmp_path}/order"
+    spec = {
+        "framework": "generic",
+        "tasks": {
+            "prepare": {"memory": "128MiB", "command": f"{said}; test -z $TONY_RANK"},
+            "worker": {
+                "instances": 2,
+                "memory": "128MiB",
+                "command": f"{said}; test $TONY_WORLD_SIZE = 2",
+            },
+            "export": {"role": "once", "after": {"worker": "succeeded"}, "memory": "128MiB", "command": said},
+        },
+    }
+    job = place.submit(spec)
+
+    status = job.succeeded()
+
+    assert {task.state for task in status.tasks} == {TaskState.SUCCEEDED}
+    first, *workers, last = (tmp_path / "order").read_text().splitlines()
+    assert (first, sorted(workers), last) == ("prepare:0", ["worker:0", "worker:1"], "export:0")
+    over = [event.get("task") for event in job.events() if event["event"] in ("over", "stage")]
+    assert over[0] == "prepare:0" or over[:2] == [None, "prepare:0"]
+    assert_nothing_left(place, job)
+
+
+def test_who_waits_too_long_says_for_whom(local: LocalPlace) -> None:
+    spec = {
+        "framework": "generic",
+        "timeouts": {"dependency": "2s", "grace": "1s"},
+        "tasks": {"prepare": {"command": "sleep 600"}, "worker": {"command": "true"}},
+    }
+    job = local.submit(spec)
+
+    assert "after 2 s (timeouts.dependency) worker waits for prepare to have succeeded" in job.failed()
+    failure = job.status().failure
+    assert failure is not None
+    assert failure.kind is FailureKind.DEPENDENCY_TIMEOUT
+    assert_nothing_left(local, job)

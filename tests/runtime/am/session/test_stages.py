@@ -1,0 +1,194 @@
+"""Task types that wait for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.runtime.am.session.world import World, job, task_type
+from tony_provider.runtime.am.resource_manager import ExitReason
+from tony_provider.runtime.am.session import job_status
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
+from tony_provider.runtime.spec.model import Milestone, RestartPolicy, Role, TaskSpec
+
+STARTED, SUCCEEDED = Milestone.STARTED, Milestone.SUCCEEDED
+
+
+def world_of(tasks: dict[str, int | TaskSpec], decisive: str = "worker", *, alone: bool = False, **how: Any) -> World:
+    return World(job(tasks, **how), [decisive], alone=alone)
+
+
+def asked(world: World) -> int:
+    return len(world.outstanding)
+
+
+def told(world: World) -> str:
+    return job_status.message(world.session, world.now)
+
+
+def prepared(**how: Any) -> World:
+    """A gang of two for which something was prepared."""
+    world = world_of({"prepare": 1, "worker": 2, "sidecar": 1}, **how).run()
+    world.end("prepare:0")
+    return world
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_all_others_wait_for_prepare(alone: bool) -> None:
+    world = world_of({"prepare": 1, "worker": 2}, alone=alone)
+    assert asked(world) == 1
+    world.run()
+    assert world.states["prepare:0"] is TaskState.RUNNING
+    assert told(world) == "1 of 3 tasks running; worker waits for prepare to have succeeded"
+    world.end("prepare:0")
+    assert world.shut_down() == ["prepare:0"]
+    assert asked(world) == 2
+    world.run()
+    assert world.states == {
+        "prepare:0": TaskState.SUCCEEDED,
+        "worker:0": TaskState.RUNNING,
+        "worker:1": TaskState.RUNNING,
+    }
+    world.end("worker:0")
+    world.end("worker:1")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_a_gang_is_brought_together_though_it_has_waited() -> None:
+    world = prepared(allocation=10.0)
+    assert world.session.phase is JobState.WAITING
+    world.grant()
+    assert len(world.launched) == 1  # prepare's
+    world.wait(11.0)
+    assert world.noted("given_back")
+    world.wait(20.0)
+    world.run()
+    assert world.states["worker:1"] is TaskState.RUNNING
+    assert world.states["prepare:0"] is TaskState.SUCCEEDED
+
+
+def test_what_is_prepared_is_not_prepared_again() -> None:
+    world = prepared(policy=RestartPolicy()).run()
+    world.end("worker:0", exit_code=1)
+    world.restarted()
+    assert world.states["worker:0"] is TaskState.RUNNING
+    assert world.states["prepare:0"] is TaskState.SUCCEEDED
+    assert world.starts["prepare:0"] == 1
+
+
+def test_a_preparation_that_fails_is_the_job_s_failure() -> None:
+    world = world_of({"prepare": 1, "worker": 2}).run()
+    world.end("prepare:0", exit_code=4)
+    world.complete_all()
+    assert world.verdict.failure
+    assert world.verdict.failure.task == "prepare:0"
+    assert set(world.states.values()) == {TaskState.FAILED, TaskState.STOPPED}
+
+
+def test_a_preparation_may_start_again() -> None:
+    world = world_of({"prepare": 1, "worker": 2}, policy=RestartPolicy()).run()
+    world.end("prepare:0", exit_code=4)
+    world.tick()
+    world.start("prepare:0")
+    assert world.states["prepare:0"] is TaskState.RUNNING
+    assert world.states["worker:0"] is TaskState.REQUESTED
+    assert asked(world) == 0
+
+
+def test_a_service_is_up_before_those_that_use_it() -> None:
+    world = world_of({"sidecar": 1, "worker": task_type(2, after={"sidecar": STARTED})})
+    world.grant_all()
+    world.register_all()
+    assert asked(world) == 0
+    world.start("sidecar:0")
+    assert asked(world) == 2
+    world.run()
+    assert set(world.states.values()) == {TaskState.RUNNING}
+    assert world.rendezvous[-1].cluster.task("sidecar", 0).main == "node1:2000"
+
+
+def test_a_service_that_is_lost_while_the_gang_waits_comes_back() -> None:
+    world = world_of({"sidecar": 1, "worker": task_type(2, after={"sidecar": STARTED})}, policy=RestartPolicy()).run()
+    assert world.session.phase is JobState.WAITING
+    world.lose("sidecar:0")
+    assert asked(world) == 3
+    world.run()
+    world.tick()
+    world.start_all()
+    assert set(world.states.values()) == {TaskState.RUNNING}
+
+
+def test_a_service_that_was_given_up_ends_the_wait() -> None:
+    world = world_of({"sidecar": 1, "worker": task_type(2, after={"sidecar": STARTED})})
+    world.grant_all()
+    world.register_all()
+    world.end("sidecar:0", exit_code=5)
+    world.complete_all()
+    assert world.verdict.failure
+    assert "worker waits for sidecar, and sidecar:0 was given up" in world.verdict.message
+
+
+def test_one_more_step_when_training_is_done() -> None:
+    tasks: dict[str, int | TaskSpec] = {
+        "worker": 2,
+        "export": task_type(1, role=Role.ONCE, after={"worker": SUCCEEDED}),
+    }
+    world = world_of(tasks).run()
+    world.end("worker:0")
+    assert asked(world) == 0
+    world.end("worker:1")
+    assert asked(world) == 1
+    world.run()
+    world.end("export:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_waiting_has_an_end() -> None:
+    world = world_of({"prepare": 1, "worker": 2}, dependency=60.0).run()
+    world.wait(70.0)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.DEPENDENCY_TIMEOUT
+    expected = "after 60 s (timeouts.dependency) worker waits for prepare to have succeeded"
+    assert failure.message == expected
+
+
+def test_the_next_master_goes_on_with_the_stage() -> None:
+    world = world_of({"prepare": 1, "worker": 2}).run()
+    world.master_dies()
+    world.come_back()
+    assert asked(world) == 0
+    world.end("prepare:0")
+    world.run()
+    assert world.starts == {"prepare:0": 1, "worker:0": 1, "worker:1": 1}
+    world.master_dies()
+    world.come_back()
+    assert world.session.phase is JobState.RUNNING
+    assert asked(world) == 0
+
+
+def test_the_next_master_knows_what_was_prepared() -> None:
+    world = prepared()
+    world.grant()
+    world.master_dies()
+    world.complete(world.container("prepare:0") if world.task("prepare:0").container else "container_1_0001_01_000001")
+    world.wait(100.0)
+    world.run()
+    assert world.starts["prepare:0"] == 1
+    assert world.states["worker:0"] is TaskState.RUNNING
+
+
+def test_a_lost_gang_is_asked_for_again_and_nothing_else() -> None:
+    world = prepared(policy=RestartPolicy(), replacement=10.0).run()
+    world.lose("worker:1", ExitReason.LOST)
+    world.obey_all()
+    world.wait(15.0)
+    assert world.session.phase is JobState.WAITING
+    world.wait(130.0)
+    world.run()
+    assert world.states["worker:1"] is TaskState.RUNNING
+    assert world.starts["prepare:0"] == 1

@@ -1,0 +1,72 @@
+"""What must be so for task types to wait for each other: ``after``, and the type ``prepare``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from tony_provider.runtime.frameworks.base import Framework
+from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.spec.model import JobSpec, Milestone, Role
+from tony_provider.runtime.spec.problems import Problem, child
+from tony_provider.runtime.spec.reader import suggestion
+
+_SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
+"""Roles of tasks that the end of the others stops."""
+
+
+def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
+    """Every wait that could not end, and every one of tasks that begin together."""
+    for task_type in job.tasks:
+        for other, milestone in job.waits_for(task_type).items():
+            yield from _wait(job, framework, task_type, other, milestone)
+    yield from _cycle(job)
+    if not framework.first_come:
+        yield from _one_gang(job)
+
+
+def _path(task_type: str, other: str) -> str:
+    return child(child(child("tasks", task_type), "after"), other)
+
+
+def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milestone: Milestone) -> Iterator[Problem]:
+    path = _path(task_type, other)
+    if other not in job.tasks:
+        hint = suggestion(other, list(job.tasks)) or f"; there are {', '.join(job.tasks)}"
+        yield Problem(path, milestone.value, f"there is no task type {other}{hint}")
+        return
+    role, other_role = job.role(task_type), job.role(other)
+    if milestone is Milestone.SUCCEEDED:
+        if other_role in _SERVES:
+            message = f"a {other_role.value} does not end by itself; wait for it to have started"
+            yield Problem(path, milestone.value, message)
+        elif role in _SERVES and other_role is not Role.ONCE:
+            message = f"a {role.value} is stopped when the others have succeeded; give {task_type} the role once"
+            yield Problem(path, milestone.value, message)
+    if in_cluster(role) and in_cluster(other_role) and not framework.first_come and task_type != other:
+        message = f"{task_type} and {other} train together and begin together; outside of that is the role once"
+        yield Problem(path, milestone.value, message)
+
+
+def _cycle(job: JobSpec) -> Iterator[Problem]:
+    try:
+        TopologicalSorter({task_type: job.waits_for(task_type) for task_type in job.tasks}).prepare()
+    except CycleError as error:
+        way: list[str] = error.args[1][::-1]  # each waits for the next; the last is the first
+        message = f"would wait for itself: {' waits for '.join(way)}"
+        yield Problem(_path(way[0], way[1]), job.waits_for(way[0])[way[1]].value, message)
+
+
+def _one_gang(job: JobSpec) -> Iterator[Problem]:
+    """Types that train together begin together, so they wait for the same."""
+    gang = [task_type for task_type in job.tasks if in_cluster(job.role(task_type))]
+    outside = [_without(job.waits_for(task_type), gang) for task_type in gang]
+    for task_type, after in zip(gang, outside):
+        if after != outside[0]:
+            path = child(child("tasks", task_type), "after")
+            message = f"must be that of {gang[0]}: they train together and begin together"
+            yield Problem(path, {name: each.value for name, each in after.items()}, message)
+
+
+def _without(after: Mapping[str, Milestone], others: Sequence[str]) -> dict[str, Milestone]:
+    return {name: milestone for name, milestone in after.items() if name not in others}
