@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
+import attrs
 import pytest
 
-from tony_provider.cluster.prepared_submission import PreparedSubmission, _secret_problems
+from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.prepared_submission import PreparedSubmission, _hadoop_problems, _secret_problems
+from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
+from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 
 def test_a_delegation_token_is_in_no_log() -> None:
@@ -23,3 +28,16 @@ def test_a_secret_that_no_environment_can_hold_is_named_and_not_shown(value: str
     assert "KEY" in problem
     assert "sesame" not in problem
     assert _secret_problems(job, {"KEY": "open sesame"}) == []
+
+
+@pytest.mark.parametrize("kerberos", [True, False])
+def test_tokens_that_cannot_be_had_are_a_problem_where_kerberos_asks_for_them(kerberos: bool) -> None:
+    yarn = YarnSettings(["http://rm:8088"], WebHdfsConfig(["http://nn:9870"]), kerberos=kerberos)
+    opened = cast(
+        OpenCluster, SimpleNamespace(settings=Settings(None, yarn=yarn), staging_dir="s3://b/tony", tokens=None)
+    )
+    job = JobSpec(framework="standalone", tasks={"worker": TaskSpec("true")}, hadoop=True)
+    found = _hadoop_problems(job, opened)
+    assert [problem.partition(":")[0] for problem in found] == ["hadoop"] * kerberos
+    assert all("s3://b/tony is not on HDFS" in problem for problem in found)
+    assert _hadoop_problems(attrs.evolve(job, hadoop=False), opened) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
-from tests.jobs.places import LocalPlace, Place, YarnPlace
+from tests.jobs.places import USER, LocalPlace, Place, YarnPlace
 
 
 @pytest.fixture
@@ -21,6 +21,17 @@ def local(tmp_path: Path) -> Iterator[LocalPlace]:
 def yarn(hadoop: HadoopCluster) -> Iterator[YarnPlace]:
     """The cluster that all tests share, as an ordinary user."""
     place = YarnPlace(cluster=hadoop)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def secure(secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[YarnPlace]:
+    """A cluster with Kerberos, as a user who has a keytab."""
+    for name, value in secure_hadoop.layout.kerberos_environment(USER).items():
+        if name.startswith("KRB5"):
+            monkeypatch.setenv(name, value)
+    place = YarnPlace(cluster=secure_hadoop)
     yield place
     place.close()
 

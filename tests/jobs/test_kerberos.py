@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
 from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime.protocol.status import JobState
 
 TRAIN = "test $TONY_RANK != 0 || echo weights > $TONY_MODEL_DIR/model.txt; echo trained"
-
-
-@pytest.fixture
-def secure(secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[YarnPlace]:
-    """As a user who has a keytab."""
-    for name, value in secure_hadoop.layout.kerberos_environment(USER).items():
-        if name.startswith("KRB5"):
-            monkeypatch.setenv(name, value)
-    place = YarnPlace(cluster=secure_hadoop)
-    yield place
-    place.close()
 
 
 def test_a_job_with_delegation_tokens(secure: YarnPlace) -> None:

@@ -17,7 +17,6 @@ from tests.browser import PICTURES, browser, complaints, photograph, prefer
 from tests.hadoop.client import HttpError
 from tests.jobs.job import Job
 from tests.jobs.places import LocalPlace, Place, YarnPlace
-from tests.jobs.test_kerberos import secure as secure
 from tests.waiting import until
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol import tracking

@@ -189,6 +189,10 @@ class Cluster(ABC):
     def access(self, application_id: str) -> YarnAccess | LocalAccess:
         """What the application master needs to reach this cluster from inside."""
 
+    def client_configuration(self) -> dict[str, str]:
+        """The properties that Hadoop's clients on the nodes need; none where there is no Hadoop, or it tells none."""
+        return {}
+
     @abstractmethod
     def master_lost_after(self) -> float:
         """Seconds without an application master after which none can come any more.

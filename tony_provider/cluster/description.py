@@ -58,6 +58,7 @@ def describe(
         chain_dir=where.chain_uri,
         continues=about.continues,
         warm_start=about.warm_start,
+        hadoop=cluster.client_configuration() if job.hadoop else {},
         labels=dict(labels),
     )
 

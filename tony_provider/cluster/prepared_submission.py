@@ -66,7 +66,7 @@ class PreparedSubmission:
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
     """Raises JobRejected, SourceMissing, ClusterError, StorageError."""
     job = with_defaults(request.job, opened.settings)
-    if found := _secret_problems(job, request.secrets):
+    if found := [*_secret_problems(job, request.secrets), *_hadoop_problems(job, opened)]:
         raise JobRejected(found)
     opened.cluster.check(job)
     sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
@@ -98,6 +98,17 @@ def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:
         return local_source(path, contract.RUNTIME_DIR, ResourceKind.ARCHIVE)
     except OSError as error:
         raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
+
+
+def _hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
+    """Where Kerberos asks for tokens, and there are none."""
+    yarn = opened.settings.yarn
+    if not job.hadoop or yarn is None or not yarn.kerberos or opened.tokens is not None:
+        return []
+    return [
+        f"hadoop: there are no HDFS tokens to give, since the staging directory {opened.staging_dir} is not on HDFS; "
+        "name one on HDFS as staging_dir in the tony connection, or leave the key out"
+    ]
 
 
 def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:

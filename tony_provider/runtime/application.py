@@ -71,6 +71,7 @@ class ApplicationDescription:
     continues: Optional[str] = None  # URI of another chain's directory, whose newest checkpoint this one begins with
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
+    hadoop: dict[str, str] = attrs.field(factory=dict)  # Hadoop's properties, for nodes that have none to show
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
     version: int = 1
 

@@ -64,6 +64,7 @@ ENV_USER = "USER"  # whose container it is, as YARN sets it
 ENV_LOCAL_DIRS = "LOCAL_DIRS"  # as YARN sets it
 ENV_LOG_DIR = "TONY_LOG_DIR"  # where the container's stdout, stderr and the user's output go
 ENV_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"  # as YARN sets it; the local backend writes the same format
+ENV_TICKET = "KRB5CCNAME"  # where the Kerberos ticket is, on the local backend
 ENV_PYTHON_CANDIDATES = "TONY_PYTHON_CANDIDATES"  # colon-separated interpreters that the launcher tries first
 
 # Files in a container's working directory.

@@ -17,7 +17,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.executor import processes
-from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.local.container_dir import write_tokens
 from tony_provider.runtime.spec.model import Duration, JobSpec, TaskSpec, Timeouts
 from tony_provider.runtime.storage import WebHdfsConfig
@@ -51,6 +51,8 @@ class ContainerDirectory:
     token_key: bytes = KEY
     env: dict[str, str] = attrs.field(factory=dict)
     webhdfs: WebHdfsConfig | None = None
+    tokens: dict[str, Token] = attrs.field(factory=dict)
+    hadoop: dict[str, str] = attrs.field(factory=dict)
     hdfs: str = ""  # directory on HDFS that is the store; without it a local one is
     id: str = attrs.field(factory=lambda: f"container_1700000000000_{os.getpid()}_01_{next(_numbers):06}")
 
@@ -89,11 +91,15 @@ class ContainerDirectory:
             chain_dir=self.chain_dir,
             warm_start=self.warm_start,
             master_lost_after=self.master_lost_after,
+            hadoop=self.hadoop,
         )
         (self.directory / contract.APPLICATION_FILE).write_bytes(dump_json(description))
+        self.write_credentials()
+
+    def write_credentials(self) -> None:
         identity = TaskIdentity(APPLICATION, self.id, self.task, self.attempt)
         handed_on = (contract.SECRET_CA, contract.SECRET_CLIENT_CERTIFICATE, contract.SECRET_CLIENT_KEY)
-        credentials = Credentials(secrets={name: self.secrets[name] for name in handed_on})
+        credentials = Credentials(dict(self.tokens), {name: self.secrets[name] for name in handed_on})
         credentials.secrets[contract.SECRET_ADDRESS_KEY] = KEY
         credentials.secrets[contract.SECRET_TASK_TOKEN] = make_token(self.token_key, identity).encode()
         credentials.secrets[contract.SECRET_USER_PREFIX + SECRET_NAME] = SECRET.encode()

@@ -124,7 +124,9 @@ def test_every_field_its_type_and_its_default(title: str) -> None:
 def default_of(written: Any, wanted: Any) -> Any:
     """The default, from the document's cell or from the model's field."""
     if isinstance(written, str) and written.startswith("`"):
-        written = {"null": None, "true": True, "[]": [], "{}": {}, '""': ""}.get(written.strip("`"), written.strip("`"))
+        written = {"null": None, "true": True, "false": False, "[]": [], "{}": {}, '""': ""}.get(
+            written.strip("`"), written.strip("`")
+        )
     if written in (attrs.NOTHING, "**required**"):
         return attrs.NOTHING
     if isinstance(written, attrs.Factory):  # type: ignore[arg-type]

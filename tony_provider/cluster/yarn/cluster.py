@@ -35,6 +35,7 @@ from tony_provider.cluster.errors import (
     UnexpectedAnswer,
 )
 from tony_provider.cluster.yarn import master_timeout, web_access
+from tony_provider.cluster.yarn.client_configuration import client_properties
 from tony_provider.cluster.yarn.cluster_view import (
     ClusterView,
     Queue,
@@ -297,6 +298,13 @@ class YarnCluster(Cluster):
 
     def access(self, application_id: str) -> YarnAccess:
         return YarnAccess(self.schedulers(), web_access.proxies(self.rest), web_access.administrators(self.rest))
+
+    def client_configuration(self) -> dict[str, str]:
+        try:
+            return client_properties(self.rest.every_setting())
+        except ConfigurationHidden as error:
+            log.warning("The job finds Hadoop's configuration only on nodes that have one: %s", error)
+            return {}
 
     def master_lost_after(self) -> float:
         return master_timeout.master_lost_after(self.rest)

@@ -174,9 +174,7 @@ class YarnRest:
 
         def read(endpoint: _Endpoint) -> Any:
             try:
-                return endpoint.request("/conf", params={"name": name, "format": "json"}).data
-            except ClusterAuthError as error:  # though it answers other calls
-                raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
+                return _configuration(endpoint, {"name": name})
             except RestError as error:
                 if error.status == requests.codes.not_found:
                     return {}
@@ -184,6 +182,13 @@ class YarnRest:
 
         value = self._with_active(read).get("property", {}).get("value")
         return None if value is None else str(value)
+
+    def every_setting(self) -> list[dict[str, Any]]:
+        """The ResourceManager's whole configuration: of each property ``key``, ``value``, and ``resource``, its file.
+
+        Raises ConfigurationHidden on clusters that show their configuration to administrators only.
+        """
+        return list(self._with_active(lambda endpoint: _configuration(endpoint, {})).get("properties", []))
 
     @property
     def addresses(self) -> list[str]:
@@ -233,6 +238,13 @@ class YarnRest:
             self._connections.endpoints = endpoints
             self._open += endpoints
         return sorted(endpoints, key=lambda endpoint: endpoint.address != self._active)
+
+
+def _configuration(endpoint: _Endpoint, which: dict[str, str]) -> Any:
+    try:
+        return endpoint.request("/conf", params={**which, "format": "json"}).data
+    except ClusterAuthError as error:  # though it answers other calls
+        raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
 
 
 def _check(endpoint: _Endpoint, response: requests.Response) -> None:

@@ -14,7 +14,7 @@ from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.storage import uris
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# The token file holds the keys of the executor's connection; a user's own tokens come as secrets of the job.
+# The token file holds the keys of the executor's connection; HadoopAccess makes another one where the job asks for it.
 _OWN = frozenset(
     {
         contract.ENV_TOKEN_FILE,
@@ -39,12 +39,12 @@ def user_environment(
 ) -> dict[str, str]:
     """The environment variables of a user process.
 
-    ``cluster`` is what the generation's rendezvous and the framework say; ``resumed`` what the process goes on from.
+    ``cluster`` is what the generation's rendezvous, the framework and Hadoop say; ``resumed`` what it goes on from.
     Later ones win: the node's, our directories, the cluster's, the job's ``env``, the task type's, the user's secrets,
     and TONY_* variables of the contract over all.
     """
     env = {
-        **_inherited(container.environ),
+        **node_environment(container),
         **_places(workspace),
         "PYTHONUNBUFFERED": "1",  # so that the last lines before a kill are not lost
         "PYTHONFAULTHANDLER": "1",  # so that a crash in a library says where
@@ -63,11 +63,13 @@ def user_environment(
     return env
 
 
-def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
+def node_environment(container: ExecutorContainer) -> dict[str, str]:
+    """The variables that the node gives, without what is the executor's own."""
+    hidden = _OWN if container.job.hadoop else _OWN | {contract.ENV_TICKET}
     return {
         name: value
-        for name, value in environ.items()
-        if name not in _OWN and not name.startswith(contract.OWN_ENV_PREFIX)
+        for name, value in container.environ.items()
+        if name not in hidden and not name.startswith(contract.OWN_ENV_PREFIX)
     }
 
 

@@ -36,6 +36,8 @@ class HeartbeatContent:
         )
         if current is not None:
             await self._add(heartbeat, current, table, ending=ending)
+        if self._context.hadoop is not None:
+            await asyncio.to_thread(self._context.hadoop.follow_tokens)
         if await asyncio.to_thread(disk.problem, self._context.workspace.root):
             await asyncio.to_thread(self._context.checkpoints.make_room)
             heartbeat.activity += ", disk full"

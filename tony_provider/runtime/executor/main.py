@@ -15,6 +15,7 @@ from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirect
 from tony_provider.runtime.executor.executor import Executor
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.hadoop_access.hadoop_access import HadoopAccess
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.processes import become_subreaper
@@ -74,4 +75,5 @@ def _context(container: ExecutorContainer) -> ExecutorContext:
         output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
+        hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,
     )

@@ -17,6 +17,7 @@ from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.retrying import retry_blocking
 from tony_provider.runtime.spec.model import Role
@@ -58,7 +59,7 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
     resumed = _put_checkpoint(context, order, cancelled)
     try:
         return _prepared(context, order, resumed)
-    except OSError as error:  # this node's trouble, as a rule a full disk
+    except (OSError, CredentialsError) as error:  # this node's trouble, as a rule a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
 
 
@@ -119,5 +120,9 @@ def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed]
     python_bin = workspace.python_bin(container.job.python_env)
     after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
-    environ = user_environment(container, workspace, found.env, resumed, python_bin)
+    hadoop = {}
+    if context.hadoop is not None:
+        hadoop = context.hadoop.environment()
+        context.output.note(context.hadoop.told())
+    environ = user_environment(container, workspace, {**hadoop, **found.env}, resumed, python_bin)
     return Prepared(resumed, environ, "\n".join(filter(None, [found.before, container.command])))

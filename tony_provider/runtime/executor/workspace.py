@@ -88,6 +88,11 @@ class Workspace:
         return self.root / "tensorboard"
 
     @property
+    def hadoop(self) -> Path:
+        """The directory for what the user process finds of Hadoop; there in jobs that ask for it."""
+        return self.root / "hadoop"
+
+    @property
     def sdk(self) -> Path:
         """The directory that user processes import from: ``tony_sdk``, and modules that act by themselves.
 

@@ -20,7 +20,11 @@ TOKEN_FILE = "container_tokens"  # as on YARN
 PID_FILE = "container_pid"  # in the container's directory: number and start time (/proc/<pid>/stat, field 22)
 
 # What a container inherits; everything else, such as Airflow's settings, is not its business.
-_INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH")
+_INHERITED = (
+    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH"),
+    *("JAVA_HOME", "HADOOP_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_CONF_DIR"),  # as NodeManagers do
+    *(contract.ENV_TICKET, "KRB5_CONFIG"),
+)
 
 
 def materialise(directory: Path, resources: Iterable[LocalizedResource], cache: ArchiveCache) -> None:

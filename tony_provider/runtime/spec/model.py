@@ -260,6 +260,7 @@ class JobSpec:
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
     logs: LogSpec = attrs.field(factory=LogSpec)
+    hadoop: bool = False  # user processes get the HDFS tokens, configuration and class path of Hadoop
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 

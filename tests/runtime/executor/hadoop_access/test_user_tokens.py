@@ -1,0 +1,111 @@
+"""The token file of user processes: what is in it, who may read it, and that it follows the container's."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.executor.hadoop_access.user_tokens import UserTokens
+from tony_provider.runtime.hadoop.errors import CredentialsError
+from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, HDFS_TOKEN, NM_TOKEN, WEBHDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.local.container_dir import TOKEN_FILE, write_tokens
+
+
+def hdfs_token(service: str, password: bytes = b"password") -> Token:
+    return Token(b"alice@" + service.encode(), password, HDFS_TOKEN, service)
+
+
+ONE, OTHER = hdfs_token("ha-hdfs:one"), hdfs_token("10.0.0.7:8020")
+OTHERS = {
+    "rm": Token(b"master", b"of-the-master", AM_RM_TOKEN, ""),
+    "nm": Token(b"node", b"of-the-node", NM_TOKEN, "10.0.0.1:45454"),
+    "web": Token(b"alice", b"of-webhdfs", WEBHDFS_TOKEN, "10.0.0.7:9870"),
+    "else": Token(b"alice", b"of-hive", "HIVE_DELEGATION_TOKEN", "hive"),
+}
+SECRETS = {
+    contract.SECRET_TASK_TOKEN: b"of-the-executor",
+    contract.SECRET_STORE_TOKEN: b"of-the-store",
+    contract.SECRET_USER_PREFIX + "PASSWORD": b"of-the-user",
+}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> UserTokens:
+    write_tokens(tmp_path, Credentials({"a": ONE, "b": OTHER, **OTHERS}, SECRETS).to_bytes())
+    return UserTokens(tmp_path / TOKEN_FILE, tmp_path / "tokens")
+
+
+def held(tmp_path: Path) -> Credentials:
+    return Credentials.read_file(tmp_path / "tokens")
+
+
+def test_hdfs_tokens_of_all_namenodes_and_nothing_else(made: UserTokens, tmp_path: Path) -> None:
+    made.follow()
+    assert held(tmp_path) == Credentials({"a": ONE, "b": OTHER})
+    assert made.services == ["ha-hdfs:one", "10.0.0.7:8020"]
+    assert b"of-" not in (tmp_path / "tokens").read_bytes()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+def test_only_its_owner_may_read_it(made: UserTokens, tmp_path: Path, mask: int) -> None:
+    (tmp_path / "tokens.part").touch(mode=0o666)  # what an executor that was killed has left
+    before = os.umask(mask)
+    try:
+        made.follow()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "tokens").stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == [TOKEN_FILE, "tokens"]
+
+
+def test_renewed_tokens_replace_the_file_as_a_whole(made: UserTokens, tmp_path: Path) -> None:
+    made.follow()
+    with (tmp_path / "tokens").open("rb") as reading:  # by a process that is in the middle of it
+        begun = reading.read(4)
+        write_tokens(tmp_path, Credentials({"a": hdfs_token("ha-hdfs:one", b"renewed!")}, SECRETS).to_bytes())
+        made.follow()
+        assert Credentials.from_bytes(begun + reading.read()) == Credentials({"a": ONE, "b": OTHER})
+    assert held(tmp_path) == Credentials({"a": hdfs_token("ha-hdfs:one", b"renewed!")})
+    assert stat.S_IMODE((tmp_path / "tokens").stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_the_same_is_left_alone(made: UserTokens, tmp_path: Path) -> None:
+    made.follow()
+    before = (tmp_path / "tokens").stat().st_ino
+    made.follow()
+    assert (tmp_path / "tokens").stat().st_ino == before
+
+
+def test_without_hdfs_tokens_there_is_no_file(made: UserTokens, tmp_path: Path) -> None:
+    made.follow()
+    write_tokens(tmp_path, Credentials(dict(OTHERS), SECRETS).to_bytes())
+    made.follow()
+    assert made.services == []
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_half_a_file_changes_nothing(made: UserTokens, tmp_path: Path) -> None:
+    made.follow()
+    write_tokens(tmp_path, b"HDTS\x00\x07")
+    for _ in range(2):
+        with pytest.raises(CredentialsError):
+            made.follow()
+    assert held(tmp_path) == Credentials({"a": ONE, "b": OTHER})
+    write_tokens(tmp_path, Credentials({"b": OTHER}).to_bytes())
+    made.follow()
+    assert held(tmp_path) == Credentials({"b": OTHER})
+
+
+def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+    write_tokens(tmp_path, Credentials({"a": ONE}).to_bytes())
+    made = UserTokens(tmp_path / TOKEN_FILE, tmp_path / "later" / "tokens")
+    with pytest.raises(FileNotFoundError):
+        made.follow()
+    (tmp_path / "later").mkdir()
+    made.follow()
+    assert made.services == ["ha-hdfs:one"]
+    assert Credentials.read_file(tmp_path / "later" / "tokens") == Credentials({"a": ONE})
