@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
+import attrs
+
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, Milestone, Role
+from tony_provider.runtime.spec.model import JobSpec, Milestone, ReadinessProbe, Role
 from tony_provider.runtime.spec.problems import Problem, child
 from tony_provider.runtime.spec.reader import suggestion
 
+_HIGHEST_PORT = 65535
 _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
 """Roles of tasks that the end of the others stops."""
 
@@ -20,6 +23,9 @@ def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]
     for task_type in job.tasks:
         for other, milestone in job.waits_for(task_type).items():
             yield from _wait(job, framework, task_type, other, milestone)
+    for task_type, task in job.tasks.items():
+        if task.ready is not None:
+            yield from _probe(task.ready, child(child("tasks", task_type), "ready"))
     yield from _cycle(job)
     if not framework.first_come:
         yield from _one_gang(job)
@@ -35,10 +41,13 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
         hint = suggestion(other, list(job.tasks)) or f"; there are {', '.join(job.tasks)}"
         yield Problem(path, milestone.value, f"there is no task type {other}{hint}")
         return
+    if milestone is Milestone.READY and job.tasks[other].ready is None:
+        where = child(child("tasks", other), "ready")
+        yield Problem(path, milestone.value, f"nothing says when {other} is ready; give it {where}")
     role, other_role = job.role(task_type), job.role(other)
     if milestone is Milestone.SUCCEEDED:
         if other_role in _SERVES:
-            message = f"a {other_role.value} does not end by itself; wait for it to have started"
+            message = f"a {other_role.value} does not end by itself; wait for it to be started or ready"
             yield Problem(path, milestone.value, message)
         elif role in _SERVES and other_role is not Role.ONCE:
             message = f"a {role.value} is stopped when the others have succeeded; give {task_type} the role once"
@@ -46,6 +55,18 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
     if in_cluster(role) and in_cluster(other_role) and not framework.first_come and task_type != other:
         message = f"{task_type} and {other} train together and begin together; outside of that is the role once"
         yield Problem(path, milestone.value, message)
+
+
+def _probe(probe: ReadinessProbe, path: str) -> Iterator[Problem]:
+    given = [name for name, value in attrs.asdict(probe).items() if value is not None]
+    if len(given) != 1:
+        yield Problem(path, attrs.asdict(probe), "is one of command, port and file")
+    if probe.port is not None and not 0 <= probe.port <= _HIGHEST_PORT:
+        yield Problem(child(path, "port"), probe.port, "must be a port, or 0 for the task's own (TONY_PORT)")
+    for name in ("command", "file"):
+        value = getattr(probe, name)
+        if value is not None and not value.strip():
+            yield Problem(child(path, name), value, "must not be empty")
 
 
 def _cycle(job: JobSpec) -> Iterator[Problem]:

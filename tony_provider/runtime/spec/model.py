@@ -59,6 +59,7 @@ class Milestone(str, Enum):
     """How far all tasks of a type must be for those that wait for it to begin."""
 
     STARTED = "started"  # their user processes run
+    READY = "ready"  # and their readiness probes have succeeded
     SUCCEEDED = "succeeded"
 
 
@@ -142,6 +143,15 @@ class AmSpec:
 
 
 @attrs.frozen
+class ReadinessProbe:
+    """How one sees that a task's program is ready for others: by one of these, looked at while it runs."""
+
+    command: Optional[str] = None  # that ends with exit code 0, run as the task's own is
+    port: Optional[int] = None  # that accepts connections on the task's node; 0: the task's own, TONY_PORT
+    file: Optional[str] = None  # that is there; relative to the working directory
+
+
+@attrs.frozen
 class TaskSpec:
     """One task type: ``instances`` containers that run the same command, told apart by their index."""
 
@@ -155,6 +165,7 @@ class TaskSpec:
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     role: Optional[Role] = None  # default: by the type's name
     after: dict[str, Milestone] = attrs.field(factory=dict)  # task types that must have got so far before
+    ready: Optional[ReadinessProbe] = None  # for types that wait for this one to be ready
     decides: bool = True  # false: the job does not wait for workers of this type to end; their failure still counts
     restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all

@@ -19,6 +19,7 @@ from tony_provider.runtime.spec.model import (
     Memory,
     Moment,
     PortRange,
+    ReadinessProbe,
     Resource,
     RestartPolicy,
     TaskSpec,
@@ -71,6 +72,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (CheckpointSpec, "checkpoint"),
     (LogSpec, "logs"),
     (TensorBoardSpec, "tensorboard"),
+    (ReadinessProbe, "tasks.<type>.ready"),
 )
 
 

@@ -69,6 +69,9 @@ class ExecutorReports:
         task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
         task.store_trouble = beat.trouble
         self._look_at_output(task, beat.output_problem)
+        if beat.ready and task.process and task.process.runs and not task.process.ready:
+            task.process.ready = True
+            self._state.note("ready", "its readiness probe has succeeded", task)
         if beat.progress:
             task.progress = beat.progress
             if task.process:

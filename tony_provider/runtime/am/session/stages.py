@@ -19,6 +19,12 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import Milestone
 
+_IN_WORDS = {
+    Milestone.STARTED: "to have started",
+    Milestone.READY: "to be ready",
+    Milestone.SUCCEEDED: "to have succeeded",
+}
+
 
 class Stages:
     """The part of the session that lets task types begin once those that they wait for are far enough.
@@ -85,7 +91,7 @@ class Stages:
     def describe(self) -> Iterator[str]:
         """Who waits for whom, in words."""
         for name in self._waiting:
-            missing = [f"{other} to have {milestone.value}" for other, milestone in self._missing(name)]
+            missing = [f"{other} {_IN_WORDS[milestone]}" for other, milestone in self._missing(name)]
             if missing and any(self._tasks(name, waiting=True)):
                 yield f"{name} waits for {' and '.join(missing)}"
 
@@ -99,8 +105,14 @@ class Stages:
     def _reached(tasks: Sequence[Task], milestone: Milestone) -> bool:
         if milestone is Milestone.STARTED:
             return all(task.state is TaskState.SUCCEEDED or task.state is TaskState.RUNNING for task in tasks)
+        if milestone is Milestone.READY:
+            return all(task.state is TaskState.SUCCEEDED or _is_ready(task) for task in tasks)
         left = [task for task in tasks if not task.given_up]  # failures that are tolerated hold nobody up
         return bool(left) and all(task.state is TaskState.SUCCEEDED for task in left)
 
     def _tasks(self, name: str, *, waiting: bool = False) -> Iterator[Task]:
         return (task for task in self._state.tasks if task.type == name and (task.waits or not waiting))
+
+
+def _is_ready(task: Task) -> bool:
+    return task.state is TaskState.RUNNING and task.process is not None and task.process.ready

@@ -55,6 +55,7 @@ class ProcessState:
     step: Optional[int] = None  # the newest that it reported
     end: Optional[ProcessEnd] = None
     not_copied: str = ""  # once it is settled: why its newest checkpoint is not on the store
+    ready: bool = False  # its readiness probe has succeeded
     settled: bool = False  # nothing more comes of it: it has ended, and so have the copies of its checkpoints
     stop_by: Optional[float] = None  # it was told to stop, and is to be settled by then
 

@@ -24,6 +24,7 @@ class Heartbeat:
     activity: str = ""
     trouble: str = ""  # what does not get to the store at present, and why
     output_problem: str = ""  # why lines that it printed are lost
+    ready: bool = False  # its readiness probe has succeeded
 
 
 @attrs.define(eq=False)
