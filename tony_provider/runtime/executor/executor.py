@@ -179,7 +179,8 @@ class Executor:
 
     async def _request_checkpoint(self, reason: str) -> None:
         try:
-            await asyncio.to_thread(self._context.workspace.request_checkpoint, reason)
+            for workspace in self._context.workspaces:
+                await asyncio.to_thread(workspace.request_checkpoint, reason)
         except OSError as error:
             log.warning("the user process cannot be asked for a checkpoint: %s", error)
         if self._current is not None:

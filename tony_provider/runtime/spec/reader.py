@@ -19,6 +19,7 @@ from tony_provider.runtime.spec.model import (
     Memory,
     Moment,
     PortRange,
+    Processes,
     Resource,
     RestartPolicy,
     TaskSpec,
@@ -33,6 +34,7 @@ from tony_provider.runtime.spec.units import (
     parse_integer,
     parse_memory,
     parse_moment,
+    parse_processes,
 )
 from tony_provider.runtime.text import is_writable
 
@@ -43,6 +45,7 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Memory: parse_memory,
     Duration: parse_duration,
     Moment: parse_moment,
+    Processes: parse_processes,
     int: parse_integer,
     bool: parse_boolean,
 }
