@@ -8,14 +8,26 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import is_alive, job, until
+from tony_provider.runtime.contract import WORK_DIR
 from tony_provider.runtime.executor.output import ProcessFiles
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import Duration, JobSpec, LogSpec, Memory, Processes, TaskSpec, Timeouts
+from tony_provider.runtime.spec.model import (
+    CheckpointSpec,
+    Duration,
+    JobSpec,
+    LogSpec,
+    Memory,
+    MirrorScope,
+    Processes,
+    TaskSpec,
+    Timeouts,
+)
 
 
 def two(command: str, **changes: object) -> JobSpec:
@@ -153,14 +165,18 @@ async def test_heartbeats_tell_of_each_process(launch: Launch) -> None:
     assert await running.end() == 0
 
 
-async def test_each_is_asked_for_a_checkpoint(launch: Launch) -> None:
-    running = await launch(two("echo up; until test -e $TONY_CHECKPOINT_REQUEST; do sleep 0.05; done; echo asked"))
+@pytest.mark.parametrize("mirror", [MirrorScope.ALL, MirrorScope.LEADER])
+async def test_all_are_asked_for_a_checkpoint_where_each_saves_its_part(launch: Launch, mirror: MirrorScope) -> None:
+    running = await launch(two("exec sleep 600", checkpoint=CheckpointSpec(mirror=mirror)))
     await begin(running)
     await running.master.first("started")
     running.master.say(tony_pb2.ToExecutor(checkpoint_now=tony_pb2.CheckpointNow(reason="a test")))
-    await running.master.first("exited")
+    work = running.container.directory / WORK_DIR
+    await until((work / "checkpoint-request").exists, "local rank 0 is asked")
+    if mirror is MirrorScope.ALL:
+        await until((work / "process-1" / "checkpoint-request").exists, "local rank 1 is asked")
     assert await running.end() == 0
-    assert written(running, "task.out") == written(running, "task-1.out") == "up\nasked\n"
+    assert (work / "process-1" / "checkpoint-request").exists() == (mirror is MirrorScope.ALL)
 
 
 async def test_a_killed_one_is_told_by_its_signal(launch: Launch) -> None:
