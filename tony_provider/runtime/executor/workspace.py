@@ -148,7 +148,7 @@ class Workspace:
         What a former one was asked, reported, left and returned is not this one's.
         """
         for directory in (self.own, self.tensorboard):
-            directory.mkdir(mode=0o700, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.rmtree(self.model, ignore_errors=True)
         self.model.mkdir(mode=0o700, exist_ok=True)
         self.metrics_file.unlink(missing_ok=True)
