@@ -10,7 +10,7 @@ from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.state import lifecycle
 from tony_provider.runtime.am.session.state.lifecycle import ContainerState, Lifecycle
 from tony_provider.runtime.am.session.state.process_state import ProcessState
-from tony_provider.runtime.protocol.status import Failure, TaskProgress, TaskState
+from tony_provider.runtime.protocol.status import Failure, ProcessStatus, TaskProgress, TaskState
 from tony_provider.runtime.spec.model import RestartScope, Role, TaskSpec
 
 
@@ -24,6 +24,7 @@ class Heartbeat:
     activity: str = ""
     trouble: str = ""  # what does not get to the store at present, and why
     output_problem: str = ""  # why lines that it printed are lost
+    further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, where it has several
 
 
 @attrs.define(eq=False)
@@ -73,6 +74,7 @@ class Task:
     start: int = 0  # counts the starts of it, over containers and application masters
     process: Optional[ProcessState] = None  # the newest in this container
     progress: Optional[TaskProgress] = None
+    further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes, where it has several
 
     _lifecycle: Lifecycle[TaskState] = attrs.field(init=False)
     _container_lifecycle: Lifecycle[ContainerState] = attrs.field(init=False)
@@ -192,3 +194,4 @@ class Task:
         self.heard_at = self.trouble_at = None
         self.host, self.ports = "", {}
         self.activity = self.store_trouble = self.output_problem = self.last_words = ""
+        self.further = []
