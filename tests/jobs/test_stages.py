@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place
@@ -34,6 +37,32 @@ def test_prepare_train_export(place: Place, tmp_path: Path) -> None:
     over = [event.get("task") for event in job.events() if event["event"] in ("over", "stage")]
     assert over[0] == "prepare:0" or over[:2] == [None, "prepare:0"]
     assert_nothing_left(place, job)
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [{"port": 0}, {"file": "up"}, {"command": 'test -e up && test "$TONY_TASK_TYPE" = service'}],
+    ids=["port", "file", "command"],
+)
+def test_a_service_is_ready_before_those_that_use_it(local: LocalPlace, ready: dict[str, Any]) -> None:
+    """Which takes its time."""
+    serve = "sleep 2; touch up; exec python3 -m http.server $TONY_PORT"
+    spec = {
+        "restart": {"budget": 0},
+        "tasks": {
+            "service": {"role": "sidecar", "command": serve, "ready": ready},
+            "worker": {"after": {"service": "ready"}, "command": "test $TONY_WORLD_SIZE = 1"},
+        },
+    }
+    job = local.submit(spec)
+
+    status = job.succeeded()
+
+    events = [(event["event"], event.get("task")) for event in job.events()]
+    assert events.index(("started", "service:0")) < events.index(("ready", "service:0"))
+    assert events.index(("ready", "service:0")) < events.index(("allocated", "worker:0"))
+    assert status.restarts == 0
+    assert_nothing_left(local, job)
 
 
 def test_who_waits_too_long_says_for_whom(local: LocalPlace) -> None:

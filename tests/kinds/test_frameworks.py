@@ -49,9 +49,9 @@ def assert_is_the_line(left: dict[str, Any]) -> None:
     assert left["offset"] == pytest.approx(offset, rel=1e-9)
 
 
-def kill(job: Job, program: str, index: int) -> None:
-    """SIGKILL to the user process of a worker."""
-    mark = f"\0TONY_TASK_INDEX={index}\0".encode()
+def kill(job: Job, program: str, rank: int) -> None:
+    """SIGKILL to the user process of this rank."""
+    mark = f"\0TONY_RANK={rank}\0".encode()
     (process,) = [each for each in job.processes() if each.words.endswith(program) and mark in each.environment]
     os.kill(process.pid, signal.SIGKILL)
 
@@ -86,6 +86,23 @@ def test_pytorch_goes_on_from_its_snapshot(wide: YarnPlace, note: Note) -> None:
     assert job.status().generation == 2
     assert_nothing_left(wide, job)
     note("pytorch, DDP", job, f"the line, from epoch {left['begun']}", "rank 1")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("torch")
+def test_pytorch_with_several_processes_in_each_container(wide: YarnPlace, note: Note) -> None:
+    tasks = workers(f"exec {SYSTEM_PYTHON} torch_ddp.py", instances=2, memory="1200MiB")
+    tasks["worker"]["processes"] = 2
+    job = wide.submit(spec("pytorch", "torch_ddp.py", tasks, env={"PACE": "0.5"}))
+    until(lambda: (job.status().checkpoint_step or 0) >= 5 if has_status(job) else None, job.describe, SECONDS)
+    kill(job, "torch_ddp.py", 3)
+    left = result(job)
+    assert_is_the_line(left)
+    assert left["world_size"] == 4
+    assert left["begun"] >= 5
+    assert job.status().generation == 2
+    assert_nothing_left(wide, job)
+    note("pytorch, 2 processes each", job, f"the line, from epoch {left['begun']}", "rank 3")
 
 
 @pytest.mark.long

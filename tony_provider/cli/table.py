@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tony_provider.cluster.base import Application
 from tony_provider.runtime.clock import moment
-from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskStatus
 from tony_provider.runtime.quantities import number, size, span, steps
 from tony_provider.watching.progress_log import MAX_ROWS, progress_line
 
@@ -86,6 +86,8 @@ def _tasks(status: JobStatus) -> Table:
     table = Table(*_COLUMNS, box=None, pad_edge=False, header_style="bold")
     for task in status.tasks[:MAX_ROWS]:
         table.add_row(*_row(task, status.state.is_final))
+        for process in task.further:
+            table.add_row(*_process_row(process))
     if len(status.tasks) > MAX_ROWS:
         table.add_row(f"… {len(status.tasks) - MAX_ROWS} more")
     return table
@@ -103,6 +105,19 @@ def _row(task: TaskStatus, over: bool) -> tuple[str | Text, ...]:
         number(progress.steps_per_second) if progress and progress.steps_per_second is not None else "",
         size(task.rss_bytes) if task.rss_bytes and not over else "",
         heard,
+    )
+
+
+def _process_row(process: ProcessStatus) -> tuple[str, ...]:
+    """Below its task's."""
+    progress = process.progress
+    return (
+        process.name,
+        *("", "", ""),
+        steps(progress.step) if progress else "",
+        number(progress.steps_per_second) if progress and progress.steps_per_second is not None else "",
+        size(process.rss_bytes) if process.rss_bytes else "",
+        "",
     )
 
 

@@ -36,6 +36,8 @@ def test_each_task_learns_who_it_is_and_who_the_others_are() -> None:
         "TONY_TASK_INDEX": "1",
         "TONY_RANK": "2",
         "TONY_WORLD_SIZE": "5",
+        "TONY_LOCAL_RANK": "0",
+        "TONY_LOCAL_WORLD_SIZE": "1",
         "TONY_GENERATION": "1",
         "TONY_PORT": "20003",
         "TONY_RENDEZVOUS": "10.0.0.1:20004",

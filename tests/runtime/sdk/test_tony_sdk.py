@@ -38,6 +38,16 @@ def test_outside_a_job_nothing_happens_and_nothing_is_raised(value: object) -> N
     assert tony_sdk.report(value, value, loss=value) is False  # type: ignore[arg-type]
 
 
+def test_who_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"TASK_TYPE": "worker", "TASK_INDEX": "1", "RANK": "3", "WORLD_SIZE": "4"}
+    for name, value in told.items():
+        monkeypatch.setenv(f"TONY_{name}", value)
+    assert tony_sdk.task() == tony_sdk.TaskInfo("worker", 1, 3, 4)
+    monkeypatch.setenv("TONY_LOCAL_RANK", "1")
+    monkeypatch.setenv("TONY_LOCAL_WORLD_SIZE", "2")
+    assert tony_sdk.task() == tony_sdk.TaskInfo("worker", 1, 3, 4, local_rank=1, local_world_size=2)
+
+
 @given(
     st.integers(0, 2**63),
     st.none() | st.integers(0, 2**63),

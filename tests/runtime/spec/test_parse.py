@@ -225,7 +225,7 @@ tasks:
         "  tasks.worker.memory: GB may mean powers of ten or of two; write 4GiB (got '4GB')\n"
         "  tasks.ps: must be a mapping (got '4')\n"
         "  tasks.chief.vcores: must be a whole number (got 'many')\n"
-        "  tasks.chief.role: must be one of chief, worker, ps, evaluator, sidecar (got 'boss')\n"
+        "  tasks.chief.role: must be one of chief, worker, ps, evaluator, once, sidecar (got 'boss')\n"
         "  framework: must be one of tensorflow, pytorch, jax, xgboost, ray, horovod, mxnet, generic, standalone; "
         "did you mean tensorflow? (got 'tensrflow')\n"
         "  tasks.worker.command: must not be empty (got ' ')\n"

@@ -47,10 +47,40 @@ def worker(**changes: Any) -> dict[str, Any]:
         (worker(vcores=0), "tasks.worker.vcores", "must be at least 1"),
         (worker(gpus=-1), "tasks.worker.gpus", "must be at least 0"),
         (worker(memory=0), "tasks.worker.memory", "more than zero"),
+        (worker(processes=0), "tasks.worker.processes", "at least 1, or gpus"),
+        (worker(processes="-2"), "tasks.worker.processes", "at least 1, or gpus"),
+        (worker(processes="gpu"), "tasks.worker.processes", "at least 1, or gpus"),
+        (worker(processes=1.5), "tasks.worker.processes", "at least 1, or gpus"),
+        (worker(processes="gpus"), "tasks.worker.processes", "gpus is 0; give gpus, or a number"),
+        (worker(processes="gpus", gpus=-1), "tasks.worker.gpus", "must be at least 0"),
+        ({"tasks": {"ps": {"command": "x", "processes": 2}}}, "tasks.ps.processes", "the role ps; leave it out"),
+        ({"tasks": {"evaluator": {"command": "x", "processes": 2}}}, "tasks.evaluator.processes", "give instances"),
+        ({"tasks": {"s": {"command": "x", "role": "sidecar", "processes": "4"}}}, "tasks.s.processes", "role sidecar"),
+        (
+            {"tasks": {"chief": {"command": "x", "processes": 2}}},
+            "tasks.chief.processes",
+            "tensorflow runs one process",
+        ),
+        (
+            {"framework": "ray", "tasks": {"chief": {"command": "x"}, "worker": {"processes": 2}}},
+            "tasks.worker.processes",
+            "ray runs one process",
+        ),
+        (
+            {"framework": "mxnet", "tasks": {"ps": {}, "worker": {"processes": 2}}},
+            "tasks.worker.processes",
+            "mxnet runs one process",
+        ),
+        (
+            {"framework": "pytorch", **worker(processes=2, env={"LOCAL_RANK": "0"})},
+            "tasks.worker.env.LOCAL_RANK",
+            "is made from the cluster",
+        ),
+        ({"port_range": "20000-20003", **worker(processes=3)}, "port_range", "at least 5 ports"),
         ({"success": "chief"}, "success", "there is no chief"),
         ({"start": "first"}, "start", "did you mean first-come?"),
         (worker(after={"wrker": "started"}), "tasks.worker.after.wrker", "no task type wrker; did you mean worker?"),
-        (worker(after={"worker": "over"}), "tasks.worker.after.worker", "must be one of started, succeeded"),
+        (worker(after={"worker": "over"}), "tasks.worker.after.worker", "must be one of started, ready, succeeded"),
         (worker(after={"worker": "started"}), "tasks.worker.after.worker", "worker waits for worker"),
         (
             {
@@ -87,6 +117,15 @@ def worker(**changes: Any) -> dict[str, Any]:
             "tasks.chief.after",
             "must be that of worker",
         ),
+        (
+            {"tasks": {"worker": {"command": "x", "after": {"sidecar": "ready"}}, "sidecar": {"command": "x"}}},
+            "tasks.worker.after.sidecar",
+            "nothing says when sidecar is ready; give it tasks.sidecar.ready",
+        ),
+        (worker(ready={}), "tasks.worker.ready", "one of command, port and file"),
+        (worker(ready={"port": 1, "file": "x"}), "tasks.worker.ready", "one of command, port and file"),
+        (worker(ready={"port": 65536}), "tasks.worker.ready.port", "must be a port, or 0"),
+        (worker(ready={"command": " "}), "tasks.worker.ready.command", "must not be empty"),
         ({"timeouts": {"dependency": 0}}, "timeouts.dependency", "more than zero"),
         ({"framework": "pytorch", "start": "first-come"}, "start", "tasks of the framework pytorch begin together"),
         (
@@ -247,6 +286,10 @@ def test_refused(changes: dict[str, Any], path: str, says: str) -> None:
         {"secrets": ["API_KEY"], "env": {"LOG": "x" * 100_000}},
         {"tasks": {"worker": {"resources": {"yarn.io/fpga": 1, "licences": 2}}}},
         {"env": {"CUDA_VISIBLE_DEVICES": "0"}},
+        worker(processes="2.0"),
+        worker(processes="GPUs", gpus=4),
+        {"framework": "pytorch", **worker(env={"LOCAL_RANK": "0"})},
+        {"framework": "ray", "tasks": {"chief": {"command": "x", "processes": 1}}},
     ],
 )
 def test_allowed(changes: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.protocol import addresses, points, tony_pb2
-from tony_provider.runtime.protocol.status import TaskProgress
+from tony_provider.runtime.protocol.status import ProcessStatus, TaskProgress
 
 
 def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
@@ -22,7 +22,9 @@ def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
         progress=_progress(message),
         activity=message.activity,
         trouble=message.trouble,
+        ready=message.ready,
         output_problem=message.output_problem,
+        further=[_process(each) for each in message.further],
     )
 
 
@@ -40,6 +42,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         model_dir=message.model_dir,
         progress=_progress(message),
         output_problem=message.output_problem,
+        process=message.process,
     )
 
 
@@ -131,7 +134,19 @@ def page_wanted(
     return tony_pb2.ToExecutor(page_wanted=wanted)
 
 
-def _progress(message: Union[tony_pb2.Heartbeat, tony_pb2.ProcessExited]) -> Optional[TaskProgress]:
+def _process(message: tony_pb2.ProcessBeat) -> ProcessStatus:
+    return ProcessStatus(
+        local_rank=message.local_rank,
+        rank=message.rank,
+        rss_bytes=message.rss_bytes,
+        cpu_percent=message.cpu_percent,
+        progress=_progress(message),
+    )
+
+
+def _progress(
+    message: Union[tony_pb2.Heartbeat, tony_pb2.ProcessBeat, tony_pb2.ProcessExited],
+) -> Optional[TaskProgress]:
     if not message.HasField("progress"):
         return None
     progress = message.progress

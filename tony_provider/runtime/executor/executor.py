@@ -25,6 +25,7 @@ from tony_provider.runtime.executor.tensorboard.container_role import event_file
 from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.protocol import points, timing, tony_pb2
+from tony_provider.runtime.spec.model import MirrorScope
 
 log = logging.getLogger(__name__)
 
@@ -178,8 +179,12 @@ class Executor:
         task.add_done_callback(self._errands.discard)
 
     async def _request_checkpoint(self, reason: str) -> None:
+        # Of several processes the first alone, as rank 0 alone of a gang, unless every rank is to save its part.
+        every = self._container.job.checkpoint.mirror is MirrorScope.ALL
+        asked = self._context.workspaces if every else [self._context.workspace]
         try:
-            await asyncio.to_thread(self._context.workspace.request_checkpoint, reason)
+            for workspace in asked:
+                await asyncio.to_thread(workspace.request_checkpoint, reason)
         except OSError as error:
             log.warning("the user process cannot be asked for a checkpoint: %s", error)
         if self._current is not None:

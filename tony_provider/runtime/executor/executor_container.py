@@ -82,6 +82,11 @@ class ExecutorContainer:
         return self.spec.command or get_framework(self.job.framework).default_command(self.role)
 
     @property
+    def process_count(self) -> int:
+        """How many user processes it runs."""
+        return self.spec.process_count
+
+    @property
     def role(self) -> Role:
         return self.job.role(self.task_type)
 

@@ -29,3 +29,8 @@ class ExecutorContext:
     hadoop: Optional[HadoopAccess] = None  # None: user processes get none
     # One thread: what was given up and hangs must be over before something else is put into the same directories.
     preparing: ThreadPoolExecutor = attrs.field(factory=lambda: ThreadPoolExecutor(1, "prepare"))
+
+    @property
+    def workspaces(self) -> list[Workspace]:
+        """The workspace as each user process has it, by local rank."""
+        return [self.workspace.of_process(local_rank) for local_rank in range(self.container.process_count)]

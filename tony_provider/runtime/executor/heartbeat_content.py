@@ -20,6 +20,7 @@ class HeartbeatContent:
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
         self._usage = processes.UsageMeter()
+        self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, of all but the first
 
     async def take(self, current: Optional[Run], activity: str, *, ending: bool) -> tony_pb2.Heartbeat:
         """A heartbeat of this moment.
@@ -43,10 +44,10 @@ class HeartbeatContent:
             heartbeat.activity += ", disk full"
         return heartbeat
 
-    @staticmethod
-    async def _add(heartbeat: tony_pb2.Heartbeat, current: Run, table: processes.Table, *, ending: bool) -> None:
-        if current.pid is not None:
-            processes.reap_orphans(table, os.getpid(), current.pid)
+    async def _add(self, heartbeat: tony_pb2.Heartbeat, current: Run, table: processes.Table, *, ending: bool) -> None:
+        if current.pids:
+            processes.reap_orphans(table, os.getpid(), current.children)
+        heartbeat.ready = current.ready
         await current.look_at_memory()
         progress = await current.progress()
         if progress is not None:
@@ -54,3 +55,19 @@ class HeartbeatContent:
         if not (ending and current.over.is_set()):
             heartbeat.activity = current.activity
         heartbeat.trouble = replaced(current.trouble)
+        for local_rank, process in list(enumerate(current.running))[1:]:
+            own = {pid: table[pid] for pid in (process.pid, *processes.below(process.pid, table)) if pid in table}
+            progress = await current.progress_of(local_rank)
+            heartbeat.further.append(self._process_beat(local_rank, process.rank, own, progress))
+
+    def _process_beat(
+        self, local_rank: int, rank: int, table: processes.Table, progress: Optional[tony_pb2.Progress]
+    ) -> tony_pb2.ProcessBeat:
+        usage = self._usage_of.setdefault(local_rank, processes.UsageMeter()).measure(table, time.monotonic())
+        return tony_pb2.ProcessBeat(
+            local_rank=local_rank,
+            rank=rank,
+            rss_bytes=usage.rss_bytes,
+            cpu_percent=usage.cpu_percent,
+            progress=progress,
+        )

@@ -21,6 +21,7 @@ from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.processes import become_subreaper
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import port_of_process
 from tony_provider.runtime.storage import StorageError
 from tony_provider.runtime.task_identity import IdentityError
 
@@ -68,11 +69,15 @@ def _context(container: ExecutorContainer) -> ExecutorContext:
         container=container,
         workspace=workspace,
         ports=HeldPorts(
-            framework.ports(container.task_type, container.role),
+            [
+                port_of_process(name, local_rank)
+                for local_rank in range(container.process_count)
+                for name in framework.ports(container.task_type, container.role)
+            ],
             container.job.port_range,
             share=framework.shares_ports(container.role),
         ),
-        output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size),
+        output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size, container.process_count),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
         hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,

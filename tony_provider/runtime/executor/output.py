@@ -6,8 +6,10 @@ import asyncio
 import io
 import logging
 import os
+import re
 import threading
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -20,12 +22,13 @@ from tony_provider.runtime.text import LONGEST_LINE, end_of_log
 
 log = logging.getLogger(__name__)
 
-_FILES = 4  # of each of the two streams the current one and the one before
+_FILES = 4  # of a process: of each of its two streams the current one and the one before
 _LEAST = 256 << 10  # bytes of a file that are not given up to a crowded disk
 KEPT_LIMIT = 10_000_000  # bytes of both streams together that are kept on the store at the end
 TAIL_LINES = 40
 TAIL_LIMIT = 8 << 10  # bytes, in UTF-8
 _CHUNK = 256 << 10  # bytes read at a time
+_BEGINNING = re.compile(rb"(?:\A|(?<=[\r\n]))(?=[^\r\n])")  # of a line that is not empty
 
 
 class CappedFile:
@@ -211,42 +214,72 @@ class _Lines:
 
 
 @attrs.define(eq=False)
-class Output:
-    """The files that the output of a container's user processes goes to, one process after the other."""
+class ProcessFiles:
+    """The files that the output of one of a container's processes goes to, one start after the other."""
 
     stdout: CappedFile
     stderr: CappedFile
-    both: CappedFile  # what is kept on the store at the end
+    mark: bytes = b""  # before each of its lines among those of all; empty: it is the only process
 
     @classmethod
-    def of(cls, log_dir: Path, work_dir: Path, size: Optional[Memory] = None) -> Output:
+    def of(cls, log_dir: Path, local_rank: int, limit: int, mark: bytes) -> ProcessFiles:
+        name = f"task-{local_rank}" if local_rank else "task"
+        return cls(
+            CappedFile(log_dir / f"{name}.out", limit, crowded=disk.crowded),
+            CappedFile(log_dir / f"{name}.err", limit, crowded=disk.crowded),
+            mark,
+        )
+
+    def marked(self, lines: bytes) -> bytes:
+        """Whole lines as they stand among those of all."""
+        return _BEGINNING.sub(self.mark, lines) if self.mark else lines
+
+
+@attrs.define(eq=False)
+class Output:
+    """The files that the output of a container's user processes goes to."""
+
+    processes: Sequence[ProcessFiles]  # by local rank
+    both: CappedFile  # both streams of all: what is shown, and is kept on the store at the end
+
+    @classmethod
+    def of(cls, log_dir: Path, work_dir: Path, size: Optional[Memory] = None, count: int = 1) -> Output:
         """The files in these directories.
 
-        ``size``: MiB that stdout and stderr may fill in the log directory together.
+        ``size``: MiB that stdout and stderr of all ``count`` processes may fill in the log directory together.
         """
-        limit = ((size or LOG_SIZE) << 20) // _FILES
+        limit = ((size or LOG_SIZE) << 20) // (_FILES * count)
+        marks = [f"[{local_rank}] ".encode() if count > 1 else b"" for local_rank in range(count)]
         return cls(
-            CappedFile(log_dir / "task.out", limit, crowded=disk.crowded),
-            CappedFile(log_dir / "task.err", limit, crowded=disk.crowded),
+            [ProcessFiles.of(log_dir, local_rank, limit, mark) for local_rank, mark in enumerate(marks)],
             CappedFile(work_dir / "output.log", KEPT_LIMIT, announce=False),
         )
 
     @property
     def problem(self) -> str:
         """Why lines are lost that should have been there; empty while none are."""
-        return self.both.problem or self.stdout.problem or self.stderr.problem
+        return next((file.problem for file in self._files if file.problem), "")
+
+    @property
+    def errors_written(self) -> int:
+        """How many bytes went to stderr up to now, that of all processes together."""
+        return sum(process.stderr.written for process in self.processes)
+
+    @property
+    def _files(self) -> list[CappedFile]:
+        return [self.both, *(file for process in self.processes for file in (process.stdout, process.stderr))]
 
     def note(self, text: str) -> None:
         """Write a line of our own among the user's. Blocks."""
         self.both.write(_own_line(text))
 
     def note_error(self, text: str) -> None:
-        """Write a line of our own among the user's, and into the process's stderr. Blocks."""
-        self.stderr.write(_own_line(text))
+        """Write a line of our own among the user's, and into the stderr of local rank 0. Blocks."""
+        self.processes[0].stderr.write(_own_line(text))
         self.both.write(_own_line(text))
 
     def close(self) -> None:
-        for file in (self.stdout, self.stderr, self.both):
+        for file in self._files:
             file.close()
 
 
@@ -257,17 +290,18 @@ def _own_line(text: str) -> bytes:
 class Capture:
     """The pipes of one user process: ``async with`` it, give it ``stdout`` and ``stderr``, then call ``started``."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, local_rank: int = 0) -> None:
         self.out_tail = Tail()
         self.err_tail = Tail()
-        self._output = output
+        self._both = output.both
+        self._files = output.processes[local_rank]
         self._tasks: list[asyncio.Task[None]] = []
         self._transports: list[asyncio.ReadTransport] = []
         self.stdout = self.stderr = -1  # file descriptors for the process
 
     async def __aenter__(self) -> Capture:
-        self.stdout = await self._open(self._output.stdout, self.out_tail)
-        self.stderr = await self._open(self._output.stderr, self.err_tail)
+        self.stdout = await self._open(self._files.stdout, self.out_tail)
+        self.stderr = await self._open(self._files.stderr, self.err_tail)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -318,4 +352,4 @@ class Capture:
         if data:
             file.write(data)
         if lines:
-            self._output.both.write(lines)
+            self._both.write(self._files.marked(lines))

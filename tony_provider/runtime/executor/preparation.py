@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
 import attrs
 
+from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.ranks import in_cluster
@@ -42,16 +45,25 @@ class PreparationError(Exception):
 
 
 @attrs.frozen
-class Prepared:
-    """What a user process is started with, once everything is in its place."""
+class ProcessLaunch:
+    """What one user process is started with."""
 
-    resumed: Optional[Resumed]  # what the process goes on from; None: from the beginning
     environ: dict[str, str]
     command: str  # for /bin/sh
+    rank: int = 0
+    name: str = ""  # of one among several in the container, for people
+
+
+@attrs.frozen
+class Prepared:
+    """What the user processes of a start are started with, once everything is in its place."""
+
+    resumed: Optional[Resumed]  # what they go on from; None: from the beginning
+    launches: tuple[ProcessLaunch, ...]  # by local rank
 
 
 def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Prepared:
-    """Put everything in its place that the user process needs.
+    """Put everything in its place that the user processes need.
 
     Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
     """
@@ -110,19 +122,47 @@ def _resumes(context: ExecutorContext) -> bool:
 
 
 def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed]) -> Prepared:
-    container, workspace = context.container, context.workspace
-    found = task_environment(
-        container.job, order.cluster, container.task_type, container.index, directory=str(container.directory)
-    )
-    for name, text in found.files.items():
-        Path(container.directory, name).write_text(text)
-    workspace.renew()
-    python_bin = workspace.python_bin(container.job.python_env)
+    container = context.container
+    python_bin = context.workspace.python_bin(container.job.python_env)
     after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
-    hadoop = {}
-    if context.hadoop is not None:
-        hadoop = context.hadoop.environment()
-        context.output.note(context.hadoop.told())
+    found = _hadoop(context)
+    launches = tuple(_launch(context, workspace, order, resumed, python_bin, found) for workspace in context.workspaces)
+    return Prepared(resumed, launches)
+
+
+def _launch(
+    context: ExecutorContext,
+    workspace: Workspace,
+    order: Order,
+    resumed: Optional[Resumed],
+    python_bin: Path,
+    hadoop: Mapping[str, str],
+) -> ProcessLaunch:
+    container = context.container
+    workspace.renew()
+    found = task_environment(
+        container.job,
+        order.cluster,
+        container.task_type,
+        container.index,
+        local_rank=workspace.local_rank,
+        directory=str(workspace.files),
+    )
+    for name, text in found.files.items():
+        Path(workspace.files, name).write_text(text)
     environ = user_environment(container, workspace, {**hadoop, **found.env}, resumed, python_bin)
-    return Prepared(resumed, environ, "\n".join(filter(None, [found.before, container.command])))
+    command = "\n".join(filter(None, [found.before, container.command]))
+    if container.process_count == 1:
+        return ProcessLaunch(environ, command)
+    rank = int(found.env[contract.ENV_RANK])
+    return ProcessLaunch(environ, command, rank, f"rank {rank} (local rank {workspace.local_rank})")
+
+
+def _hadoop(context: ExecutorContext) -> Mapping[str, str]:
+    """What the processes find of Hadoop."""
+    if context.hadoop is None:
+        return {}
+    found = context.hadoop.environment()
+    context.output.note(context.hadoop.told())
+    return found

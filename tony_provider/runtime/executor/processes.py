@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Optional
 
@@ -56,7 +56,11 @@ def become_subreaper() -> None:
 
 def descendants(root: int) -> Table:
     """Every process below ``root``. Blocks for as long as it takes to read /proc."""
-    everyone = {process.pid: process for process in map(_read, _pids()) if process is not None}
+    return below(root, {process.pid: process for process in map(_read, _pids()) if process is not None})
+
+
+def below(root: int, everyone: Table) -> Table:
+    """Those of ``everyone`` that are below ``root``."""
     children: dict[int, list[int]] = {}
     for process in everyone.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -112,10 +116,10 @@ class UsageMeter:
         return before.cpu_ticks if before is not None and before.started == process.started else 0
 
 
-def reap_orphans(table: Table, parent: int, keep: Optional[int]) -> None:
-    """Collect adopted children that ended. ``keep`` is the child that somebody else waits for."""
+def reap_orphans(table: Table, parent: int, keep: Collection[int]) -> None:
+    """Collect adopted children that ended. ``keep`` are the children that somebody else waits for."""
     for process in table.values():
-        if process.zombie and process.parent == parent and process.pid != keep:
+        if process.zombie and process.parent == parent and process.pid not in keep:
             try:
                 os.waitpid(process.pid, os.WNOHANG)
             except ChildProcessError:
@@ -133,24 +137,24 @@ def send(number: int, table: Table) -> bool:
     return bool(living)
 
 
-async def stop_all(root: int, keep: Optional[int], deadline: Callable[[], float]) -> int:
+async def stop_all(root: int, keep: Collection[int], deadline: Callable[[], float]) -> int:
     """End everything below ``root``: SIGTERM, SIGKILL at the deadline. Returns how many withstood even that.
 
-    ``deadline`` in seconds of ``time.monotonic``; it is asked again and again, and may come to be earlier. ``keep`` is
-    the child that somebody else waits for.
+    ``deadline`` in seconds of ``time.monotonic``; it is asked again and again, and may come to be earlier. ``keep``
+    are the children that somebody else waits for.
     """
     if send(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
         return await kill_all(root, keep, KILL_TIMEOUT)
     return 0
 
 
-async def kill_all(root: int, keep: Optional[int], seconds: float) -> int:
+async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
     """Kill everything below ``root`` (SIGKILL); returns how many were still there after so many seconds."""
     until = time.monotonic() + seconds
     return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
 
 
-async def _wait_gone(root: int, keep: Optional[int], deadline: Callable[[], float], number: Optional[int]) -> int:
+async def _wait_gone(root: int, keep: Collection[int], deadline: Callable[[], float], number: Optional[int]) -> int:
     while True:
         table = await _look(root, keep)
         left = sum(not process.zombie for process in table.values())
@@ -161,7 +165,7 @@ async def _wait_gone(root: int, keep: Optional[int], deadline: Callable[[], floa
         await asyncio.sleep(_STOP_POLL)
 
 
-async def _look(root: int, keep: Optional[int]) -> Table:
+async def _look(root: int, keep: Collection[int]) -> Table:
     table = await asyncio.to_thread(descendants, root)
     reap_orphans(table, root, keep)
     return table

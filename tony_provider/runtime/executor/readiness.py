@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Optional
 
+from tony_provider.runtime import contract
 from tony_provider.runtime.deadline import within
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.spec.model import ReadinessProbe
 
+log = logging.getLogger(__name__)
+
+_PAUSE = 1.0  # seconds between two looks
 _CONNECT = 2.0  # seconds for the program to accept a connection
 _COMMAND = 30.0  # seconds for the probe's command
 
@@ -18,51 +24,69 @@ _COMMAND = 30.0  # seconds for the probe's command
 class Readiness:
     """The probe of one start of a user process. What was ready stays so: others have begun by then."""
 
-    def __init__(self, probe: ReadinessProbe, directory: Path, environ: Mapping[str, str], port: int) -> None:
-        """``environ`` is that of the user process, and ``port`` its own, for a probe of port 0."""
+    def __init__(self, container: ExecutorContainer, probe: ReadinessProbe, environ: Mapping[str, str]) -> None:
+        """``environ`` is that of the user process."""
+        self._container = container
         self._probe = probe
-        self._directory = directory
         self._environ = environ
-        self._port = probe.port or port
-        self._ready = False
+        self._watching: Optional[asyncio.Task[None]] = None
+        self.ready = False
+        self.pid: Optional[int] = None  # of the probe's command, while it runs
 
-    async def look(self) -> bool:
-        """Look once, unless it was ready before."""
-        if not self._ready:
-            self._ready = await self._look()
-        return self._ready
+    def start(self) -> None:
+        """Look from now on, until it is ready or ``close``."""
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+
+    async def _watch(self) -> None:
+        while not self.ready:
+            self.ready = await self._look()
+            await asyncio.sleep(_PAUSE)
+        log.info("the readiness probe has succeeded")
 
     async def _look(self) -> bool:
         if self._probe.file is not None:
-            return await asyncio.to_thread((self._directory / self._probe.file).exists)
+            return await asyncio.to_thread(Path(self._container.directory, self._probe.file).exists)
         if self._probe.command is not None:
             return await self._succeeds(self._probe.command)
-        return await self._accepts()
+        return await self._accepts(self._probe.port or int(self._environ[contract.ENV_PORT]))
 
-    async def _accepts(self) -> bool:
-        """At any of this machine's addresses: a program may listen at the loopback, or at its node's alone."""
-        for host in ("localhost", os.environ.get("TONY_NODE_HOST", "")):
-            if host:
-                with contextlib.suppress(OSError, asyncio.TimeoutError):
-                    _, writer = await within(asyncio.open_connection(host, self._port), _CONNECT)
-                    writer.close()
-                    return True
+    async def _accepts(self, port: int) -> bool:
+        """At this machine's name or at the loopback: a program may listen at either alone."""
+        for host in (self._container.host, "localhost"):
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                _, writer = await within(asyncio.open_connection(host, port), _CONNECT)
+                writer.close()
+                return True
         return False
 
     async def _succeeds(self, command: str) -> bool:
-        # As the user's own, see UserProcess: what keeps Python 3.9 from posix_spawn breaks the child.
-        process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", command),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-            close_fds=False,
-            env=dict(self._environ),
-        )
+        try:
+            # As the user's own, see UserProcess: what keeps Python 3.9 from posix_spawn breaks the child.
+            process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                close_fds=False,
+                env=dict(self._environ),
+            )
+        except OSError as error:
+            log.warning("the readiness probe could not be started: %s", error)
+            return False
+        self.pid = process.pid
         try:
             return await within(process.wait(), _COMMAND) == 0
         except asyncio.TimeoutError:
+            log.warning("the readiness probe's command takes more than %g s; it is ended, and tried again", _COMMAND)
             return False
         finally:
             if process.returncode is None:
                 process.kill()
+                await process.wait()
+            self.pid = None

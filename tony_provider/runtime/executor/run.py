@@ -1,4 +1,4 @@
-"""One start of the user process: from its rendezvous until nothing more comes of it."""
+"""One start of the user process, or of several: from its rendezvous until nothing more comes of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import time
+from collections.abc import Sequence
 from typing import Optional
 
 from tony_provider.runtime import shell
@@ -21,8 +22,10 @@ from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.preparation import PreparationError, Prepared, prepare
 from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.progress_reports import ProgressReader
+from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.executor.result_upload import NotKeptError, Results, UploadCancelledError
 from tony_provider.runtime.executor.user_process import UserProcess
+from tony_provider.runtime.executor.user_processes import UserProcesses
 from tony_provider.runtime.executor.workspace import PythonEnvError
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
@@ -35,7 +38,7 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Run:
-    """One start of the user process. ``run`` it once; ``stop`` may come at any time, and after it."""
+    """One start of the container's user processes. ``run`` it once; ``stop`` may come at any time, and after it."""
 
     def __init__(self, context: ExecutorContext, order: Order, commit_requests: CommitRequests, send: Send) -> None:
         self.order = order
@@ -46,9 +49,11 @@ class Run:
         self._send = send
         self._activity = "starting"
         self._stopping = ProcessStop()
-        self._process = UserProcess(context, self._stopping)
-        self._reader: Optional[ProgressReader] = None  # once the metrics file is no former process's any more
+        self._processes = UserProcesses(context, self._stopping)
+        # By local rank; empty until the metrics files are no former processes' any more.
+        self._readers: list[ProgressReader] = []
         self._reading = asyncio.Lock()
+        self._readiness: Optional[Readiness] = None  # from the preparation on, where the task has a probe
         self._results = Results(context, order, self._stopping)
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container):
@@ -68,9 +73,25 @@ class Run:
         return [*self._said, *(self._mirror.said if self._mirror else ())]
 
     @property
-    def pid(self) -> Optional[int]:
-        """The number of the user process, while it runs."""
-        return self._process.pid
+    def running(self) -> Sequence[UserProcess]:
+        """The user processes by local rank, while they run."""
+        return self._processes.running
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Their numbers."""
+        return self._processes.pids
+
+    @property
+    def children(self) -> Sequence[int]:
+        """The numbers of all processes that are waited for here."""
+        probing = self._readiness.pid if self._readiness else None
+        return self.pids if probing is None else [*self.pids, probing]
+
+    @property
+    def ready(self) -> bool:
+        """Whether its readiness probe has succeeded."""
+        return self._readiness is not None and self._readiness.ready
 
     @property
     def activity(self) -> str:
@@ -107,21 +128,26 @@ class Run:
             self._mirror.wanted(wanted)
 
     async def progress(self) -> Optional[tony_pb2.Progress]:
-        """What the user process reported last; None before it can have."""
-        if self._reader is None:
+        """What the user process, or local rank 0 of several, reported last; None before it can have."""
+        return await self.progress_of(0)
+
+    async def progress_of(self, local_rank: int) -> Optional[tony_pb2.Progress]:
+        """What one of the user processes reported last; None before it can have."""
+        if not self._readers:
             return None
         async with self._reading:
-            return await asyncio.to_thread(self._reader.look, time.monotonic())
+            return await asyncio.to_thread(self._readers[local_rank].look, time.monotonic())
 
     async def look_at_memory(self) -> None:
-        """Look at the kernel's counters; see ``UserProcess.look_at_memory``."""
-        await self._process.look_at_memory()
+        """Look at the kernel's counters; see ``UserProcesses.look_at_memory``."""
+        await self._processes.look_at_memory()
 
     async def run(self) -> None:
         """Prepare, run and conclude the start, until ``over``. Only what is a fault of ours is raised."""
         try:
             await self._run()
         finally:
+            await self._close_readiness()
             if self._mirror is not None:
                 await self._mirror.close()
             self._activity = "ended"
@@ -131,7 +157,7 @@ class Run:
         exited = tony_pb2.ProcessExited(generation=self.order.generation, start=self.order.start)
         try:
             prepared = await self._prepare()
-            await self._process.run(prepared.command, prepared.environ, exited, self._started)
+            await self._processes.run(prepared.launches, exited, self._started)
         except PreparationError as error:
             await self._stay_stopped(error)
             exited.stopped = True
@@ -141,6 +167,7 @@ class Run:
             # A node that is short of something may have it later; nothing else would be mended by another try.
             exited.exit_code = 1 if isinstance(error, OSError) and error.errno in _SHORT else shell.NOT_EXECUTABLE
             exited.error = replaced(f"the command could not be started: {error}")
+        await self._close_readiness()
         await self._end(exited)
 
     # ---- before it -----------------------------------------------------------------------------------------------
@@ -159,7 +186,10 @@ class Run:
             raise Cancelled("a copy from the store did not end when it was told to")
         prepared = preparing.result()
         self.resumed = prepared.resumed
-        self._reader = ProgressReader(self._context.workspace.metrics_file)
+        probe = self._context.container.spec.ready
+        if probe is not None:
+            self._readiness = Readiness(self._context.container, probe, prepared.launches[0].environ)
+        self._readers = [ProgressReader(workspace.metrics_file) for workspace in self._context.workspaces]
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
         return prepared
@@ -168,9 +198,15 @@ class Run:
         self._activity = "running"
         started = tony_pb2.ProcessStarted(generation=self.order.generation, start=self.order.start, pid=pid)
         self._say(tony_pb2.FromExecutor(started=started))
-        log.info("%s: process %d", self.order, pid)
+        log.info("%s: %s", self.order, ", ".join(f"process {each}" for each in self.pids))
         if self._mirror is not None:
             self._mirror.start()
+        if self._readiness is not None:
+            self._readiness.start()
+
+    async def _close_readiness(self) -> None:
+        if self._readiness is not None:
+            await self._readiness.close()
 
     async def _stay_stopped(self, error: PreparationError) -> None:
         """Until another start is wanted, or none."""

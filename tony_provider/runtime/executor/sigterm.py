@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any, Callable, Optional
 
 from tony_provider.runtime import exit_codes
@@ -49,7 +49,7 @@ class SigtermHandler:
             return working.result() if working.done() else await self._end_at_once()
         finally:
             await cancel(working, terminated)
-            await processes.kill_all(os.getpid(), self._pid, _KILL_TIMEOUT)
+            await processes.kill_all(os.getpid(), self._pids, _KILL_TIMEOUT)
 
     def _on_sigterm(self) -> None:
         current = self._current()
@@ -62,7 +62,7 @@ class SigtermHandler:
         saying = asyncio.ensure_future(self._send_last_words())
         try:
             until = time.monotonic() + _GRACE
-            await processes.stop_all(os.getpid(), self._pid, lambda: until)
+            await processes.stop_all(os.getpid(), self._pids, lambda: until)
             await asyncio.wait({saying}, timeout=_GRACE)
         finally:
             await cancel(saying)
@@ -73,9 +73,9 @@ class SigtermHandler:
         await self._link.sent()
 
     @property
-    def _pid(self) -> Optional[int]:
+    def _pids(self) -> Collection[int]:
         current = self._current()
-        return current.pid if current else None
+        return current.pids if current else ()
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:

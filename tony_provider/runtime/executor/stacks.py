@@ -54,11 +54,11 @@ def _ask_all(root: int, output: Output) -> int:
 
 async def _settle(output: Output) -> None:
     until = time.monotonic() + _TIMEOUT
-    before, changed_at = output.stderr.written, float("inf")
+    before, changed_at = output.errors_written, float("inf")
     while (now := time.monotonic()) < until and now < changed_at + _QUIET:
         await asyncio.sleep(_POLL)
-        if output.stderr.written != before:
-            before, changed_at = output.stderr.written, time.monotonic()
+        if output.errors_written != before:
+            before, changed_at = output.errors_written, time.monotonic()
 
 
 def _answers(pid: int) -> bool:

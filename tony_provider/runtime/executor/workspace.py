@@ -33,13 +33,31 @@ class PythonEnvError(Exception):
 
 @attrs.frozen
 class Workspace:
-    """The paths of one container's workspace, and how they are prepared."""
+    """The paths of one container's workspace, as one of its user processes has them, and how they are prepared.
+
+    Where a container runs several, they share some places and have some of their own: in ``own``.
+    """
 
     container: Path  # the working directory of the container
+    local_rank: int = 0  # of the process
+
+    def of_process(self, local_rank: int) -> Workspace:
+        """This workspace as another process of the container has it."""
+        return attrs.evolve(self, local_rank=local_rank)
 
     @property
     def root(self) -> Path:
         return self.container / WORK_DIR
+
+    @property
+    def own(self) -> Path:
+        """The directory for what no other process of the container has."""
+        return self.root / f"process-{self.local_rank}" if self.local_rank else self.root
+
+    @property
+    def files(self) -> Path:
+        """The directory for the files that tell the process of the cluster."""
+        return self.own if self.local_rank else self.container
 
     @property
     def home(self) -> Path:
@@ -47,7 +65,7 @@ class Workspace:
 
     @property
     def model(self) -> Path:
-        return self.root / "model"
+        return self.own / "model"
 
     @property
     def checkpoints(self) -> Path:
@@ -71,21 +89,25 @@ class Workspace:
     @property
     def checkpoint_request(self) -> Path:
         """The file that is there when a checkpoint is wanted."""
-        return self.root / "checkpoint-request"
+        return self.own / "checkpoint-request"
 
     @property
     def metrics_file(self) -> Path:
-        return self.root / "metrics.jsonl"
+        return self.own / "metrics.jsonl"
 
     @property
     def result_file(self) -> Path:
         """The file for what the user process returns, if anything."""
-        return self.root / "result.json"
+        return self.own / "result.json"
 
     @property
     def tensorboard(self) -> Path:
-        """The directory for event files: of this container's user processes, or for TensorBoard those of all."""
-        return self.root / "tensorboard"
+        """The directory for event files: of this user process, or for TensorBoard those of all tasks.
+
+        Below that of local rank 0, which is copied with all that is below it: to TensorBoard a run of its own.
+        """
+        shared = self.root / "tensorboard"
+        return shared / f"process-{self.local_rank}" if self.local_rank else shared
 
     @property
     def hadoop(self) -> Path:
@@ -126,10 +148,12 @@ class Workspace:
         _unpack("tony_provider.runtime.executor.tensorboard", program.name, program)
 
     def renew(self) -> None:
-        """Make the places new before each user process.
+        """Make the places of one process new before it starts.
 
         What a former one was asked, reported, left and returned is not this one's.
         """
+        for directory in (self.own, self.tensorboard):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.rmtree(self.model, ignore_errors=True)
         self.model.mkdir(mode=0o700, exist_ok=True)
         self.metrics_file.unlink(missing_ok=True)

@@ -19,15 +19,27 @@ MAIN_PORT = "main"
 """The port that the cluster spec names a task by; every task has it."""
 
 
+def port_of_process(name: str, local_rank: int) -> str:
+    """The name of a port among all that a container holds: each of its processes has all ports of the framework."""
+    return f"{name}.{local_rank}" if local_rank else name
+
+
 @attrs.frozen
 class TaskAddress:
-    """The address of one task of a generation, with its named ports."""
+    """The address of one task of a generation, with its named ports; or of one process, where a task has several."""
 
     type: str
-    index: int
+    index: int  # among the tasks, or else the processes, of its type
     role: Role
     host: str = ""  # empty: it is not there, as another that begins later, or has ended
     ports: dict[str, int] = attrs.field(factory=dict)  # by the names that Framework.ports gave
+    local_rank: int = 0  # of the process in its container
+    local_world_size: int = 1  # how many processes its container runs
+
+    @property
+    def task_index(self) -> int:
+        """The index of the task, of a process too."""
+        return self.index // self.local_world_size
 
     @property
     def main(self) -> str:
@@ -37,7 +49,7 @@ class TaskAddress:
 
 @attrs.frozen
 class ClusterSpec:
-    """The addresses of all tasks of one generation, ordered by type as specified, then by index.
+    """The addresses of all tasks, or of all their processes, of one generation: by type as specified, then index.
 
     Those that are not there are listed, too, without an address: ranks are everybody's.
     """
@@ -94,10 +106,13 @@ class Framework(ABC):
     name: str
     made_variables: frozenset[str] = frozenset()
     """The variables that it makes of the cluster, which no job may set."""
+    local_variables: frozenset[str] = frozenset()
+    """Those that tell the processes of one container apart, which no job may set whose containers run several."""
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """What in the job this framework cannot run; empty when it can."""
-        made = self.made_variables
+        several = any(task.process_count > 1 for task in job.tasks.values())
+        made = self.made_variables | (self.local_variables if several else frozenset())
         given = {
             child(path, name): value
             for path, env in environments(job).items()
@@ -112,7 +127,7 @@ class Framework(ABC):
         return ""
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
-        """Names of the ports that a task of this type listens on, the main one first."""
+        """Names of the ports that a process of this type listens on, the main one first."""
         return (MAIN_PORT,)
 
     def shares_ports(self, role: Role) -> bool:
@@ -149,6 +164,17 @@ class Framework(ABC):
         """Whether a gang of this framework can start again with fewer tasks of this role."""
         return False
 
+    def several_processes(self, role: Role) -> bool:
+        """Whether a container of this role may run several processes, each a member of the cluster with its own rank.
+
+        True for chief and workers: a parameter server is alone in its container, and so is who is not in the cluster.
+        """
+        return role.is_tracked
+
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
-        """The environment in which the user process of one task finds the others. Called on the executor's side."""
+        """The environment in which one user process finds the others. Called on the executor's side.
+
+        ``cluster`` has an address for each process, and ``index`` is that of the process among those of its type: the
+        task's own, where each task has one process.
+        """

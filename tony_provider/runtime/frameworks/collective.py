@@ -15,14 +15,54 @@ from tony_provider.runtime.spec.problems import Problem, child
 
 @attrs.frozen
 class Member:
-    """One process of a gang, as it sees the others."""
+    """One process of a gang, as it sees the others. A node is a task: the processes of one container."""
 
     job: JobSpec
-    task: TaskAddress
+    task: TaskAddress  # the process's own
     rank: int
     world_size: int
     meeting: TaskAddress  # of rank 0, where all meet
     generation: int
+    node_rank: int
+    node_count: int
+    cross_rank: int  # among the processes of its local rank, one of each node that has so many
+    cross_size: int  # how many those are
+
+    @classmethod
+    def of(cls, job: JobSpec, cluster: ClusterSpec, task: TaskAddress) -> Member:
+        """A process of the cluster that has a rank."""
+        rank_of = ranks(cluster.tasks)
+        own = rank_of[task.type, task.index]
+        first = min(rank_of, key=rank_of.__getitem__)
+        nodes, peers = [], []  # ranks
+        for each in cluster.tasks:
+            rank = rank_of.get((each.type, each.index))
+            if rank is not None and each.local_rank == 0:
+                nodes.append(rank)
+            if rank is not None and each.local_rank == task.local_rank:
+                peers.append(rank)
+        return cls(
+            job=job,
+            task=task,
+            rank=own,
+            world_size=len(rank_of),
+            meeting=cluster.task(*first),
+            generation=cluster.generation,
+            node_rank=sum(rank <= own for rank in nodes) - 1,
+            node_count=len(nodes),
+            cross_rank=sum(rank < own for rank in peers),
+            cross_size=len(peers),
+        )
+
+    @property
+    def local_rank(self) -> int:
+        """The number of the process in its container, from 0."""
+        return self.task.local_rank
+
+    @property
+    def local_world_size(self) -> int:
+        """How many processes its container runs."""
+        return self.task.local_world_size
 
     @property
     def gpus(self) -> int:
@@ -60,10 +100,7 @@ class CollectiveFramework(Framework):
         task = cluster.task(task_type, index)
         if not in_cluster(task.role):
             return TaskEnvironment({})
-        rank_of = ranks(cluster.tasks)
-        first = min(rank_of, key=rank_of.__getitem__)
-        member = Member(job, task, rank_of[task_type, index], len(rank_of), cluster.task(*first), cluster.generation)
-        return self.membership(member)
+        return self.membership(Member.of(job, cluster, task))
 
     @abstractmethod
     def membership(self, member: Member) -> TaskEnvironment:

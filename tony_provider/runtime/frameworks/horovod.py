@@ -1,7 +1,7 @@
 """The framework ``horovod``: its Gloo controller without ssh, mpirun or horovodrun.
 
 Processes find the variables that horovodrun would set (``horovod/runner/gloo_run.py`` of Horovod 0.28), each task as a
-host of its own with one process. They meet by a small HTTP store of keys and values (``tony_horovod``, beside tony_sdk)
+host of its own. They meet by a small HTTP store of keys and values (``tony_horovod``, beside tony_sdk)
 that runs beside rank 0, in place of the one in horovodrun.
 """
 
@@ -26,6 +26,8 @@ class Horovod(CollectiveFramework):
         "HOROVOD_GLOO_RENDEZVOUS_PORT",
     }
 
+    local_variables = frozenset({"HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"})
+
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         return (MAIN_PORT, RENDEZVOUS_PORT)
 
@@ -38,13 +40,13 @@ class Horovod(CollectiveFramework):
             "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",  # for the others, who may restore their checkpoints longer
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.host,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.port),
-            "HOROVOD_HOSTNAME": f"{member.task.host}-{rank}",  # two tasks on a node are two hosts to it
+            "HOROVOD_HOSTNAME": f"{member.task.host}-{member.node_rank}",  # two tasks on a node are two hosts to it
             "HOROVOD_RANK": rank,
             "HOROVOD_SIZE": size,
-            "HOROVOD_LOCAL_RANK": "0",
-            "HOROVOD_LOCAL_SIZE": "1",
-            "HOROVOD_CROSS_RANK": rank,
-            "HOROVOD_CROSS_SIZE": size,
+            "HOROVOD_LOCAL_RANK": str(member.local_rank),
+            "HOROVOD_LOCAL_SIZE": str(member.local_world_size),
+            "HOROVOD_CROSS_RANK": str(member.cross_rank),
+            "HOROVOD_CROSS_SIZE": str(member.cross_size),
         }
         # Horovod itself looks for the rendezvous during a second and a half only.
         wait = helpers.until_reached(rendezvous)

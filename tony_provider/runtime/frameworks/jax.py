@@ -1,7 +1,8 @@
 """The framework ``jax``: ``jax.distributed.initialize()`` needs no arguments.
 
 JAX asks classes that it knows which cluster it is on; ours (``tony_jax``, beside tony_sdk), which is
-there as soon as ``jax`` is imported, answers from these variables.
+there as soon as ``jax`` is imported, answers from these variables. Where a container runs several processes, each is
+told its part of the container's GPUs, since JAX would let each take all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from tony_provider.runtime.frameworks.base import TaskEnvironment
 from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
 
 COORDINATOR = "JAX_COORDINATOR_ADDRESS"
+LOCAL_DEVICES = "JAX_LOCAL_DEVICE_IDS"
 
 
 class Jax(CollectiveFramework):
@@ -20,4 +22,14 @@ class Jax(CollectiveFramework):
     made_variables = frozenset({COORDINATOR})
 
     def membership(self, member: Member) -> TaskEnvironment:
-        return TaskEnvironment({COORDINATOR: str(member.meeting_point()), contract.ENV_JAX: "1"})
+        env = {COORDINATOR: str(member.meeting_point()), contract.ENV_JAX: "1"}
+        if member.local_world_size > 1 and member.gpus:
+            env[LOCAL_DEVICES] = ",".join(map(str, _own_gpus(member)))
+        return TaskEnvironment(env)
+
+
+def _own_gpus(member: Member) -> range:
+    """An equal part of those that the container sees; where there are too few, neighbours have one together."""
+    share = max(1, member.gpus // member.local_world_size)
+    first = member.local_rank * member.gpus // member.local_world_size
+    return range(first, first + share)

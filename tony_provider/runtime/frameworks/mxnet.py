@@ -41,6 +41,10 @@ class MXNet(Framework):
         """The chief and every worker: a chief is one of the workers."""
         return [name for name, role in job.roles.items() if role.is_tracked]
 
+    def several_processes(self, role: Role) -> bool:
+        """False: a worker uses all GPUs of its container."""
+        return False
+
     def default_command(self, role: Role) -> str:
         """Servers need no program of the user's."""
         return f"exec {_IMPORT}" if role is Role.PS else ""

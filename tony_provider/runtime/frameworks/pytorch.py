@@ -18,6 +18,8 @@ class PyTorch(CollectiveFramework):
     name = "pytorch"
     made_variables = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"})
 
+    local_variables = frozenset({"LOCAL_RANK", "LOCAL_WORLD_SIZE"})
+
     def membership(self, member: Member) -> TaskEnvironment:
         meeting = member.meeting_point()
         rank, world_size = str(member.rank), str(member.world_size)
@@ -27,20 +29,21 @@ class PyTorch(CollectiveFramework):
                 "MASTER_PORT": str(meeting.port),
                 "RANK": rank,
                 "WORLD_SIZE": world_size,
-                "LOCAL_RANK": "0",
-                "LOCAL_WORLD_SIZE": "1",
-                "GROUP_RANK": rank,  # of the node, as torchrun counts: each task is one
-                "GROUP_WORLD_SIZE": world_size,
+                "LOCAL_RANK": str(member.local_rank),
+                "LOCAL_WORLD_SIZE": str(member.local_world_size),
+                "GROUP_RANK": str(member.node_rank),  # of the node, as torchrun counts: each task is one
+                "GROUP_WORLD_SIZE": str(member.node_count),
                 **_torchrun(member),
             }
         )
 
 
 def _torchrun(member: Member) -> dict[str, str]:
+    """Where a container runs several processes, each of them would be a node of torchrun's, and starts one itself."""
     return {
         "PET_NNODES": str(member.world_size),
         "PET_NODE_RANK": str(member.rank),
-        "PET_NPROC_PER_NODE": str(max(1, member.gpus)),
+        "PET_NPROC_PER_NODE": str(max(1, member.gpus) if member.local_world_size == 1 else 1),
         # The other one, c10d, orders nodes by their names: its rank 0 would be anywhere, and with it the checkpoints.
         "PET_RDZV_BACKEND": "static",
         "PET_MASTER_ADDR": member.meeting_point().host,

@@ -47,6 +47,10 @@ class Ray(Framework):
         """A worker starts again alone. The cluster does not outlive its head."""
         return RestartScope.GANG if role is Role.CHIEF else RestartScope.TASK
 
+    def several_processes(self, role: Role) -> bool:
+        """False: Ray starts its processes itself, as many as a container has virtual cores."""
+        return False
+
     def default_command(self, role: Role) -> str:
         """Workers serve Ray."""
         return _NODE if role is Role.WORKER else ""

@@ -1,4 +1,4 @@
-"""The variables and files of a task: those that every task gets of its cluster, and its framework's."""
+"""The variables and files of a user process: those that each gets of its cluster, and its framework's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, TaskEnvironment, with_file
+from tony_provider.runtime.frameworks.process_addresses import by_process, process_index
 from tony_provider.runtime.ranks import in_cluster, ranks
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -14,19 +15,21 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 def task_environment(
-    job: JobSpec, cluster: ClusterSpec, task_type: str, index: int, *, directory: str = ""
+    job: JobSpec, cluster: ClusterSpec, task_type: str, index: int, *, local_rank: int = 0, directory: str = ""
 ) -> TaskEnvironment:
-    """The variables and files that the user process of one task finds the others by, its framework's included.
+    """The variables and files that a user process of one task finds the others by, its framework's included.
 
-    ``directory`` is the working directory in which the caller writes the files; left empty, variables name them
-    relative to it. The job's own ``env`` is not part of it. Raises LookupError for a task that the cluster lacks.
+    ``cluster`` has the tasks' addresses. ``directory`` is the one in which the caller writes the files; left empty,
+    variables name them relative to the working directory. The job's own ``env`` is not part of it. Raises LookupError
+    for a task that the cluster lacks.
     """
-    own = cluster_environment(job, cluster, task_type, index)
-    return (own + get_framework(job.framework).environment(job, cluster, task_type, index)).placed(directory)
+    everybody, own = by_process(job, cluster), process_index(job, task_type, index, local_rank)
+    common = cluster_environment(job, everybody, task_type, own)
+    return (common + get_framework(job.framework).environment(job, everybody, task_type, own)).placed(directory)
 
 
 def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
-    """The part of a task's environment that does not depend on the framework.
+    """The part of a process's environment that does not depend on the framework; arguments as those of a Framework.
 
     Evaluators and side-cars see the cluster, and have no rank.
     """
@@ -35,7 +38,9 @@ def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, inde
     env = {
         contract.ENV_JOB_NAME: job.name,
         contract.ENV_TASK_TYPE: task_type,
-        contract.ENV_TASK_INDEX: str(index),
+        contract.ENV_TASK_INDEX: str(task.task_index),
+        contract.ENV_LOCAL_RANK: str(task.local_rank),
+        contract.ENV_LOCAL_WORLD_SIZE: str(task.local_world_size),
         contract.ENV_WORLD_SIZE: str(len(rank_of)),
         contract.ENV_GENERATION: str(cluster.generation),
         contract.ENV_PORT: str(task.ports[MAIN_PORT]),

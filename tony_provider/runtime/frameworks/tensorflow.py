@@ -44,6 +44,10 @@ class TensorFlow(Framework):
         """
         return role is Role.WORKER
 
+    def several_processes(self, role: Role) -> bool:
+        """True for workers, each of which is one to TensorFlow. It knows one chief at most."""
+        return role is Role.WORKER
+
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
         task = cluster.task(task_type, index)
         if task.role is Role.SIDECAR:

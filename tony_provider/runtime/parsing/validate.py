@@ -12,7 +12,7 @@ from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import Framework, fits
 from tony_provider.runtime.parsing.validate_starts import start_problems
 from tony_provider.runtime.spec.environments import environments
-from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, SuccessRule, TaskSpec, role_of
+from tony_provider.runtime.spec.model import PER_GPU, TENSORBOARD, JobSpec, Role, SuccessRule, TaskSpec, role_of
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.tensorboard import task_of
@@ -117,6 +117,7 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
             )
         yield from _command(job, task_type, task)
         yield from _task(task, path)
+        yield from _processes(job, task_type, task)
         if role_of(task_type, task) is Role.CHIEF:
             chiefs.append(path)
             if not task.decides:
@@ -152,6 +153,16 @@ def _task(task: TaskSpec, path: str) -> Iterator[Problem]:
         elif not _RESOURCE_NAME.fullmatch(name):
             yield Problem(where, count, "a resource's name is YARN's: name or domain/name, such as yarn.io/fpga")
     yield from _node_label(task.node_label, child(path, "node_label"))
+
+
+def _processes(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    path = child(child("tasks", task_type), "processes")
+    if task.processes == PER_GPU and task.gpus == 0:
+        yield Problem(path, task.processes, "is one process for each GPU, and gpus is 0; give gpus, or a number")
+    framework, role = _known_framework(job), role_of(task_type, task)
+    if task.process_count > 1 and framework is not None and not framework.several_processes(role):
+        what = f"{job.framework} runs one process in each container of the role {role.value}"
+        yield Problem(path, task.processes, f"{what}; leave it out, and give instances")
 
 
 def _at_least(least: int, path: str, value: int) -> Iterator[Problem]:
@@ -343,4 +354,7 @@ def _most_ports(job: JobSpec) -> int:
     framework = _known_framework(job)
     if framework is None:
         return 0
-    return max((len(framework.ports(name, role_of(name, task))) for name, task in job.tasks.items()), default=0)
+    return max(
+        (len(framework.ports(name, role_of(name, task))) * task.process_count for name, task in job.tasks.items()),
+        default=0,
+    )

@@ -100,8 +100,24 @@ class TaskProgress:
 
 
 @attrs.frozen
+class ProcessStatus:
+    """The status of one of a task's several user processes."""
+
+    local_rank: int  # in its container, from 0
+    rank: int
+    rss_bytes: Optional[int] = None
+    cpu_percent: Optional[float] = None
+    progress: Optional[TaskProgress] = None
+
+    @property
+    def name(self) -> str:
+        """For people, below the name of its task."""
+        return f"rank {self.rank} (local rank {self.local_rank})"
+
+
+@attrs.frozen
 class TaskStatus:
-    """The status of one task, with its newest container."""
+    """The status of one task, with its newest container. Where it has several processes, local rank 0 speaks for it."""
 
     type: str
     index: int
@@ -117,6 +133,7 @@ class TaskStatus:
     exit_code: Optional[int] = None
     signal: Optional[int] = None
     activity: str = ""
+    further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, while they run
 
     @property
     def name(self) -> str:

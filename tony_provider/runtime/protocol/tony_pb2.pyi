@@ -82,20 +82,38 @@ class Registration(_message.Message):
     def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "output_problem")
+    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "output_problem")
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ACTIVITY_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     rss_bytes: int
     cpu_percent: float
     progress: Progress
     activity: str
     trouble: str
+    further: _containers.RepeatedCompositeFieldContainer[ProcessBeat]
+    ready: bool
     output_problem: str
-    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., output_problem: _Optional[str] = ...) -> None: ...
+    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., further: _Optional[_Iterable[_Union[ProcessBeat, _Mapping]]] = ..., ready: bool = ..., output_problem: _Optional[str] = ...) -> None: ...
+
+class ProcessBeat(_message.Message):
+    __slots__ = ("local_rank", "rank", "rss_bytes", "cpu_percent", "progress")
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    local_rank: int
+    rank: int
+    rss_bytes: int
+    cpu_percent: float
+    progress: Progress
+    def __init__(self, local_rank: _Optional[int] = ..., rank: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("step", "total_steps", "steps_per_second", "metrics")
@@ -127,7 +145,7 @@ class ProcessStarted(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., pid: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ProcessExited(_message.Message):
-    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "not_kept", "output_problem")
+    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "not_kept", "process", "output_problem")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +157,7 @@ class ProcessExited(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     generation: int
     exit_code: int
@@ -151,8 +170,9 @@ class ProcessExited(_message.Message):
     progress: Progress
     start: int
     not_kept: str
+    process: str
     output_problem: str
-    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., not_kept: _Optional[str] = ..., output_problem: _Optional[str] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., not_kept: _Optional[str] = ..., process: _Optional[str] = ..., output_problem: _Optional[str] = ...) -> None: ...
 
 class Settled(_message.Message):
     __slots__ = ("generation", "start", "problem")

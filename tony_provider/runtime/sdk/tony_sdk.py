@@ -36,8 +36,12 @@ class TaskInfo:
 
     type: str  # chief, worker, ps, evaluator, …
     index: int  # among the tasks of its type, from 0
-    rank: Optional[int]  # over the whole cluster, chief first, then workers; None for evaluators and side-cars
-    world_size: int  # how many tasks have a rank
+    rank: Optional[
+        int
+    ]  # over the processes of the whole cluster, chief first, then workers; None for evaluators and side-cars
+    world_size: int  # how many processes have a rank
+    local_rank: int = 0  # of the process in its container, from 0
+    local_world_size: int = 1  # how many processes its container runs
 
 
 def task() -> Optional[TaskInfo]:
@@ -46,7 +50,8 @@ def task() -> Optional[TaskInfo]:
     task_type = os.environ.get("TONY_TASK_TYPE")
     if not task_type or index is None or world_size is None:
         return None
-    return TaskInfo(task_type, index, _number("TONY_RANK"), world_size)
+    local_rank, local_world_size = _number("TONY_LOCAL_RANK") or 0, _number("TONY_LOCAL_WORLD_SIZE") or 1
+    return TaskInfo(task_type, index, _number("TONY_RANK"), world_size, local_rank, local_world_size)
 
 
 def model_dir() -> Optional[str]:

@@ -26,6 +26,12 @@ Tolerance = NewType("Tolerance", str)
 NO_TOLERANCE = Tolerance("0")
 
 
+Processes = NewType("Processes", str)
+"""How many user processes a container runs: a whole number, at least 1, or ``gpus``."""
+
+PER_GPU = Processes("gpus")  # one process for each GPU of the container
+
+
 class Role(str, Enum):
     """What a task type means for the job's end. Defaults to the role that its name says, else ``worker``."""
 
@@ -168,7 +174,13 @@ class TaskSpec:
     ready: Optional[ReadinessProbe] = None  # for types that wait for this one to be ready
     decides: bool = True  # false: the job does not wait for workers of this type to end; their failure still counts
     restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
+    processes: Processes = Processes("1")  # in each container, each with a rank; gpus: one for each GPU
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
+
+    @property
+    def process_count(self) -> int:
+        """How many user processes each container runs, at least one."""
+        return max(1, self.gpus if self.processes == PER_GPU else int(self.processes))
 
 
 def role_of(task_type: str, task: TaskSpec) -> Role:

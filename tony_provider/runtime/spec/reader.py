@@ -19,7 +19,7 @@ from tony_provider.runtime.spec.model import (
     Memory,
     Moment,
     PortRange,
-    ReadinessProbe,
+    Processes,
     Resource,
     RestartPolicy,
     TaskSpec,
@@ -35,6 +35,7 @@ from tony_provider.runtime.spec.units import (
     parse_integer,
     parse_memory,
     parse_moment,
+    parse_processes,
     parse_tolerance,
 )
 from tony_provider.runtime.text import is_writable
@@ -47,6 +48,7 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Duration: parse_duration,
     Moment: parse_moment,
     Tolerance: parse_tolerance,
+    Processes: parse_processes,
     int: parse_integer,
     bool: parse_boolean,
 }
@@ -72,7 +74,6 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (CheckpointSpec, "checkpoint"),
     (LogSpec, "logs"),
     (TensorBoardSpec, "tensorboard"),
-    (ReadinessProbe, "tasks.<type>.ready"),
 )
 
 

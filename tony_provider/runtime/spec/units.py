@@ -11,7 +11,7 @@ import re
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from tony_provider.runtime.spec.model import Duration, Memory, Moment, Tolerance
+from tony_provider.runtime.spec.model import PER_GPU, Duration, Memory, Moment, Processes, Tolerance
 
 MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
 MAX_DURATION = 3650 * 86400  # seconds; ten years is a slip of the keyboard
@@ -102,6 +102,19 @@ def parse_integer(value: object) -> int:
     if abs(number) > MAX_INTEGER:
         raise UnitError(f"must be a whole number of at most {MAX_INTEGER}")
     return int(number)
+
+
+def parse_processes(value: object) -> Processes:
+    """A number of processes, at least 1, or ``gpus``."""
+    if isinstance(value, str) and value.strip().lower() == PER_GPU:
+        return PER_GPU
+    try:
+        number = parse_integer(value)
+    except UnitError:
+        number = 0
+    if number < 1:
+        raise UnitError(f"must be a whole number, at least 1, or {PER_GPU} for one process for each GPU")
+    return Processes(str(number))
 
 
 def parse_boolean(value: object) -> bool:

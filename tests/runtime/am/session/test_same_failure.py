@@ -92,6 +92,16 @@ def test_other_failures_in_between_do_not_matter() -> None:
     assert "the same failure 2 times" in ended(world)
 
 
+def test_it_is_the_same_failure_in_another_process_of_a_task() -> None:
+    world = workers()
+    fail(world, process="rank 3 (local rank 1)")
+    fail(world, "worker:0", process="rank 0 (local rank 0)")
+    first = ended(world).partition("\n")[0]
+    assert first.startswith(
+        "worker:0 on node1:1: rank 0 (local rank 0) ended with exit code 1; the same failure 2 times"
+    )
+
+
 @pytest.mark.parametrize(
     "other",
     [

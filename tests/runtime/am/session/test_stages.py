@@ -10,7 +10,7 @@ from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Milestone, RestartPolicy, Role, TaskSpec
+from tony_provider.runtime.spec.model import Milestone, ReadinessProbe, RestartPolicy, Role, TaskSpec
 
 STARTED, SUCCEEDED = Milestone.STARTED, Milestone.SUCCEEDED
 
@@ -192,3 +192,33 @@ def test_a_lost_gang_is_asked_for_again_and_nothing_else() -> None:
     world.run()
     assert world.states["worker:1"] is TaskState.RUNNING
     assert world.starts["prepare:0"] == 1
+
+
+def test_a_service_is_ready_before_those_that_use_it() -> None:
+    probe = ReadinessProbe(port=0)
+    world = world_of({"sidecar": task_type(1, ready=probe), "worker": task_type(2, after={"sidecar": Milestone.READY})})
+    world.run()
+    assert told(world) == "1 of 3 tasks running; worker waits for sidecar to be ready"
+    world.serve("sidecar:0")
+    world.tick()
+    assert asked(world) == 2
+    world.run()
+    assert set(world.states.values()) == {TaskState.RUNNING}
+    assert world.noted("ready") == ["its readiness probe has succeeded"]
+
+
+def test_a_service_that_starts_again_is_not_ready_yet() -> None:
+    tasks: dict[str, int | TaskSpec] = {
+        "sidecar": task_type(1, ready=ReadinessProbe(file="up")),
+        "worker": task_type(2, after={"sidecar": Milestone.READY}),
+    }
+    world = world_of(tasks, policy=RestartPolicy()).run()
+    world.serve("sidecar:0")
+    world.end("sidecar:0", exit_code=1)
+    world.tick()
+    world.start("sidecar:0")
+    world.tick()
+    assert asked(world) == 0
+    world.serve("sidecar:0")
+    world.tick()
+    assert asked(world) == 2

@@ -423,6 +423,10 @@ class World:
         beat = Heartbeat(self._memory(name), progress=progress, output_problem=output_problem)
         self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
 
+    def serve(self, name: str) -> None:
+        """Its readiness probe succeeds."""
+        self.carry_out(self.session.heartbeat(name, self.attempt(name), Heartbeat(1000, ready=True), self.now))
+
     def _memory(self, name: str) -> int:
         """Bytes that its user process holds."""
         executor = self._executor(name)

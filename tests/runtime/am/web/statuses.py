@@ -13,6 +13,7 @@ from tony_provider.runtime.protocol.status import (
     FailureKind,
     JobState,
     JobStatus,
+    ProcessStatus,
     TaskProgress,
     TaskState,
     TaskStatus,
@@ -73,6 +74,14 @@ _progress = st.builds(
     steps_per_second=_maybe(_float),
     metrics=st.dictionaries(_text, _float, max_size=3),
 )
+_process = st.builds(
+    ProcessStatus,
+    local_rank=_count,
+    rank=_count,
+    rss_bytes=_maybe(_count),
+    cpu_percent=_maybe(_float),
+    progress=_maybe(_progress),
+)
 _task = st.builds(
     TaskStatus,
     type=_text,
@@ -89,6 +98,7 @@ _task = st.builds(
     exit_code=_maybe(st.integers(-(2**31), 2**31)),
     signal=_maybe(st.integers(0, 200)),
     activity=_text,
+    further=st.lists(_process, max_size=2),
 )
 _point = st.builds(ResumePoint, step=_maybe(_count), uri=_text, save=_count, saved_ms=st.integers(0, NOW))
 any_status = st.builds(

@@ -21,7 +21,15 @@ from tony_provider.runtime.am.web.page.job_view import MOST_TASKS, JobView, Page
 from tony_provider.runtime.am.web.page.page import JobPage
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus, TaskProgress, TaskState
+from tony_provider.runtime.protocol.status import (
+    Failure,
+    FailureKind,
+    JobState,
+    JobStatus,
+    ProcessStatus,
+    TaskProgress,
+    TaskState,
+)
 from tony_provider.runtime.spec.model import Timeouts
 
 _VOID = {"meta", "link", "br", "hr"}
@@ -138,6 +146,21 @@ async def test_a_job_that_has_nothing_to_tell_yet_has_a_page() -> None:
     assert "progress" not in seen.tags
 
 
+async def test_each_process_of_a_task_has_a_line_below_it() -> None:
+    further = [ProcessStatus(1, 3, 1 << 30, 75.0, TaskProgress(249, 1000, 2.4)), ProcessStatus(2, 4)]
+    tasks = [attrs.evolve(FULL.tasks[0], further=further), *FULL.tasks[1:]]
+    seen = Seen(await page_of(attrs.evolve(FULL, tasks=tasks)))
+    row = {name: text for name, text in seen.row("rank 3 (local rank 1)").items() if text}
+    assert row == {
+        "Task": "rank 3 (local rank 1)",
+        "Step": "249 of 1,000",
+        "Steps/s": "2.4",
+        "Memory": "1 GiB",
+        "CPU": "75 %",
+    }
+    assert set(seen.row("rank 4 (local rank 2)").values()) == {"rank 4 (local rank 2)", ""}
+
+
 def test_who_is_silent_too_long_is_marked() -> None:
     late = {task.name: task.late for task in JobView.of(FULL).tasks}
     assert late == {"worker:0": False, "worker:1": False, "worker:2": True}
@@ -173,7 +196,7 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
 async def test_any_status_makes_a_page_of_the_same_elements(status: JobStatus) -> None:
     """None of its texts adds one, and none of its numbers is too odd to be written."""
     seen = Seen(await page_of(status))
-    rows = len(status.tasks) + 1
+    rows = sum(1 + len(task.further) for task in status.tasks) + 1
     assert seen.tags.count("tr") == rows
     assert seen.tags.count("script") == 1
     assert set(seen.tags) <= set(Seen(await page_of(FULL)).tags)

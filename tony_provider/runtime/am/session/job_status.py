@@ -106,4 +106,5 @@ def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
         exit_code=end.exit_code if end and not end.signal else None,
         signal=end.signal if end and end.signal else None,
         activity=task.activity,
+        further=task.further,
     )

@@ -26,7 +26,7 @@ _TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     """The failure of a user process that ended badly, or could not be started."""
-    what = f"{_where(task)} {end.in_words}"
+    what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
     known = hint(end.output_tail)
     return _failure(
         task,

@@ -26,6 +26,7 @@ class ProcessEnd:
     model_dir: str = ""  # URI; empty: it left none
     progress: Optional[TaskProgress] = None
     output_problem: str = ""  # why lines that it printed are lost
+    process: str = ""  # which of several processes it was
 
     @property
     def succeeded(self) -> bool:
@@ -35,6 +36,10 @@ class ProcessEnd:
     @property
     def in_words(self) -> str:
         """What became of the user process, to follow the task's name."""
+        return f"{self.process} {self._fate}" if self.process else self._fate
+
+    @property
+    def _fate(self) -> str:
         killed = f"was killed by {words.signal_name(self.signal)}" if self.signal else words.exit_code(self.exit_code)
         if self.out_of_memory:
             return f"ran out of memory and {killed}; raise the task type's memory"

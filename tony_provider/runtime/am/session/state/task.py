@@ -10,7 +10,7 @@ from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.state import lifecycle
 from tony_provider.runtime.am.session.state.lifecycle import ContainerState, Lifecycle
 from tony_provider.runtime.am.session.state.process_state import ProcessState
-from tony_provider.runtime.protocol.status import Failure, TaskProgress, TaskState
+from tony_provider.runtime.protocol.status import Failure, ProcessStatus, TaskProgress, TaskState
 from tony_provider.runtime.spec.model import RestartScope, Role, TaskSpec
 
 
@@ -25,6 +25,7 @@ class Heartbeat:
     trouble: str = ""  # what does not get to the store at present, and why
     output_problem: str = ""  # why lines that it printed are lost
     ready: bool = False  # its readiness probe has succeeded
+    further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, where it has several
 
 
 @attrs.define(eq=False)
@@ -74,6 +75,7 @@ class Task:
     start: int = 0  # counts the starts of it, over containers and application masters
     process: Optional[ProcessState] = None  # the newest in this container
     progress: Optional[TaskProgress] = None
+    further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes, where it has several
 
     _lifecycle: Lifecycle[TaskState] = attrs.field(init=False)
     _container_lifecycle: Lifecycle[ContainerState] = attrs.field(init=False)
@@ -193,3 +195,4 @@ class Task:
         self.heard_at = self.trouble_at = None
         self.host, self.ports = "", {}
         self.activity = self.store_trouble = self.output_problem = self.last_words = ""
+        self.further = []

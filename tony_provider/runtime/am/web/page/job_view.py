@@ -16,7 +16,15 @@ from tony_provider.runtime.am import words
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.contract import path_of_task
 from tony_provider.runtime.protocol import timing
-from tony_provider.runtime.protocol.status import Failure, JobState, JobStatus, TaskProgress, TaskState, TaskStatus
+from tony_provider.runtime.protocol.status import (
+    Failure,
+    JobState,
+    JobStatus,
+    ProcessStatus,
+    TaskProgress,
+    TaskState,
+    TaskStatus,
+)
 
 MOST_TASKS = 200  # rows, unless all are asked for
 _MOST_FORMER = 5  # logs of former containers that one row leads to
@@ -68,6 +76,17 @@ class Progress:
 
 
 @attrs.frozen
+class ProcessView:
+    """One of a task's several processes as the page's table shows it, below the task."""
+
+    name: str
+    step: str
+    speed: str
+    memory: str
+    cpu: str
+
+
+@attrs.frozen
 class TaskView:
     """One task as the page's table shows it, in words."""
 
@@ -88,6 +107,7 @@ class TaskView:
     exit: str
     log: str  # path
     former_logs: tuple[tuple[int, str], ...]  # number of the container, and path, newest first
+    further: tuple[ProcessView, ...]
 
 
 @attrs.frozen
@@ -226,6 +246,19 @@ def _task(task: TaskStatus, now_ms: int, silence: float) -> TaskView:
         exit=_exit(task),
         log=log,
         former_logs=tuple((number, f"{log}?attempt={number}") for number in former),
+        further=tuple(map(_process, task.further)),
+    )
+
+
+def _process(process: ProcessStatus) -> ProcessView:
+    progress = process.progress or TaskProgress()
+    rate = progress.steps_per_second
+    return ProcessView(
+        name=process.name,
+        step=quantities.steps(progress.step, progress.total_steps) if process.progress else "",
+        speed="" if rate is None else quantities.number(rate),
+        memory=quantities.size(process.rss_bytes) if process.rss_bytes else "",
+        cpu=f"{process.cpu_percent:.0f} %" if process.cpu_percent is not None else "",
     )
 
 

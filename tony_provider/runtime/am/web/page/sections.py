@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Callable, Optional
 
 from tony_provider.runtime.am.web.page.html import Html, element, join
-from tony_provider.runtime.am.web.page.job_view import JobView, TaskView, Tone
+from tony_provider.runtime.am.web.page.job_view import JobView, ProcessView, TaskView, Tone
 
 Section = Callable[[JobView], Html]
 
@@ -67,7 +67,7 @@ def checkpoint(view: JobView) -> Html:
 
 def tasks(view: JobView) -> Html:
     head = element("tr", *(element("th", title, scope="col", class_=kind) for title, kind, _ in _COLUMNS))
-    rows = map(_row, view.tasks)
+    rows = (row for task in view.tasks for row in (_row(task), *map(_process_row, task.further)))
     more = None
     if view.hidden:
         link = element("a", "show all", href=f"?{EVERY_TASK}")
@@ -98,6 +98,13 @@ SECTIONS: dict[str, Section] = {
 
 def _row(task: TaskView) -> Html:
     return element("tr", *(element("td", cell(task), class_=kind) for _, kind, cell in _COLUMNS))
+
+
+def _process_row(process: ProcessView) -> Html:
+    """Below its task's row, of which it has some cells."""
+    shown = {"Task": process.name, "Step": process.step, "Steps/s": process.speed}
+    shown.update({"Memory": process.memory, "CPU": process.cpu})
+    return element("tr", *(element("td", shown.get(title, ""), class_=kind) for title, kind, _ in _COLUMNS))
 
 
 def _state(task: TaskView) -> Html:

@@ -1,0 +1,136 @@
+"""The user processes of one start, of which a container runs one or several: they live and die together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Callable, Optional
+
+from tony_provider.runtime import shell
+from tony_provider.runtime.executor import processes, stacks
+from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.out_of_memory import OutOfMemoryWatch
+from tony_provider.runtime.executor.output import Capture
+from tony_provider.runtime.executor.ports import PortError
+from tony_provider.runtime.executor.preparation import ProcessLaunch
+from tony_provider.runtime.executor.process_stop import ProcessStop
+from tony_provider.runtime.executor.shell_failures import command_problem
+from tony_provider.runtime.executor.user_process import UserProcess
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.text import masked
+
+log = logging.getLogger(__name__)
+
+LEFTOVER_GRACE = 5.0  # seconds that what user processes leave running gets between SIGTERM and SIGKILL
+
+
+class UserProcesses:
+    """One run of the user's command, in each of the container's processes. ``run`` it once.
+
+    It is over when all have ended well, or the first has not: then the others are stopped.
+    """
+
+    def __init__(self, context: ExecutorContext, stopping: ProcessStop) -> None:
+        self._context = context
+        self._stopping = stopping
+        self._memory = OutOfMemoryWatch()
+        self.running: list[UserProcess] = []  # by local rank, until all are gone
+
+    @property
+    def pids(self) -> list[int]:
+        """Their numbers, by local rank."""
+        return [process.pid for process in self.running]
+
+    async def look_at_memory(self) -> None:
+        """Forget what the kernel killed up to now: it was no user process. Call it regularly while they run."""
+        if self.running:
+            await asyncio.to_thread(self._memory.look)
+
+    async def run(
+        self, launches: Sequence[ProcessLaunch], exited: tony_pb2.ProcessExited, started: Callable[[int], None]
+    ) -> None:
+        """Run the processes until they and everything that they started are gone.
+
+        ``exited`` is filled in with how they ended: of several by the first that failed. ``started`` gets the number of
+        the first process. Raises OSError when one cannot be started; then none is left.
+        """
+        await asyncio.to_thread(self._memory.look)
+        async with AsyncExitStack() as captures:
+            try:
+                await self._start(launches, captures)
+                started(self.running[0].pid)
+                told = await self._until_gone(exited)
+            finally:
+                for process in self.running:
+                    process.ending.cancel()
+                self.running = []
+                self._take_ports_back()
+            # It goes into messages, which more people read than the job's log.
+            exited.output_tail = masked(await told.last_lines(), self._context.container.user_secrets.values())
+        if exited.signal == 0 and exited.exit_code:
+            exited.error = (
+                command_problem(self._context.container.command, exited.exit_code, exited.output_tail) or exited.error
+            )
+
+    async def _start(self, launches: Sequence[ProcessLaunch], captures: AsyncExitStack) -> None:
+        self._context.ports.make_way()
+        try:
+            for local_rank, launch in enumerate(launches):
+                capture = await captures.enter_async_context(Capture(self._context.output, local_rank))
+                self.running.append(await UserProcess.start(launch, capture))
+        except OSError:
+            await processes.kill_all(os.getpid(), self.pids, processes.KILL_TIMEOUT)
+            raise
+
+    async def _until_gone(self, exited: tony_pb2.ProcessExited) -> UserProcess:
+        """Fill in ``exited``. Returns the process that it tells of."""
+        first_bad = await self._until_over()
+        living = [process for process in self.running if not process.ending.done()]
+        by_itself = first_bad is not None or not living
+        exited.stopped = not by_itself
+        killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
+        if self._stopping.stacks and not by_itself:
+            await stacks.write(os.getpid(), self._context.output)
+        if first_bad and living:
+            await asyncio.to_thread(self._context.output.note, f"{first_bad.name} has failed, the others are stopped")
+        grace = self._context.container.job.timeouts.grace if living else LEFTOVER_GRACE
+        latest = time.monotonic() + grace if by_itself else float("inf")
+        left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stopping.kill_at()))
+        await asyncio.wait({process.ending for process in self.running}, timeout=processes.KILL_TIMEOUT)
+        told = first_bad or self.running[0]
+        exited.process = first_bad.name if first_bad else ""
+        if told.ending.done():
+            code = told.ending.result()
+            exited.exit_code, exited.signal = max(code, 0), max(-code, 0)
+            exited.signal = shell.killed_by(code) or exited.signal
+            exited.out_of_memory = killed and exited.signal == signal.SIGKILL
+        else:
+            exited.signal = signal.SIGKILL
+        if left:
+            log.error("%d processes that the user processes %s had started cannot be killed", left, self.pids)
+            exited.error = f"{left} of its processes could not be killed"
+        return told
+
+    async def _until_over(self) -> Optional[UserProcess]:
+        """Until all have ended, one has failed, or they are to stop. Returns the one that has failed first."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            while True:
+                living = {process.ending for process in self.running if not process.ending.done()}
+                first_bad = next((process for process in self.running if process.failed), None)
+                if first_bad or not living or stopping.done():
+                    return first_bad
+                await asyncio.wait({*living, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+
+    def _take_ports_back(self) -> None:
+        try:
+            self._context.ports.take_back()
+        except PortError as error:
+            log.warning("%s", error)
