@@ -58,6 +58,7 @@ def describe(
         chain_dir=where.chain_uri,
         continues=about.continues,
         warm_start=about.warm_start,
+        gpu_dealing=where.opened.settings.gpu_dealing,
         labels=dict(labels),
     )
 

@@ -14,7 +14,7 @@ import attrs
 
 from tests.runtime.executor.master import DEADLINE
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource
+from tony_provider.runtime.application import ApplicationDescription, GpuDealing, LocalAccess, LocalizedResource
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -50,6 +50,7 @@ class ContainerDirectory:
     attempt: int = 1
     token_key: bytes = KEY
     env: dict[str, str] = attrs.field(factory=dict)
+    gpu_dealing: GpuDealing | None = None
     webhdfs: WebHdfsConfig | None = None
     hdfs: str = ""  # directory on HDFS that is the store; without it a local one is
     id: str = attrs.field(factory=lambda: f"container_1700000000000_{os.getpid()}_01_{next(_numbers):06}")
@@ -89,6 +90,7 @@ class ContainerDirectory:
             chain_dir=self.chain_dir,
             warm_start=self.warm_start,
             master_lost_after=self.master_lost_after,
+            gpu_dealing=self.gpu_dealing,
         )
         (self.directory / contract.APPLICATION_FILE).write_bytes(dump_json(description))
         identity = TaskIdentity(APPLICATION, self.id, self.task, self.attempt)

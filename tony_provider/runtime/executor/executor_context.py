@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Optional
 
 import attrs
 
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.gpus.dealt_gpus import DealtGpus
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.executor.workspace import Workspace
@@ -24,5 +26,6 @@ class ExecutorContext:
     output: Output
     storage: Storage
     checkpoints: CheckpointDirectory
+    gpus: Optional[DealtGpus] = None  # None: user processes see those that the node shows
     # One thread: what was given up and hangs must be over before something else is put into the same directories.
     preparing: ThreadPoolExecutor = attrs.field(factory=lambda: ThreadPoolExecutor(1, "prepare"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
@@ -15,6 +16,7 @@ from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.gpus.dealt_gpus import NoGpusError
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.ranks import in_cluster
@@ -54,12 +56,21 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
 
     Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
     """
+    gpus = _take_gpus(context, cancelled)
     _fetch_warm_start(context, cancelled)
     resumed = _put_checkpoint(context, order, cancelled)
     try:
-        return _prepared(context, order, resumed)
+        return _prepared(context, order, resumed, gpus)
     except OSError as error:  # this node's trouble, as a rule a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
+
+
+def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:
+    """The variables that tell the user process which ones are its own."""
+    try:
+        return context.gpus.environment(cancelled) if context.gpus else {}
+    except NoGpusError as error:
+        raise PreparationError(str(error)) from error
 
 
 def _wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
@@ -108,7 +119,7 @@ def _resumes(context: ExecutorContext) -> bool:
     return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)
 
 
-def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed]) -> Prepared:
+def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed], gpus: Mapping[str, str]) -> Prepared:
     container, workspace = context.container, context.workspace
     found = task_environment(
         container.job, order.cluster, container.task_type, container.index, directory=str(container.directory)
@@ -119,5 +130,5 @@ def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed]
     python_bin = workspace.python_bin(container.job.python_env)
     after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
-    environ = user_environment(container, workspace, found.env, resumed, python_bin)
+    environ = user_environment(container, workspace, {**found.env, **gpus}, resumed, python_bin)
     return Prepared(resumed, environ, "\n".join(filter(None, [found.before, container.command])))
