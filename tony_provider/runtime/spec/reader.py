@@ -26,6 +26,7 @@ from tony_provider.runtime.spec.model import (
     Timeouts,
 )
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
 from tony_provider.runtime.spec.units import (
     UnitError,
     parse_boolean,
@@ -33,6 +34,7 @@ from tony_provider.runtime.spec.units import (
     parse_integer,
     parse_memory,
     parse_moment,
+    parse_resource_amount,
 )
 from tony_provider.runtime.text import is_writable
 
@@ -43,6 +45,7 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Memory: parse_memory,
     Duration: parse_duration,
     Moment: parse_moment,
+    ResourceAmount: parse_resource_amount,
     int: parse_integer,
     bool: parse_boolean,
 }
