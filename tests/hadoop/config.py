@@ -26,6 +26,8 @@ from tests.hadoop.settings import (
 
 NODE_LABEL = "gpu"
 GPU = "yarn.io/gpu"
+RATE = "example.com/rate"  # counted in Gi; each node has a few
+NODE_RATE = 8
 # Of the whole cluster, in percent: (guaranteed, at most). `small` can never hold a large job.
 QUEUES = {"default": (30, 100), "ml": (60, 100), "small": (10, 10)}
 # Half a second after a queue lacks what is its own it is said which containers will be taken, and 4 s later they are.
@@ -140,8 +142,14 @@ class Configuration:
             "hdfs-site": self._hdfs(),
             "yarn-site": self._yarn(),
             "capacity-scheduler": self._queues(),
-            "resource-types": {"yarn.resource-types": GPU},
-            "node-resources": {f"yarn.nodemanager.resource-type.{GPU}": str(self.settings.node_gpus)},
+            "resource-types": {
+                "yarn.resource-types": f"{GPU},{RATE}",
+                f"yarn.resource-types.{RATE}.units": "Gi",
+            },
+            "node-resources": {
+                f"yarn.nodemanager.resource-type.{GPU}": str(self.settings.node_gpus),
+                f"yarn.nodemanager.resource-type.{RATE}": f"{NODE_RATE}Gi",
+            },
         }
         for name in sorted(files.keys() | own.keys() | self.settings.properties.keys()):
             values = files.get(name, {}) | own.get(name, {}) | self.settings.properties.get(name, {})

@@ -15,6 +15,7 @@ from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.settings import Backend, Settings
 from tony_provider.hooks.connection import read_connection, settings_of
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.application import GpuDealing
 
 
 def yarn_settings(add_connection: AddConnection, proxy_user: str | None = None, **fields: Any) -> Settings:
@@ -134,6 +135,33 @@ def test_the_local_backend(add_connection: AddConnection) -> None:
     local = read_connection("tony_default").local
     assert local is not None
     assert (local.root, local.memory, local.vcores, local.gpus) == (Path("/run/t"), 4096, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("extra", "dealing"),
+    [
+        ({}, None),
+        ({"deal_gpus": False, "gpu_devices": ""}, None),
+        ({"deal_gpus": "true"}, GpuDealing()),
+        ({"deal_gpus": True, "gpu_devices": "0, 1"}, GpuDealing(["0", "1"])),
+    ],
+)
+def test_gpus_are_dealt(add_connection: AddConnection, extra: dict[str, Any], dealing: GpuDealing | None) -> None:
+    add_connection("tony_default", extra={"backend": "local", "staging_dir": "/data/tony", **extra})
+    assert read_connection("tony_default").gpu_dealing == dealing
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"gpu_devices": "0,1"}, "`gpu_devices` is there, but GPUs are not dealt; set `deal_gpus`, or leave it out"),
+        ({"deal_gpus": True, "gpu_devices": "0,1,0"}, "`gpu_devices` names a GPU twice: 0, 1, 0"),
+    ],
+)
+def test_gpus_that_cannot_be_dealt(add_connection: AddConnection, extra: dict[str, Any], message: str) -> None:
+    add_connection("tony_default", extra={"backend": "local", "staging_dir": "/data/tony", **extra})
+    with pytest.raises(ConnectionProblem, match=message):
+        read_connection("tony_default")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.config import RATE
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.ports import free_ports
 from tests.hadoop.settings import WEB_LOOPBACK, Settings
@@ -196,6 +197,7 @@ def test_many_jobs_submitted_at_once_share_what_they_stage(yarn: TonyHook, tmp_p
         ({}, {"vcores": 1000}, r"tasks.worker.vcores: 1000 vcores in one container is more than the \d+ vcores"),
         ({}, {"gpus": 8}, r"tasks.worker.gpus: 8 GPUs in one container is more than the 2 GPUs"),
         ({}, {"resources": {"acme.com/fpga": 1}}, "this cluster has no resource 'acme.com/fpga'"),
+        ({}, {"resources": {RATE: "1500Mi"}}, f"{RATE}.*: this cluster counts it in whole Gi, .* down; write 2Gi"),
         ({"am": {"memory": "1TiB"}}, {}, "am.memory: 1048576 MiB in one container"),
     ],
 )

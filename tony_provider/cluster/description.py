@@ -59,6 +59,7 @@ def describe(
         continues=about.continues,
         warm_start=about.warm_start,
         hadoop=cluster.client_configuration() if job.hadoop else {},
+        gpu_dealing=where.opened.settings.gpu_dealing,
         labels=dict(labels),
     )
 

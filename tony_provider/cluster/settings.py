@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster import defaults
+from tony_provider.runtime.application import GpuDealing
 from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
@@ -57,6 +58,7 @@ class Settings:
     staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
     runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first
+    gpu_dealing: GpuDealing | None = None  # None: the nodes isolate GPUs, or nobody minds
     yarn: YarnSettings | None = None  # exactly one of yarn and local
     local: LocalSettings | None = None
 

@@ -20,6 +20,7 @@ from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.hooks.masking import without_masking_warnings
+from tony_provider.runtime.application import GpuDealing
 from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.units import UnitError, parse_memory
@@ -88,9 +89,21 @@ def settings_of(
         runtime_archive=extra.text("runtime_archive"),
         # On the worker's own machine the worker's own Python is sure to suit.
         python=extra.texts("python") or ([sys.executable] if local else []),
+        gpu_dealing=_gpu_dealing(extra),
         yarn=yarn,
         local=local,
     )
+
+
+def _gpu_dealing(extra: _Extra) -> GpuDealing | None:
+    names = extra.texts("gpu_devices")
+    if extra.flag("deal_gpus", False):
+        if len(set(names)) < len(names):
+            raise extra.problem("gpu_devices", f"names a GPU twice: {', '.join(names)}")
+        return GpuDealing(names)
+    if names:
+        raise extra.problem("gpu_devices", "is there, but GPUs are not dealt; set `deal_gpus`, or leave it out")
+    return None
 
 
 def _local_settings(extra: _Extra) -> LocalSettings:

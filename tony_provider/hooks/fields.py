@@ -86,6 +86,16 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "How much of its container's log directory a task's output may fill, in jobs that do not say it "
             f"(logs.max_size). Default: {contract.LOG_SIZE}MiB.",
         ),
+        deal_gpus=_flag(
+            "Deal GPUs",
+            "The nodes do not isolate GPUs: each task takes as many as it has asked for, by locks on its node, and "
+            "finds them in CUDA_VISIBLE_DEVICES. Default: no.",
+        ),
+        gpu_devices=_text(
+            "GPUs of a node",
+            "Those to be dealt, as CUDA_VISIBLE_DEVICES has them, with commas between, such as 0,1,2,3. Default: those "
+            "that nvidia-smi -L lists on the node.",
+        ),
         namespace=_text(
             "Namespace",
             "Keeps several Airflow installations on one cluster apart, being part of every training's identity. "

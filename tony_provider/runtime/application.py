@@ -52,6 +52,13 @@ class LocalAccess:
 
 
 @attrs.frozen
+class GpuDealing:
+    """That the nodes do not isolate GPUs, and executors deal them among themselves by locks."""
+
+    devices: list[str] = attrs.field(factory=list)  # of each node, for CUDA_VISIBLE_DEVICES; empty: nvidia-smi says
+
+
+@attrs.frozen
 class ApplicationDescription:
     """All that the containers of one application are told: its job, its files, where the store is."""
 
@@ -72,6 +79,7 @@ class ApplicationDescription:
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
     hadoop: dict[str, str] = attrs.field(factory=dict)  # Hadoop's properties, for nodes that have none to show
+    gpu_dealing: Optional[GpuDealing] = None  # None: containers have the GPUs that their nodes show them
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
     version: int = 1
 

@@ -19,6 +19,9 @@ import cattrs
 from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
+from tony_provider.runtime.spec.units import UnitError, parse_resource_amount
+
 T = TypeVar("T")
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -116,6 +119,13 @@ def _structure_str(value: Any, wanted: Any) -> str:
     return value if wanted is str else wanted(value)  # cattrs takes an enum that is text for text
 
 
+def _structure_amount(value: Any, _: Any) -> ResourceAmount:
+    try:
+        return parse_resource_amount(value)
+    except UnitError as error:
+        raise TypeError(f"expected an amount of a resource, got {reprlib.repr(value)}") from error
+
+
 def _check_container(name: str, wanted: Any, value: Any) -> None:
     # cattrs takes any iterable for a list, so that a text would become a list of its letters.
     if value is None:
@@ -144,6 +154,8 @@ def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
     converter.register_structure_hook(str, _structure_str)
     converter.register_unstructure_hook(float, _unstructure_float)
     converter.register_unstructure_hook(str, _unstructure_str)
+    converter.register_structure_hook(ResourceAmount, _structure_amount)
+    converter.register_unstructure_hook(ResourceAmount, lambda amount: amount.plain)
 
     @converter.register_structure_hook_factory(attrs.has)
     def strict_about_containers(cls: type[Any], converter: cattrs.Converter) -> Any:

@@ -35,12 +35,15 @@ def size(count: float) -> str:
     return f"{f'{left:.{digits}f}'.removesuffix('.0')} {_SIZES[unit]}"
 
 
-def amount(resource: str, number: int) -> str:
-    """What a container is given of a resource, by YARN's name of that: ``8192 MiB``, ``1 vcore``, ``2 GPUs``."""
+def amount(resource: str, number: int, units: str = "") -> str:
+    """What a container is given of a resource, by YARN's name of that: ``8192 MiB``, ``1 vcore``, ``2 GPUs``.
+
+    ``units`` are YARN's, for resources that are not counted one by one: ``10Gi bandwidth``.
+    """
     if resource == MEMORY:
         return f"{number} MiB"  # as the specification has it, so that the two can be compared
     noun = _NOUNS.get(resource)
-    return count(number, noun) if noun else f"{number} {resource}"
+    return count(number, noun) if noun else f"{number}{units} {resource}"
 
 
 def count(number: int, noun: str) -> str:

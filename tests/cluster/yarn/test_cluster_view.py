@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
-from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue, node_labels, nodes, queues, resources
+from tony_provider.cluster.yarn.cluster_view import (
+    ClusterView,
+    Node,
+    Queue,
+    node_labels,
+    nodes,
+    queues,
+    resources,
+    units,
+)
 from tony_provider.cluster.yarn.job_check import problems, too_little
 from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
+from tony_provider.runtime.spec.units import parse_resource_amount
 
 LEAF = {"type": "capacitySchedulerLeafQueueInfo", "state": "RUNNING", "nodeLabels": ["gpu"]}
 
@@ -93,6 +105,13 @@ VIEW = ClusterView(
     ],
     largest={"memory-mb": 8192, "vcores": 16, GPU: 4},
 )
+UNITS = {"rate": "Gi", "share": "m"}
+WITH_UNITS = attrs.evolve(
+    VIEW,
+    largest={**VIEW.largest, "rate": 40, "share": 5000, "fpga": 2},
+    nodes=[Node("a", frozenset(), {"memory-mb": 8192, "vcores": 4, "rate": 20, "share": 5000, "fpga": 1})],
+    units=UNITS,
+)
 
 
 def spec(queue: str | None = None, label: str | None = None, **task: Any) -> JobSpec:
@@ -131,7 +150,10 @@ def test_a_job_that_fits(job: JobSpec) -> None:
         (spec(memory=8193), "tasks.worker.memory: 8193 MiB in one container is more than the 8192 MiB"),
         (spec(vcores=17), "tasks.worker.vcores: 17 vcores in one container is more than the 16 vcores"),
         (spec(gpus=5), "tasks.worker.gpus: 5 GPUs in one container is more than the 4 GPUs"),
-        (spec(resources={"fpga": 1}), "tasks.worker.resources.fpga: this cluster has no resource 'fpga'; it has"),
+        (
+            spec(resources={"fpga": ResourceAmount(1)}),
+            "tasks.worker.resources.fpga: this cluster has no resource 'fpga'; it has",
+        ),
     ],
 )
 def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
@@ -151,6 +173,55 @@ def test_a_job_that_no_node_of_now_can_run(job: JobSpec, expected: str) -> None:
     assert problems(job, VIEW) == []
     [problem] = too_little(job, VIEW)
     assert expected in problem
+
+
+def with_amount(name: str, written: object) -> JobSpec:
+    return spec(resources={name: parse_resource_amount(written)})
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("rate", 20), ("rate", "20Gi"), ("rate", "20480Mi"), ("share", 5000), ("share", "5000m"), ("fpga", "1")],
+)
+def test_amounts_that_fit_by_the_clusters_units(name: str, written: object) -> None:
+    job = with_amount(name, written)
+    assert problems(job, WITH_UNITS) == []
+    assert too_little(job, WITH_UNITS) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "expected"),
+    [
+        ("rate", "41Gi", "resources.rate: 41Gi rate in one container is more than the 40Gi rate that this cluster"),
+        ("rate", "1Ti", "resources.rate: 1024Gi rate in one container is more than the 40Gi rate"),
+        ("share", 6, None),
+        ("share", "6k", "resources.share: 6000000m share in one container is more than the 5000m share"),
+        (
+            "rate",
+            "1500Mi",
+            "resources.rate: this cluster counts it in whole Gi, and would round 1500Mi down; write 2Gi",
+        ),
+        ("fpga", "1500m", "resources.fpga: this cluster counts it one by one, and would round 1500m down; write 2"),
+        ("disk", "1Gi", "resources.disk: this cluster has no resource 'disk'; it has fpga, memory-mb, rate, share,"),
+    ],
+)
+def test_amounts_by_the_clusters_units(name: str, written: object, expected: str | None) -> None:
+    found = problems(with_amount(name, written), WITH_UNITS)
+    assert len(found) == (expected is not None)
+    if expected:
+        assert found[0].startswith(f"tasks.worker.{expected}")
+
+
+def test_amounts_that_no_node_has() -> None:
+    job = with_amount("rate", "25Gi")
+    assert problems(job, WITH_UNITS) == []
+    assert too_little(job, WITH_UNITS) == ["tasks.worker.resources.rate: no node has 25Gi rate; the most is 20Gi rate"]
+
+
+def test_units_of_a_cluster() -> None:
+    listed = [{"name": "memory-mb", "units": "Mi"}, {"name": "rate", "units": "Gi"}, {"name": GPU, "units": ""}]
+    assert units({"resourceInformations": {"resourceInformation": listed}}) == {"rate": "Gi"}
+    assert units({"memory": 1, "vCores": 1}) == {}
 
 
 def test_all_problems_at_once() -> None:

@@ -14,7 +14,7 @@ import attrs
 
 from tests.runtime.executor.master import DEADLINE
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource
+from tony_provider.runtime.application import ApplicationDescription, GpuDealing, LocalAccess, LocalizedResource
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
@@ -50,6 +50,7 @@ class ContainerDirectory:
     attempt: int = 1
     token_key: bytes = KEY
     env: dict[str, str] = attrs.field(factory=dict)
+    gpu_dealing: GpuDealing | None = None
     webhdfs: WebHdfsConfig | None = None
     tokens: dict[str, Token] = attrs.field(factory=dict)
     hadoop: dict[str, str] = attrs.field(factory=dict)
@@ -92,6 +93,7 @@ class ContainerDirectory:
             warm_start=self.warm_start,
             master_lost_after=self.master_lost_after,
             hadoop=self.hadoop,
+            gpu_dealing=self.gpu_dealing,
         )
         (self.directory / contract.APPLICATION_FILE).write_bytes(dump_json(description))
         self.write_credentials()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.config import RATE
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.runtime.hadoop.submission import submit
@@ -53,7 +54,7 @@ async def test_a_container_runs_from_asking_to_its_end(hadoop: HadoopCluster, tm
     assert seen["failed"] == []
     assert seen["exit status"] == 0
     assert seen["allocation_request_id"] == 7
-    assert seen["others"] == {"yarn.io/gpu": 1}
+    assert seen["others"] == {"yarn.io/gpu": 1, RATE: 0}
     assert seen["maximum others"]["yarn.io/gpu"] >= 1
     (folder,) = [folder for folder in hadoop.container_logs(app["id"]) if folder.name == seen["container"]]
     said = (folder / "stdout").read_text()

@@ -41,6 +41,16 @@ def test_other_resources_leave_out_what_has_its_own_field() -> None:
     assert yarn_messages.other_resources(proto) == {"yarn.io/gpu": 2}
 
 
+def test_units_are_left_out_where_they_are_the_clusters_own() -> None:
+    """YARN takes an empty one for units of one, and rounds what it counts in larger ones down to nothing."""
+    proto = yarn_messages.resource(64, 1, {"yarn.io/gpu": 2, "rate": 10}, {"rate": "Gi"})
+    gpus, rate = proto.resource_value_map
+    assert not gpus.HasField("units")
+    assert rate.units == "Gi"
+    proto.resource_value_map.add(key="memory-mb", value=64, units="Mi")
+    assert yarn_messages.units(proto) == {"rate": "Gi"}
+
+
 def test_a_request_always_says_its_allocation_request_id() -> None:
     request = yarn_messages.resource_request(yarn_messages.resource(64, 1), 2, priority=3, allocation_request_id=0)
     assert request.HasField("allocation_request_id")

@@ -44,6 +44,7 @@ from tony_provider.runtime.spec.model import (
     Tolerance,
 )
 from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
 from tony_provider.runtime.spec.source import load_source
 from tony_provider.runtime.spec.units import parse_duration, parse_memory
 
@@ -91,7 +92,7 @@ TYPES: dict[Any, str] = {
     list[str]: "list of text",
     list[Resource]: "list of resources",
     dict[str, str]: "mapping of text",
-    dict[str, int]: "mapping of integers",
+    dict[str, ResourceAmount]: "mapping of amounts",
     dict[str, TaskSpec]: "mapping of [tasks](#tasks)",
 }
 TYPES.update({Optional[known]: word for known, word in list(TYPES.items())})  # noqa: UP045 - as the model writes it

@@ -26,6 +26,7 @@ from tony_provider.runtime.spec.model import (
     role_of,
 )
 from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
 
 SMALL = {"framework": "standalone", "tasks": {"worker": {"command": "true"}}}
 
@@ -91,7 +92,7 @@ def test_every_key() -> None:
             "trainer": TaskSpec(
                 "python train.py",
                 instances=2,
-                resources={"yarn.io/fpga": 1},
+                resources={"yarn.io/fpga": ResourceAmount(1)},
                 node_label="fpga",
                 env={"LOG": "info"},
             ),

@@ -26,6 +26,7 @@ from tony_provider.runtime.spec.model import (
     Timeouts,
 )
 from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.resource_amount import UNITS, ResourceAmount
 from tony_provider.runtime.spec.tensorboard import with_its_task
 
 LEVELS = (JobSpec, TaskSpec, AmSpec, Docker, Timeouts, PortRange, Resource)
@@ -128,7 +129,11 @@ TASKS = st.builds(
     memory=MEMORY,
     vcores=st.integers(1, 64),
     gpus=st.integers(0, 16),
-    resources=st.dictionaries(st.sampled_from(["yarn.io/fpga", "licences"]), st.integers(1, 9), max_size=2),
+    resources=st.dictionaries(
+        st.sampled_from(["yarn.io/fpga", "licences"]),
+        st.builds(ResourceAmount, st.integers(1, 9), st.sampled_from(list(UNITS))),
+        max_size=2,
+    ),
     node_label=LABELS,
     env=ENVIRONMENTS,
     role=st.sampled_from([None, Role.WORKER, Role.PS, Role.EVALUATOR, Role.SIDECAR]),

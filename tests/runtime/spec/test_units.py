@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
 from tony_provider.runtime.spec.units import (
     MAX_DURATION,
     MAX_INTEGER,
@@ -19,6 +20,7 @@ from tony_provider.runtime.spec.units import (
     parse_integer,
     parse_memory,
     parse_moment,
+    parse_resource_amount,
     parse_tolerance,
 )
 
@@ -201,7 +203,17 @@ def test_tolerance(written: object, tolerance: str) -> None:
 
 
 @given(
-    st.sampled_from([parse_memory, parse_duration, parse_integer, parse_boolean, parse_moment, parse_tolerance]),
+    st.sampled_from(
+        [
+            parse_memory,
+            parse_duration,
+            parse_integer,
+            parse_boolean,
+            parse_moment,
+            parse_tolerance,
+            parse_resource_amount,
+        ]
+    ),
     st.one_of(
         st.text(),
         st.text("0123456789.dhmskgtiKMGTB +-e%", max_size=12),
@@ -231,3 +243,52 @@ def test_memory_units_agree(gibibytes: int) -> None:
 def test_durations_add_up(days: int, hours: int, minutes: int, seconds: int) -> None:
     written = f"{days}d{hours}h{minutes}m{seconds}s"
     assert parse_duration(written) == timedelta(days, seconds, 0, 0, minutes, hours).total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("written", "amount"),
+    [
+        (3, ResourceAmount(3)),
+        (" 3 ", ResourceAmount(3)),
+        ("3.0", ResourceAmount(3)),
+        ("10Gi", ResourceAmount(10, "Gi")),
+        ("10 Gi", ResourceAmount(10, "Gi")),
+        ("500m", ResourceAmount(500, "m")),
+        ("4Pi", ResourceAmount(4, "Pi")),
+        (-1, ResourceAmount(-1)),  # for the validation to say
+    ],
+)
+def test_amounts_of_resources(written: object, amount: ResourceAmount) -> None:
+    assert parse_resource_amount(written) == amount
+    assert parse_resource_amount(amount.plain) == amount
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("10GiB", "GiB is not a unit of YARN's; write 10Gi"),
+        ("10K", "K is not a unit of YARN's; write 10k"),
+        ("10MB", "MB is not a unit of YARN's; write 10m or 10M"),
+        ("10Q", "Q is not a unit of YARN's; it knows p, n, u, m, k, M, G, T, P, Ki, Mi, Gi, Ti, Pi"),
+        ("1.5Gi", "must be a whole number, or one with a unit of YARN's, such as 10Gi"),
+        ("-1Gi", "must be a whole number, or one"),
+        ("Gi", "must be a whole number, or one"),
+        (None, "write a whole number, or one with a unit"),
+        (True, "write a whole number, or one with a unit"),
+        ("9000Pi", r"less than 2\*\*63"),
+        ("9999999999Ki", "at most 2147483647"),
+    ],
+)
+def test_what_is_no_amount_of_a_resource(written: object, message: str) -> None:
+    with pytest.raises(UnitError, match=message):
+        parse_resource_amount(written)
+
+
+def test_amounts_in_a_clusters_units() -> None:
+    assert ResourceAmount(10).counted_in("Gi") == 10, "a plain number is in these already"
+    assert ResourceAmount(10, "Gi").counted_in("Mi") == 10240
+    assert ResourceAmount(1500, "Mi").counted_in("Gi") == 2
+    assert ResourceAmount(2, "k").counted_in("") == 2000
+    assert ResourceAmount(2, "G").counted_in("Gi") == 2
+    assert ResourceAmount(2048, "Mi").is_whole_in("Gi")
+    assert not ResourceAmount(2, "G").is_whole_in("Gi")

@@ -45,6 +45,7 @@ from tony_provider.cluster.yarn.cluster_view import (
     queues,
     resources,
     shared_labels,
+    units,
 )
 from tony_provider.cluster.yarn.job_check import problems, too_little
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
@@ -105,12 +106,14 @@ class YarnCluster(Cluster):
 
     def _view(self, offer: Mapping[str, Any]) -> ClusterView:
         labels = self.rest.request("/ws/v1/cluster/get-node-labels")
+        largest = offer.get("maximum-resource-capability") or {}
         known = nodes(self.rest.call(lambda rm: rm.cluster_nodes()))  # in whatever state
         return ClusterView(
             queues=self.queues(),
             labels=frozenset(node_labels(labels)),
             nodes=[node for node in known if node.works],
-            largest=resources(offer.get("maximum-resource-capability") or {}),
+            largest=resources(largest),
+            units=units(largest),
             shared_labels=frozenset(shared_labels(labels)),
             missing=sum(not node.works for node in known),
         )

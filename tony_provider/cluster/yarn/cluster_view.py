@@ -52,6 +52,7 @@ class ClusterView:
     nodes: Sequence[Node]  # that work now
     largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
     shared_labels: frozenset[str] = frozenset()  # whose idle nodes also take containers that ask for no label
+    units: dict[str, str] = attrs.field(factory=dict)  # of resources that are not counted one by one, such as Gi
     missing: int = 0  # nodes that the cluster knows of, and that do not work now
 
 
@@ -141,6 +142,13 @@ def resources(info: dict[str, Any]) -> dict[str, int]:
         if entry.get("name") not in found:
             found[str(entry.get("name"))] = int(entry.get("value", 0))
     return found
+
+
+def units(info: dict[str, Any]) -> dict[str, str]:
+    """Units of a ``ResourceInfo`` by YARN's names of resources, where they are not counted one by one."""
+    listed = as_list((info.get("resourceInformations") or {}).get("resourceInformation"))
+    found = {str(entry.get("name")): str(entry.get("units") or "") for entry in listed}
+    return {name: unit for name, unit in found.items() if unit and name not in (MEMORY, VCORES)}
 
 
 def as_list(value: Any) -> list[Any]:

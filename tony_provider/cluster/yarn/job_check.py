@@ -8,13 +8,12 @@ from tony_provider.cluster.yarn.cluster_view import ClusterView, Node
 from tony_provider.cluster.yarn.demand import Demand, demands
 from tony_provider.cluster.yarn.queue_check import find_queue, queue_problem
 from tony_provider.cluster.yarn.room import shortages
-from tony_provider.runtime.quantities import amount
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
 
 def problems(job: JobSpec, view: ClusterView) -> list[str]:
     """Every reason why the job could never run, each with what is allowed instead; empty when it could."""
-    needed = list(demands(job))
+    needed = list(demands(job, view.units))
     found = []
     if job.queue is not None and view.queues is not None and (problem := queue_problem(job.queue, view.queues)):
         found.append(f"queue: {problem}")
@@ -23,6 +22,8 @@ def problems(job: JobSpec, view: ClusterView) -> list[str]:
         found += _label_problems(label, job.queue, view)
     for demand in needed:
         found += _size_problems(demand, view)
+    for name, task in job.tasks.items():
+        found += _unit_problems(f"tasks.{name}", task, view)
     return found
 
 
@@ -31,7 +32,7 @@ def too_little(job: JobSpec, view: ClusterView) -> list[str]:
 
     For a job without ``problems``. Nothing is known of a cluster, or of a label, without a single node.
     """
-    needed = list(demands(job))
+    needed = list(demands(job, view.units))
     found = [problem for demand in needed for problem in _node_problems(demand, view)]
     if found or any(not _has_nodes(demand.label, view) for demand in needed):
         return found
@@ -60,8 +61,19 @@ def _size_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
             yield f"{demand.key(name)}: this cluster has no resource {name!r}; it has {known}"
         elif number > view.largest[name]:
             yield (
-                f"{demand.key(name)}: {amount(name, number)} in one container is more than the "
-                f"{amount(name, view.largest[name])} that this cluster grants"
+                f"{demand.key(name)}: {demand.amount(name, number)} in one container is more than the "
+                f"{demand.amount(name, view.largest[name])} that this cluster grants"
+            )
+
+
+def _unit_problems(what: str, task: TaskSpec, view: ClusterView) -> Iterator[str]:
+    for name, wanted in task.resources.items():
+        unit = view.units.get(name, "")
+        if name in view.largest and not wanted.is_whole_in(unit):
+            counted = f"in whole {unit}" if unit else "one by one"
+            yield (
+                f"{what}.resources.{name}: this cluster counts it {counted}, and would round {wanted} down; "
+                f"write {wanted.counted_in(unit)}{unit}"
             )
 
 
@@ -76,9 +88,10 @@ def _node_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
         if number > most:
             where = f"node with the label {demand.label!r}" if demand.label else "node"
             fitting = False
-            yield f"{demand.key(name)}: no {where} has {amount(name, number)}; the most is {amount(name, most)}"
+            wanted, at_most = demand.amount(name, number), demand.amount(name, most)
+            yield f"{demand.key(name)}: no {where} has {wanted}; the most is {at_most}"
     if fitting and not any(_fits(demand, node) for node in nodes):
-        wanted = ", ".join(amount(name, number) for name, number in demand.resources.items())
+        wanted = ", ".join(demand.amount(name, number) for name, number in demand.resources.items())
         yield f"{demand.what}: no single node has all of {wanted}"
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from tony_provider.cluster.yarn.cluster_view import Node, Queue
 from tony_provider.cluster.yarn.demand import Demand
-from tony_provider.runtime.quantities import amount
 from tony_provider.runtime.resource_names import VCORES
 
 
@@ -56,6 +55,7 @@ def _of_resource(
     wanted = {demand.what: (demand.count, demand.resources.get(resource, 0)) for demand in demands}
     needed = sum(count * each for count, each in wanted.values())
     there = [node.resources.get(resource, 0) for node in nodes]
+    amount = demands[0].amount
     asked = " + ".join(f"{count} x {amount(resource, each)} ({what})" for what, (count, each) in wanted.items() if each)
     total = sum(there)
     if needed > total:

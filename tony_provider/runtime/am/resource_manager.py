@@ -25,6 +25,7 @@ class ContainerRequest:
     memory: int  # MiB
     vcores: int
     resources: dict[str, int] = attrs.field(factory=dict)  # countable ones by YARN's names, GPUs as yarn.io/gpu
+    units: dict[str, str] = attrs.field(factory=dict)  # YARN's, of resources that are not counted in their own
     node_label: Optional[str] = None
 
 
@@ -53,6 +54,7 @@ class Largest:
     memory: int  # MiB
     vcores: int
     resources: dict[str, int] = attrs.field(factory=dict)  # by YARN's names
+    units: dict[str, str] = attrs.field(factory=dict)  # that the cluster counts them in, where it is not one by one
 
 
 @attrs.frozen

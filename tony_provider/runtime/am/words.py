@@ -54,8 +54,8 @@ def container_exit(exit: ContainerExit) -> str:
 def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
     """Such as ``8192 MiB, 1 vcore, 2 GPUs``."""
     wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **({GPU: task.gpus} if task.gpus else {})}
-    wanted.update(sorted(task.resources.items()))
     parts = [amount(name, number) for name, number in wanted.items()]
+    parts += [amount(name, each.value, each.units) for name, each in sorted(task.resources.items())]
     label = task.node_label or node_label
     return ", ".join([*parts, f"node label {label}"] if label else parts)
 

@@ -7,9 +7,10 @@ import os
 from tony_provider.runtime import contract
 from tony_provider.runtime.executor import guard
 
+guarded = None
 if container := os.environ.get(contract.ENV_CONTAINER_ID):  # without one the executor says so itself
-    guard.post(f"{contract.ENV_CONTAINER}={container}")  # before gRPC is there, beside which nothing may fork
+    guarded = guard.post(f"{contract.ENV_CONTAINER}={container}")  # before gRPC is there, beside which nothing may fork
 
-from tony_provider.runtime.executor.main import main
+from tony_provider.runtime.executor.main import main  # noqa: E402 - loads gRPC
 
-main()
+main(guarded)

@@ -2,7 +2,8 @@
 
 YARN's kill goes to the process group of the container, and a quarter of a second after SIGTERM it is SIGKILL: on a busy
 node an executor may die before it has stopped those descendants that went into sessions of their own. They carry a mark
-in their environment, by which they are found once the executor has closed its end of a pipe, however it ended.
+in their environment, by which they are found once the executor has closed its end of a socket, however it ended.
+What the executor has sent through it stays open until then: the locks on its GPUs, which nobody is to get before.
 
 Also a program, with the standard library alone: it takes some megabytes, and a moment to start.
 """
@@ -10,34 +11,41 @@ Also a program, with the standard library alone: it takes some megabytes, and a 
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
+from typing import Optional
 
 _TIMEOUT = 10.0  # seconds for those that fork while they are being killed
 _POLL = 0.02  # seconds between two looks: nothing tells of the end of somebody else's child
 _LOOKS = 3  # in a row that find nobody: one that is just forking, or becoming another program, may escape one of them
 
 
-def post(mark: str) -> None:
+def post(mark: str) -> Optional[socket.socket]:
     """Start the guard of this process, all of whose user processes have ``mark`` (NAME=value) in their environment.
 
     To be called before there are threads, and before this process is a child subreaper: the guard is not to be below
     it. Where none can be started, that is said on stderr, and there is none.
+
+    Returns the executor's end of the socket between them, which is to stay open for as long as this process lives, and
+    no longer. The guard reads nothing: files that are sent to it stay open until it ends.
     """
     if os.getpid() == 1:
-        return  # the end of a container's first process ends all of it
-    watched, _ = os.pipe()  # close-on-exec; the other end stays open for as long as this process lives, and no longer
+        return None  # the end of a container's first process ends all of it
+    watched, own = socket.socketpair()  # close-on-exec
     try:
         child = os.fork()
     except OSError as error:
         sys.stderr.write(f"no guard could be started: {error}\n")
-        return
+        return None
     if child == 0:
-        _become(watched, mark)
-    os.close(watched)
+        _become(watched.fileno(), mark)
+    watched.close()
     os.waitpid(child, 0)
+    return own
 
 
 def _become(watched: int, mark: str) -> None:
@@ -91,10 +99,12 @@ def _end_all(mark: bytes) -> set[int]:
 
 
 def main() -> None:
-    """Run the guard; standard input is the pipe."""
+    """Run the guard; standard input is the socket."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.read(0, 1)  # returns at the end of the executor: nobody writes
+    end = select.poll()
+    end.register(0, 0)  # for the end of the executor alone: what it sends is left unread
+    end.poll()
     if killed := _end_all(os.fsencode(sys.argv[1])):
         sys.stderr.write(f"these processes of the task outlived the executor, and were killed: {sorted(killed)}\n")
 

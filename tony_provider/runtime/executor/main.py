@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Optional
 
 from tony_provider.runtime import exit_codes, own_log
 from tony_provider.runtime.application_store import open_application_store
@@ -15,6 +16,7 @@ from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirect
 from tony_provider.runtime.executor.executor import Executor
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.gpus.dealt_gpus import DealtGpus
 from tony_provider.runtime.executor.hadoop_access.hadoop_access import HadoopAccess
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
@@ -22,17 +24,18 @@ from tony_provider.runtime.executor.processes import become_subreaper
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import port_of_process
+from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
 from tony_provider.runtime.storage import StorageError
 from tony_provider.runtime.task_identity import IdentityError
 
 log = logging.getLogger(__name__)
 
 
-def main() -> NoReturn:
-    """Run the executor of this container. Ends the process."""
+def main(guard: Optional[socket.socket] = None) -> NoReturn:
+    """Run the executor of this container. Ends the process. ``guard``: see ``guard.post``."""
     own_log.configure()
     try:
-        code = asyncio.new_event_loop().run_until_complete(_run())
+        code = asyncio.new_event_loop().run_until_complete(_run(guard))
     except Exception:
         log.exception("a fault of the executor itself")
         code = exit_codes.INTERNAL
@@ -41,10 +44,10 @@ def main() -> NoReturn:
     os._exit(code)
 
 
-async def _run() -> int:
+async def _run(guard: Optional[socket.socket]) -> int:
     try:
         container = ExecutorContainer.of_process(os.environ, Path.cwd())
-        context = _context(container)
+        context = _context(container, guard)
         executor = Executor(container, context)
     except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
         log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message says it all
@@ -57,7 +60,7 @@ async def _run() -> int:
         context.storage.close()
 
 
-def _context(container: ExecutorContainer) -> ExecutorContext:
+def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> ExecutorContext:
     become_subreaper()
     workspace = Workspace(container.directory)
     workspace.prepare()
@@ -81,4 +84,13 @@ def _context(container: ExecutorContainer) -> ExecutorContext:
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
         hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,
+        gpus=_gpus(container, guard),
     )
+
+
+def _gpus(container: ExecutorContainer, guard: Optional[socket.socket]) -> Optional[DealtGpus]:
+    """None: they are not dealt, or the job chooses them itself."""
+    dealing = container.description.gpu_dealing
+    if dealing is None or VISIBLE_DEVICES in {**container.job.env, **container.spec.env}:
+        return None
+    return DealtGpus(dealing, container.spec.gpus, container.environ, guard)

@@ -17,6 +17,7 @@ from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.gpus.dealt_gpus import NoGpusError
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks.task_environment import task_environment
@@ -67,12 +68,21 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
 
     Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
     """
+    gpus = _take_gpus(context, cancelled)
     _fetch_warm_start(context, cancelled)
     resumed = _put_checkpoint(context, order, cancelled)
     try:
-        return _prepared(context, order, resumed)
+        return _prepared(context, order, resumed, gpus)
     except (OSError, CredentialsError) as error:  # this node's trouble, as a rule a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
+
+
+def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:
+    """The variables that tell the user process which ones are its own."""
+    try:
+        return context.gpus.environment(cancelled) if context.gpus else {}
+    except NoGpusError as error:
+        raise PreparationError(str(error)) from error
 
 
 def _wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
@@ -121,13 +131,15 @@ def _resumes(context: ExecutorContext) -> bool:
     return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)
 
 
-def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed]) -> Prepared:
+def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed], gpus: Mapping[str, str]) -> Prepared:
     container = context.container
     python_bin = context.workspace.python_bin(container.job.python_env)
     after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
-    found = _hadoop(context)
-    launches = tuple(_launch(context, workspace, order, resumed, python_bin, found) for workspace in context.workspaces)
+    before = _hadoop(context)
+    launches = tuple(
+        _launch(context, workspace, order, resumed, python_bin, before, gpus) for workspace in context.workspaces
+    )
     return Prepared(resumed, launches)
 
 
@@ -137,8 +149,10 @@ def _launch(
     order: Order,
     resumed: Optional[Resumed],
     python_bin: Path,
-    hadoop: Mapping[str, str],
+    before: Mapping[str, str],
+    after: Mapping[str, str],
 ) -> ProcessLaunch:
+    """``before`` and ``after`` are further variables: those under the cluster's, and those over them."""
     container = context.container
     workspace.renew()
     found = task_environment(
@@ -151,7 +165,7 @@ def _launch(
     )
     for name, text in found.files.items():
         Path(workspace.files, name).write_text(text)
-    environ = user_environment(container, workspace, {**hadoop, **found.env}, resumed, python_bin)
+    environ = user_environment(container, workspace, {**before, **found.env, **after}, resumed, python_bin)
     command = "\n".join(filter(None, [found.before, container.command]))
     if container.process_count == 1:
         return ProcessLaunch(environ, command)

@@ -1,7 +1,7 @@
 """The processes below this one, as /proc shows them: who they are, what they use, and how to stop them all.
 
-The executor is a child subreaper and starts nothing of its own, so that whatever its user process starts, however often
-it forks, is below the executor and nowhere else.
+The executor is a child subreaper and starts nothing of its own beside its user process, so that whatever that starts,
+however often it forks, is below the executor and nowhere else.
 """
 
 from __future__ import annotations

@@ -15,13 +15,20 @@ ANYWHERE = "*"
 _OWN_FIELDS = (MEMORY, VCORES)  # Hadoop 3 also lists these two among the named resources
 
 
-def resource(memory: int, vcores: int, others: Optional[Mapping[str, int]] = None) -> yarn.ResourceProto:
+def resource(
+    memory: int,
+    vcores: int,
+    others: Optional[Mapping[str, int]] = None,
+    units: Optional[Mapping[str, str]] = None,
+) -> yarn.ResourceProto:
     """An amount of resources.
 
-    ``memory`` in MiB; ``others`` by YARN's names, such as ``yarn.io/gpu``, in units of one.
+    ``memory`` in MiB; ``others`` by YARN's names, such as ``yarn.io/gpu``. ``units`` are YARN's, such as ``Gi``, for
+    those that are not in the unit that the cluster counts them in.
     """
+    # Left out, that is the cluster's own unit; "" would be one, and YARN would convert it, rounding down to 0.
     values = [
-        yarn.ResourceInformationProto(key=name, value=value, units="", type=yarn.COUNTABLE)
+        yarn.ResourceInformationProto(key=name, value=value, units=(units or {}).get(name), type=yarn.COUNTABLE)
         for name, value in (others or {}).items()
     ]
     return yarn.ResourceProto(memory=memory, virtual_cores=vcores, resource_value_map=values)
@@ -30,6 +37,12 @@ def resource(memory: int, vcores: int, others: Optional[Mapping[str, int]] = Non
 def other_resources(proto: yarn.ResourceProto) -> dict[str, int]:
     """What an amount holds beside memory and cores, by YARN's names."""
     return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in _OWN_FIELDS}
+
+
+def units(proto: yarn.ResourceProto) -> dict[str, str]:
+    """The units of ``other_resources``, where they are not counted one by one."""
+    listed = proto.resource_value_map
+    return {entry.key: entry.units for entry in listed if entry.key not in _OWN_FIELDS and entry.units}
 
 
 def resource_request(

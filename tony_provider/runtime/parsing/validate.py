@@ -145,13 +145,13 @@ def _task(task: TaskSpec, path: str) -> Iterator[Problem]:
     yield from _at_least(1, child(path, "instances"), task.instances)
     yield from _at_least(1, child(path, "vcores"), task.vcores)
     yield from _at_least(0, child(path, "gpus"), task.gpus)
-    for name, count in task.resources.items():
+    for name, amount in task.resources.items():
         where = child(child(path, "resources"), name)
-        yield from _at_least(1, where, count)
+        yield from _at_least(1, where, amount.value)
         if name in _OWN_RESOURCES:
-            yield Problem(where, count, f"is given as {child(path, _OWN_RESOURCES[name])}")
+            yield Problem(where, amount.plain, f"is given as {child(path, _OWN_RESOURCES[name])}")
         elif not _RESOURCE_NAME.fullmatch(name):
-            yield Problem(where, count, "a resource's name is YARN's: name or domain/name, such as yarn.io/fpga")
+            yield Problem(where, amount.plain, "a resource's name is YARN's: name or domain/name, such as yarn.io/fpga")
     yield from _node_label(task.node_label, child(path, "node_label"))
 
 

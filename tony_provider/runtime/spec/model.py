@@ -11,6 +11,8 @@ from typing import NewType, Optional
 
 import attrs
 
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
+
 Memory = NewType("Memory", int)
 """Memory in MiB. Written as ``4GiB``, ``512MiB`` or a plain number of MiB."""
 
@@ -166,7 +168,7 @@ class TaskSpec:
     memory: Memory = Memory(2048)  # MiB, the container's limit, the executor's 60 MiB or so included
     vcores: int = 1
     gpus: int = 0  # yarn.io/gpu
-    resources: dict[str, int] = attrs.field(factory=dict)  # other countable resources of the cluster, by name
+    resources: dict[str, ResourceAmount] = attrs.field(factory=dict)  # others of the cluster, by YARN's names
     node_label: Optional[str] = None  # default: the job's
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     role: Optional[Role] = None  # default: by the type's name

@@ -28,6 +28,7 @@ from tony_provider.runtime.spec.model import (
     Tolerance,
 )
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.spec.resource_amount import ResourceAmount
 from tony_provider.runtime.spec.units import (
     UnitError,
     parse_boolean,
@@ -36,6 +37,7 @@ from tony_provider.runtime.spec.units import (
     parse_memory,
     parse_moment,
     parse_processes,
+    parse_resource_amount,
     parse_tolerance,
 )
 from tony_provider.runtime.text import is_writable
@@ -49,6 +51,7 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Moment: parse_moment,
     Tolerance: parse_tolerance,
     Processes: parse_processes,
+    ResourceAmount: parse_resource_amount,
     int: parse_integer,
     bool: parse_boolean,
 }

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from tony_provider.runtime.spec.model import PER_GPU, Duration, Memory, Moment, Processes, Tolerance
+from tony_provider.runtime.spec.resource_amount import UNITS, ResourceAmount
 
 MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
 MAX_DURATION = 3650 * 86400  # seconds; ten years is a slip of the keyboard
@@ -25,6 +26,8 @@ _MEMORY_UNITS: dict[str, Fraction] = {  # in MiB
     "g": Fraction(1024),
     "t": Fraction(1024**2),
 }
+_RESOURCE = re.compile(r"([0-9]+) *([A-Za-z]+)")
+_MAX_RESOURCE = 2**63 - 1  # YARN counts in Java longs, also in units of one
 _DURATION = re.compile(r"(?:([0-9.]+) *d)? *(?:([0-9.]+) *h)? *(?:([0-9.]+) *m)? *(?:([0-9.]+) *s)?")
 _DURATION_UNITS = (86400, 3600, 60, 1)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
@@ -115,6 +118,36 @@ def parse_processes(value: object) -> Processes:
     if number < 1:
         raise UnitError(f"must be a whole number, at least 1, or {PER_GPU} for one process for each GPU")
     return Processes(str(number))
+
+
+def parse_resource_amount(value: object) -> ResourceAmount:
+    """An amount of a resource: a whole number, with or without a unit of YARN's (``10Gi``)."""
+    if isinstance(value, ResourceAmount):
+        return value
+    text = value.strip() if isinstance(value, str) else ""
+    match = _RESOURCE.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        return ResourceAmount(_plain_amount(value))
+    number, unit = match.groups()
+    if unit not in UNITS:
+        meant = [each for each in UNITS if each.lower() == re.sub("b$", "", unit.lower())]
+        instead = f"write {' or '.join(number + each for each in meant)}" if meant else f"it knows {_units_of_yarn()}"
+        raise UnitError(f"{unit} is not a unit of YARN's; {instead}")
+    amount = ResourceAmount(parse_integer(number), unit)
+    if amount.value * UNITS[unit] > _MAX_RESOURCE:
+        raise UnitError("must be less than 2**63 in units of one")
+    return amount
+
+
+def _plain_amount(value: object) -> int:
+    try:
+        return parse_integer(value)
+    except UnitError as error:
+        raise UnitError(f"{error}, or one with a unit of YARN's, such as 10Gi ({_units_of_yarn()})") from None
+
+
+def _units_of_yarn() -> str:
+    return ", ".join(filter(None, UNITS))
 
 
 def parse_boolean(value: object) -> bool:

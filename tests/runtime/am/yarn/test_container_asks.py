@@ -15,7 +15,7 @@ NODES = ("a:1", "b:1", "b:2")
 
 
 def request(key: int) -> ContainerRequest:
-    return ContainerRequest(key, 1, 512, 1, {"yarn.io/gpu": 1}, "label")
+    return ContainerRequest(key, 1, 512, 1, {"yarn.io/gpu": 1}, node_label="label")
 
 
 class AsksMachine(RuleBasedStateMachine):

@@ -57,7 +57,9 @@ class Session:
         self._reports = ExecutorReports(
             self.state, self._completion, self.groups, starts, self._restarts, self._early_ends, self._finished
         )
-        self._checkpoints = SessionCheckpoints(self.state, self._completion, self.groups, starts, self._restarts)
+        self._checkpoints = SessionCheckpoints(
+            self.state, self.containers, self._completion, self.groups, starts, self._restarts
+        )
         self._notices = AdvanceNotices(self.state, self.containers, self._checkpoints)
         self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
         self.stages = Stages(self.state, self.containers, self._completion, self._restarts)

@@ -139,7 +139,7 @@ class ContainerAsks:
 
 def _ask(request: ContainerRequest, count: int) -> yarn.ResourceRequestProto:
     return yarn_messages.resource_request(
-        yarn_messages.resource(request.memory, request.vcores, request.resources),
+        yarn_messages.resource(request.memory, request.vcores, request.resources, request.units),
         count,
         priority=request.priority,
         allocation_request_id=request.key,

@@ -90,7 +90,9 @@ class YarnResourceManager(ResourceManager):
             self._containers[_id(container)] = container
         most = answer.maximumCapability
         return Registered(
-            largest=Largest(most.memory, most.virtual_cores, yarn_messages.other_resources(most)),
+            largest=Largest(
+                most.memory, most.virtual_cores, yarn_messages.other_resources(most), yarn_messages.units(most)
+            ),
             containers=[_container(each) for each in answer.containers_from_previous_attempts],
             access_lists=yarn_messages.access_lists(answer.application_ACLs),
         )

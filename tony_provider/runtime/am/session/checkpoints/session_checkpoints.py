@@ -9,6 +9,7 @@ import attrs
 
 from tony_provider.runtime.am.session.actions import AskCheckpoint, SetAside
 from tony_provider.runtime.am.session.checkpoints import mirroring
+from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
@@ -31,12 +32,14 @@ class SessionCheckpoints:
     def __init__(
         self,
         state: SessionState,
+        containers: Containers,
         completion: JobCompletion,
         groups: RestartGroups,
         starts: ProcessStarts,
         restarts: Restarts,
     ) -> None:
         self._state = state
+        self._containers = containers
         self._completion = completion
         self._groups = groups
         self._starts = starts
@@ -114,6 +117,8 @@ class SessionCheckpoints:
             self._choose_another(task, failure, now)
         else:  # perhaps it is its disk, or the way from its node to the store
             task.unfit = True
+            if task.node:
+                self._containers.blame(task.node)
             self._restarts.trouble(task, failure, now)
 
     def _take_out(self, resume: ResumePoint, reason: str) -> None:

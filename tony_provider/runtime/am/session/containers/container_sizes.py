@@ -61,7 +61,7 @@ class ContainerSizes:
 
     def request(self, task_type: str, key: int) -> ContainerRequest:
         spec = self._specs[task_type]
-        resources = dict(spec.resources)
+        resources = {name: amount.value for name, amount in spec.resources.items()}
         if spec.gpus:
             resources[GPU] = spec.gpus
         return ContainerRequest(
@@ -70,6 +70,7 @@ class ContainerSizes:
             memory=spec.memory,
             vcores=spec.vcores,
             resources=resources,
+            units={name: amount.units for name, amount in spec.resources.items() if amount.units},
             node_label=spec.node_label or self._job.node_label,
         )
 

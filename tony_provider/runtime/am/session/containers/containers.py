@@ -135,6 +135,17 @@ class Containers:
         task.without_container()
         self._state.emit(self.gang.ask([task]))
 
+    def blame(self, node: str) -> None:
+        """Count a container as lost by its node's fault: one that loses several is avoided."""
+        avoid = self.nodes.lost(node)
+        losses = self.nodes.losses[node]
+        data = {"nodes": {node: losses}}
+        self._state.note("node_loss", f"{count(losses, 'container')} lost on {node}", data=data)
+        if avoid:
+            avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
+            self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")
+            self._state.emit(avoid)
+
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:

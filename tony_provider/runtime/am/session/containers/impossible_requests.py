@@ -16,7 +16,8 @@ def too_large(job: JobSpec, largest: Largest) -> Optional[str]:
         wanted = {"memory": (task.memory, largest.memory), "vcores": (task.vcores, largest.vcores)}
         if task.gpus:
             wanted["gpus"] = (task.gpus, largest.resources.get(GPU, 0))
-        for resource, number in task.resources.items():
+        for resource, amount in task.resources.items():
+            number = amount.counted_in(largest.units.get(resource, ""))
             wanted[f"resources.{resource}"] = (number, largest.resources.get(resource, 0))
         problems += [
             f"tasks.{name}.{key}: {number} is more than the {most} that the cluster gives one container at most"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.actions import ReleaseContainers
 from tony_provider.runtime.am.session.containers.containers import Containers
@@ -16,7 +15,6 @@ from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
-from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import Role
 
 MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
@@ -98,7 +96,7 @@ class ContainerFailures:
         ``better`` says more than a doubtful failure of the task's own.
         """
         if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
-            self._blame(task.node)
+            self._containers.blame(task.node)
         if task.told_to_stop:
             if not task.ended:
                 task.enter(TaskState.STOPPED)
@@ -128,13 +126,3 @@ class ContainerFailures:
         else:
             why, permanent = _IN_A_ROW if too_many else "", is_permanent(failure, self._state.job.restart)
             self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)
-
-    def _blame(self, node: str) -> None:
-        avoid = self._containers.nodes.lost(node)
-        losses = self._containers.nodes.losses[node]
-        data = {"nodes": {node: losses}}
-        self._state.note("node_loss", f"{count(losses, 'container')} lost on {node}", data=data)
-        if avoid:
-            avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
-            self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")
-            self._state.emit(avoid)

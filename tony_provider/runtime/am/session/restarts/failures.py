@@ -93,8 +93,10 @@ def of_stall(task: Task, seconds: float) -> Failure:
 
 def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
     """The failure of a task whose directory could not be prepared; ``resume``: None where it was no checkpoint."""
-    what = f"could not restore the checkpoint of {resume.label}" if resume else "could not prepare for its user process"
-    return _failure(task, FailureKind.CHECKPOINT, f"{_where(task)} {what}: {reason}")
+    if resume is None:
+        return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not prepare for its user process: {reason}")
+    message = f"{_where(task)} could not restore the checkpoint of {resume.label}: {reason}"
+    return _failure(task, FailureKind.CHECKPOINT, message)
 
 
 def of_upload(task: Task, end: ProcessEnd) -> Failure:
