@@ -15,6 +15,7 @@ from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
 from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.mirrored_checkpoints import GangCopies, OwnCopies
 from tony_provider.runtime.executor.order import Order
@@ -22,6 +23,7 @@ from tony_provider.runtime.executor.preparation import PreparationError, Prepare
 from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.progress_reports import ProgressReader
 from tony_provider.runtime.executor.result_upload import NotKeptError, Results, UploadCancelledError
+from tony_provider.runtime.executor.run_inputs import RunInputs
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.workspace import PythonEnvError
 from tony_provider.runtime.protocol import tony_pb2
@@ -37,7 +39,14 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class Run:
     """One start of the user process. ``run`` it once; ``stop`` may come at any time, and after it."""
 
-    def __init__(self, context: ExecutorContext, order: Order, commit_requests: CommitRequests, send: Send) -> None:
+    def __init__(
+        self,
+        context: ExecutorContext,
+        order: Order,
+        commit_requests: CommitRequests,
+        input_requests: InputRequests,
+        send: Send,
+    ) -> None:
         self.order = order
         self._said: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
@@ -50,6 +59,7 @@ class Run:
         self._reader: Optional[ProgressReader] = None  # once the metrics file is no former process's any more
         self._reading = asyncio.Lock()
         self._results = Results(context, order, self._stopping)
+        self._inputs = RunInputs(context, order.start, input_requests)
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container):
             self._mirror = self._make_mirror(commit_requests)
@@ -66,6 +76,11 @@ class Run:
     def said(self) -> list[tony_pb2.FromExecutor]:
         """The messages, in order, that an application master which missed them must hear."""
         return [*self._said, *(self._mirror.said if self._mirror else ())]
+
+    @property
+    def held_shards(self) -> list[tony_pb2.HeldShards]:
+        """The shards that the user process has taken, and has not done with."""
+        return self._inputs.held
 
     @property
     def pid(self) -> Optional[int]:
@@ -122,6 +137,7 @@ class Run:
         try:
             await self._run()
         finally:
+            await self._inputs.close()
             if self._mirror is not None:
                 await self._mirror.close()
             self._activity = "ended"
@@ -131,7 +147,8 @@ class Run:
         exited = tony_pb2.ProcessExited(generation=self.order.generation, start=self.order.start)
         try:
             prepared = await self._prepare()
-            await self._process.run(prepared.command, prepared.environ, exited, self._started)
+            environ = {**prepared.environ, **await self._open_inputs()}
+            await self._process.run(prepared.command, environ, exited, self._started)
         except PreparationError as error:
             await self._stay_stopped(error)
             exited.stopped = True
@@ -163,6 +180,19 @@ class Run:
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
         return prepared
+
+    async def _open_inputs(self) -> dict[str, str]:
+        """The variables by which the process finds its inputs. Raises PreparationError, Cancelled."""
+        self._activity = "fetching its part of the inputs"
+        opening = asyncio.ensure_future(self._inputs.open())
+        if not await self._stopping.bound(opening, lambda: self._stopping.asked_at):
+            opening.cancel()
+            await asyncio.wait({opening})
+            raise Cancelled("stopped before its part of the inputs was there")
+        try:
+            return opening.result()
+        except OSError as error:  # this node's trouble, as a rule a full disk
+            raise PreparationError(f"its part of the inputs could not be written: {error}") from error
 
     def _started(self, pid: int) -> None:
         self._activity = "running"

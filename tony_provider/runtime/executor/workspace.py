@@ -18,6 +18,7 @@ from tony_provider.runtime.contract import WORK_DIR
 _LONGEST_TMPDIR = 38
 _SDK = (
     "tony_sdk.py",
+    "tony_inputs.py",
     "tony_call.py",
     "sitecustomize.py",
     "tony_jax.py",
@@ -86,6 +87,11 @@ class Workspace:
     def tensorboard(self) -> Path:
         """The directory for event files: of this container's user processes, or for TensorBoard those of all."""
         return self.root / "tensorboard"
+
+    @property
+    def inputs(self) -> Path:
+        """The directory for this task's parts of inputs."""
+        return self.root / "inputs"
 
     @property
     def sdk(self) -> Path:
