@@ -23,6 +23,8 @@ from tony_provider.runtime.spec.model import (
     CheckpointSpec,
     Docker,
     Duration,
+    InputDeal,
+    InputSpec,
     JobSpec,
     LogSpec,
     Memory,
@@ -53,6 +55,7 @@ LEVELS: dict[str, type[Any]] = {
     "Checkpoint": CheckpointSpec,
     "Logs": LogSpec,
     "Tensorboard": TensorBoardSpec,
+    "Inputs": InputSpec,
     "Resources": Resource,
 }
 TYPES: dict[Any, str] = {
@@ -67,6 +70,7 @@ TYPES: dict[Any, str] = {
     CheckpointFormat: "format",
     AfterSuccess: "after success",
     SuccessRule: "success",
+    InputDeal: "deal",
     PortRange: "port range",
     AmSpec: "[am](#am)",
     Docker: "[docker](#docker)",
@@ -81,6 +85,7 @@ TYPES: dict[Any, str] = {
     list[Resource]: "list of resources",
     dict[str, str]: "mapping of text",
     dict[str, int]: "mapping of integers",
+    dict[str, InputSpec]: "mapping of [inputs](#inputs)",
     dict[str, TaskSpec]: "mapping of [tasks](#tasks)",
 }
 TYPES.update({Optional[known]: word for known, word in list(TYPES.items())})  # noqa: UP045 - as the model writes it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -216,6 +216,7 @@ class MasterLifecycle:
         return await self._leave(status, (result.failure.message if result.failure else result.message))
 
     def _result(self, status: JobStatus) -> JobStatus:
+        status = attrs.evolve(status, warnings=[*status.warnings, *_not_committed(status)])
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
         if not removed or status.checkpoint is None:
             return status
@@ -248,6 +249,13 @@ def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStat
     return attrs.evolve(
         legacy.status, am_attempt=status.am_attempt, updated_ms=status.updated_ms, finished_ms=status.finished_ms
     )
+
+
+def _not_committed(status: JobStatus) -> Iterator[str]:
+    """Which inputs a job has left before their end, though it has succeeded."""
+    for each in status.inputs if status.state is JobState.SUCCEEDED else ():
+        if each.committed is not None and each.committed < each.shards:
+            yield f"input {each.name}: {each.shards - each.committed} of {each.shards} shards were not committed"
 
 
 async def _verdict(running: Awaitable[Verdict]) -> Verdict:

@@ -34,22 +34,29 @@ def find(name: str, spec: InputSpec, stores: InputStores) -> Iterator[InputShard
     Blocks. Raises BadInputError for a path that names nothing, and for one that no store is known for; StorageError.
     """
     seen: set[bytes] = set()  # hashes: a million of them take less than their names
-    for index, written in enumerate(spec.paths):
-        where = item(child(child("inputs", name), "paths"), index)
-        empty = True
-        for status in _files(where, written, stores):
-            empty = False
+    for index in range(len(spec.paths)):
+        for shard in find_at(name, spec, index, stores):
             if len(spec.paths) > 1:
-                mark = hashlib.blake2b(status.path.encode(), digest_size=16).digest()
+                mark = hashlib.blake2b(shard.uri.encode(), digest_size=16).digest()
                 if mark in seen:
                     continue
                 seen.add(mark)
-            yield InputShard.of_status(status)
-        if empty:
-            raise BadInputError(
-                f"{where}: {written} names no file (names that begin with _ or . do not count); correct the path, or "
-                "have what writes it run before this job"
-            )
+            yield shard
+
+
+def find_at(name: str, spec: InputSpec, index: int, stores: InputStores) -> Iterator[InputShard]:
+    """The shards of one of its paths; otherwise like ``find``."""
+    written = spec.paths[index]
+    where = item(child(child("inputs", name), "paths"), index)
+    empty = True
+    for status in _files(where, written, stores):
+        empty = False
+        yield InputShard.of_status(status)
+    if empty:
+        raise BadInputError(
+            f"{where}: {written} names no file (names that begin with _ or . do not count); correct the path, or have "
+            "what writes it run before this job"
+        )
 
 
 def _files(where: str, written: str, stores: InputStores) -> Iterator[FileStatus]:
