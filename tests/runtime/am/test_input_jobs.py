@@ -19,6 +19,7 @@ from tests.runtime.am.test_successor import kill, result, until
 from tony_provider.runtime import contract
 from tony_provider.runtime.inputs.commit_log import Settled, read_log
 from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.local.container_dir import PID_FILE
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, InputStatus, JobState
 from tony_provider.runtime.spec.model import (
     Duration,
@@ -148,6 +149,23 @@ async def test_each_shard_is_committed_once_though_a_worker_and_the_master_are_k
     ]
 
 
+async def test_what_a_container_had_taken_is_done_by_others(tmp_path: Path) -> None:
+    field, data = Field.make(tmp_path, TAKES), make_data(tmp_path, 60)
+    job = await start(tmp_path, job_of(field.program, str(data)))
+    await until(lambda: field.taken() == 33, job)
+    status = job.status()
+    assert status
+    container = next(str(task.container_id) for task in status.tasks if task.name == "worker:2")
+    os.killpg(int((job.root / "containers" / container / PID_FILE).read_text().split()[0]), signal.SIGKILL)
+    (field.directory / "go-on").touch()
+    assert (await job.end()).state is JobState.SUCCEEDED, job.log
+    settled = commits(job)
+    assert Counter(each.shard for each in settled) == Counter(range(60))
+    lost = data / Path(field.lines("taken-2")[10]).name
+    (by,) = [each.reader for each in settled if each.shard == int(lost.name[-3:])]
+    assert (by.task, by.attempt) != ("worker:2", 1)
+
+
 async def test_parts_are_balanced_and_each_task_has_one(tmp_path: Path) -> None:
     field, data = Field.make(tmp_path, READS), make_data(tmp_path, 50)
     job = await start(tmp_path, job_of(field.program, str(data), deal=InputDeal.STATIC))
@@ -174,12 +192,22 @@ async def test_shard_that_disappears_fails_with_its_name_after_all_others(tmp_pa
     status = await job.end()
     assert status.state is JobState.FAILED
     assert status.failure
-    assert "2 shards of the input data could not be read" in status.failure.message
+    assert "shards of the input data that could not be read: 2." in status.failure.message
     assert f"file://{data}/shard-037 was listed, and is not there any more" in status.failure.message
     assert f"file://{data}/shard-038 has changed since it was listed" in status.failure.message
     assert Counter(each.shard for each in commits(job)) == Counter(range(40))
     assert [each.shard for each in sorted(commits(job), key=lambda each: each.shard) if each.failed] == [37, 38]
     assert [event["event"] for event in job.events()].count("shard_failed") == 2
+
+
+async def test_success_before_all_is_committed_is_told(tmp_path: Path) -> None:
+    program = "import tony_sdk\nshards = tony_sdk.inputs('data')\nnext(shards)\nnext(shards)\n"
+    field, data = Field.make(tmp_path, program), make_data(tmp_path, 5)
+    job = await start(tmp_path, job_of(field.program, str(data), instances=1))
+    status = await job.end()
+    assert status.state is JobState.SUCCEEDED, job.log
+    assert status.warnings == ["input data: 4 of 5 shards were not committed"]
+    assert [each.shard for each in commits(job)] == [0]
 
 
 @pytest.mark.parametrize(

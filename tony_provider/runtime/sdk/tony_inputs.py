@@ -95,6 +95,12 @@ class QueuedShard(TaskShard):
         """Say that it cannot be read: nobody gets it again, and at the end every task that reads gets InputError."""
         self._settle(failed=self._number, reason=f"{self.uri}: {reason}")
 
+    def take_next(self) -> dict[str, Any]:
+        """Ask for another one, with the commit of this one unless something was said of it. Raises InputError."""
+        done = {"done": self._number} if self.open else {}
+        self.open = False
+        return self._queue.ask(**done, take=True)
+
     def _settle(self, **what: Any) -> None:
         if self.open:
             self.open = False
@@ -116,6 +122,8 @@ class _Queue:
 
     def ask(self, **what: Any) -> dict[str, Any]:
         """Ask, and wait for the answer as long as it takes. Raises InputError."""
+        if self._answers.closed:
+            raise InputError(f"input {self._name}: the shard was given back when the loop that took it was left")
         try:
             self._socket.sendall(json.dumps({"input": self._name, **what}).encode() + b"\n")
             line = self._answers.readline()
@@ -164,9 +172,7 @@ def _queued(name: str, path: str) -> Iterator[TaskShard]:
     try:
         shard: Optional[QueuedShard] = None
         while True:
-            if shard is not None:
-                shard.done()
-            answer = queue.ask(take=True)
+            answer = shard.take_next() if shard else queue.ask(take=True)
             if answer.get("end"):
                 break
             shard = QueuedShard(queue, answer["shard"], answer["uri"], answer["size"], answer["modified_ms"])
@@ -174,7 +180,7 @@ def _queued(name: str, path: str) -> Iterator[TaskShard]:
     finally:
         queue.close()
     if answer["failed"]:
-        raise InputError(f"{answer['failed']} shards of the input {name} could not be read: {answer['failures']}")
+        raise InputError(f"shards of the input {name} that could not be read: {answer['failed']}. {answer['failures']}")
 
 
 def _outside(local: Union[str, Iterable[str], None]) -> Iterator[TaskShard]:

@@ -23,7 +23,7 @@ from tony_provider.runtime.storage import StorageNotFound, StorageUnreachable, u
 
 log = logging.getLogger(__name__)
 
-_LONGEST_LISTING = 600.0  # seconds for all inputs of the job
+_LONGEST_LISTING = 300.0  # seconds for all inputs of the job
 
 
 @attrs.frozen
