@@ -140,7 +140,7 @@ async def test_each_shard_is_committed_once_though_a_worker_and_the_master_are_k
     assert result(job).inputs == [
         InputStatus(
             name="data",
-            deal=InputDeal.QUEUE,
+            deal="queue",
             shards=200,
             size=sum(len(uri) - len("file://") for uri in uris),
             listing=f"file://{job.store}/inputs/data.jsonl",

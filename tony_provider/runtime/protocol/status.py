@@ -12,7 +12,6 @@ from typing import ClassVar, Optional
 import attrs
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.spec.model import InputDeal
 
 
 class JobState(str, Enum):
@@ -129,7 +128,7 @@ class InputStatus:
     """An input of the job: what was listed of it, and how much of it is done."""
 
     name: str
-    deal: InputDeal
+    deal: str  # an InputDeal; a sensor need not load the specification for it
     shards: int
     size: int  # bytes of all shards
     listing: str  # URI of the file with all shards, by size and time of modification

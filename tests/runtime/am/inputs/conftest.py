@@ -24,7 +24,10 @@ class StandInTask:
     type: str
     index: int
     role: Role = Role.WORKER
-    absent: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.type}:{self.index}"
 
 
 @attrs.define
@@ -33,6 +36,7 @@ class StandInSession:
 
     tasks: list[StandInTask] = attrs.field(factory=list)
     running: set[ShardReader] = attrs.field(factory=set)
+    without: frozenset[str] = frozenset()
     phase: JobState = JobState.RUNNING
 
     def process_runs(self, name: str, attempt: int, start: int) -> bool:

@@ -62,12 +62,12 @@ async def test_a_gang_that_shrinks_is_dealt_anew_and_again_when_it_grows(site: M
     session = StandInSession(workers(3))
     async with working(site, session, ["worker"]) as parts:
         before = [await whole(parts, f"worker:{index}") for index in range(3)]
-        session.tasks[1].absent = True
+        session.without = frozenset(["worker:1"])
         smaller = [await whole(parts, name) for name in ("worker:0", "worker:2")]
         assert sorted(shard.size for part in smaller for shard in part) == list(range(100))
         assert (await piece(parts, "worker:0")).parts == 2
         assert "takes no part" in (await piece(parts, "worker:1")).problem
-        session.tasks[1].absent = False
+        session.without = frozenset()
         assert [await whole(parts, f"worker:{index}") for index in range(3)] == before
 
 

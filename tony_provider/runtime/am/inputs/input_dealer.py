@@ -92,7 +92,7 @@ def _status(opened: OpenedInput) -> InputStatus:
     queued = opened.spec.deal is InputDeal.QUEUE
     return InputStatus(
         name=opened.name,
-        deal=opened.spec.deal,
+        deal=opened.spec.deal.value,
         shards=len(opened.listing),
         size=opened.listing.total_size,
         listing=opened.uri,

@@ -33,7 +33,8 @@ class _Wanted:
 class StaticParts:
     """Answers executors that ask for the part of their task, piece by piece.
 
-    The parts are those of the tasks that the gang has at the time: another number of them is another deal.
+    The parts are those of the tasks that the current generation has. So they stay the same while single tasks start
+    again, and a gang that goes on with others, or grows, is dealt anew.
     """
 
     def __init__(self, opened: OpenedInput, readers: Sequence[str], session: Session) -> None:
@@ -68,7 +69,8 @@ class StaticParts:
 
     def _members(self) -> list[str]:
         """Names of the tasks that have a part, by rank."""
-        present = [task for task in self._session.tasks if task.type in self._readers and not task.absent]
+        without = self._session.without
+        present = [task for task in self._session.tasks if task.type in self._readers and task.name not in without]
         by_rank = ranks(present)
         return [f"{task_type}:{index}" for task_type, index in sorted(by_rank, key=by_rank.__getitem__)]
 

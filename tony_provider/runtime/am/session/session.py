@@ -86,6 +86,11 @@ class Session:
         return self.state.generation.number
 
     @property
+    def without(self) -> frozenset[str]:
+        """Names of the tasks that the current generation does without."""
+        return self.state.generation.without
+
+    @property
     def verdict(self) -> Optional[Verdict]:
         """How the job ends, once that is known; the tasks may still be ending."""
         return self.state.verdict
