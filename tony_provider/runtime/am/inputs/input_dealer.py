@@ -50,7 +50,13 @@ class InputDealer:
     async def run(self) -> None:
         """Work until it is cancelled. Raises SupersededError, and what is a fault of ours."""
         workers: list[Union[StaticParts, QueuedShards]] = [*self._static.values(), *self._queues.values()]
-        await asyncio.gather(*(worker.run() for worker in workers))
+        tasks = [asyncio.ensure_future(worker.run()) for worker in workers]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def look(self) -> None:
         """Free what those have whose user process has ended. To be called now and then."""
