@@ -269,6 +269,29 @@ def test_a_missing_file_leaves_nothing_behind(local: TonyHook, tmp_path: Path) -
     assert not staged(local).exists()
 
 
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("nothing-*", r"inputs\.x\.paths\[0\]: .*nothing-\* names no file"),
+        ("one", r"inputs\.x: 1 shard for 2 tasks \(worker\); with a static deal each needs one"),
+        (
+            ["*", "two", "three"],
+            r"inputs\.x\.paths\[1\]: .*two; .* inputs\.x\.paths\[2\]: there is no .*three",
+        ),
+    ],
+)
+def test_an_input_that_is_not_there_leaves_nothing_behind(
+    local: TonyHook, tmp_path: Path, written: str | list[str], words: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "one").write_text("1")
+    paths = [f"{tmp_path}/data/{path}" for path in ([written] if isinstance(written, str) else written)]
+    inputs = {"x": {"paths": paths}}
+    with pytest.raises(SourceMissing, match=words):
+        local.submit(SubmissionRequest(job("true", {"instances": 2}, inputs=inputs), identity(local)))
+    assert not staged(local).exists()
+
+
 def test_a_staging_directory_that_is_no_directory(local: TonyHook) -> None:
     staged(local).write_text("a file")
     with pytest.raises(StagingFailed, match="could not be staged"):

@@ -40,6 +40,7 @@ def _words(job: JobSpec) -> dict[str, Any]:
         found["docker.image"] = job.docker.image
         found["docker.mounts"] = job.docker.mounts
     found.update({f"env.{name}": value for name, value in job.env.items()})
+    found.update({f"inputs.{name}": each.paths for name, each in job.inputs.items()})
     for name, task in job.tasks.items():
         if job.role(name) is not Role.SIDECAR:
             found[f"tasks.{name}.command"] = task.command

@@ -10,6 +10,7 @@ import attrs
 from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.errors import JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
+from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.runtime_archive import worker_archive
@@ -70,6 +71,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
         raise JobRejected(found)
     opened.cluster.check(job)
     sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
+    check_inputs(job, opened.storage, opened.staging_dir)
     request = attrs.evolve(request, job=job)
     prepared = PreparedSubmission(opened, request, sources, _runtime(opened), fingerprint(job, sources))
     prepared.plan()  # an origin that is not there is told before anything is done

@@ -17,6 +17,7 @@ from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pa
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity, identity_of
+from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.prepared_submission import with_defaults
@@ -115,8 +116,9 @@ class TonyHook(BaseHook):
         self.get_conn().check(with_defaults(job, self.settings))
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
-        """Check the job's files, archives and environment. Raises SourceMissing with every one that is not there."""
+        """Check the job's files, archives, environment and inputs. Raises SourceMissing for what is not there."""
         SourceFinder(self.storage(), self.layout.root, search_path).find(job)
+        check_inputs(job, self.storage(), self.layout.root)
 
     def submit(self, request: SubmissionRequest, *, before_submit: Callable[[str], object] | None = None) -> str:
         """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.

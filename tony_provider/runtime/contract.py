@@ -36,6 +36,9 @@ ENV_RESUME_STEP = "TONY_RESUME_STEP"  # its step; unset where nothing says one
 ENV_CONTAINER = "TONY_CONTAINER_ID"  # the container that the process runs in, as YARN calls it
 ENV_TENSORBOARD_DIR = "TONY_TENSORBOARD_DIR"  # a local directory for event files; what is written is kept on the store
 ENV_WARM_START = "TONY_WARM_START"  # a local directory with an earlier model's files, to take initial weights from
+ENV_INPUT_PREFIX = "TONY_INPUT_"  # + NAME: a file with this task's part of the input, a JSON line for each shard
+ENV_INPUT_QUEUES = "TONY_INPUT_QUEUES"  # names of inputs that are taken shard by shard, comma-separated
+ENV_INPUT_SOCKET = "TONY_INPUT_SOCKET"  # a Unix socket: whoever wants a shard of these asks there
 
 # The tensorflow framework's, beside TF_CONFIG: the values that classic scripts take as arguments.
 ENV_TF_CONFIG_FILE = "TONY_TF_CONFIG_FILE"  # TF_CONFIG in a file, always; the variable itself is left out when too long
@@ -89,6 +92,7 @@ MODEL_DIR = "model"
 RETURN_VALUE_FILE = (
     "return_value.json"  # what the chief, or rank 0, left in TONY_RESULT_FILE; counts when the job succeeded
 )
+INPUTS_DIR = "inputs"  # what each input was, and which shards of a queue are committed
 LAUNCH_DIR = "launch"  # removed when the application ends
 
 # Files in a checkpoint chain's directory on the store.

@@ -23,6 +23,8 @@ from tony_provider.runtime.spec.model import (
     CheckpointSpec,
     Docker,
     Duration,
+    InputDeal,
+    InputSpec,
     JobSpec,
     LogSpec,
     Memory,
@@ -59,6 +61,7 @@ LEVELS: dict[str, type[Any]] = {
     "Checkpoint": CheckpointSpec,
     "Logs": LogSpec,
     "Tensorboard": TensorBoardSpec,
+    "Inputs": InputSpec,
     "Resources": Resource,
 }
 TYPES: dict[Any, str] = {
@@ -79,6 +82,7 @@ TYPES: dict[Any, str] = {
     dict[str, Milestone]: "mapping of milestones",
     Tolerance: "tolerance",
     Processes: "processes",
+    InputDeal: "deal",
     PortRange: "port range",
     AmSpec: "[am](#am)",
     Docker: "[docker](#docker)",
@@ -93,6 +97,7 @@ TYPES: dict[Any, str] = {
     list[Resource]: "list of resources",
     dict[str, str]: "mapping of text",
     dict[str, ResourceAmount]: "mapping of amounts",
+    dict[str, InputSpec]: "mapping of [inputs](#inputs)",
     dict[str, TaskSpec]: "mapping of [tasks](#tasks)",
 }
 TYPES.update({Optional[known]: word for known, word in list(TYPES.items())})  # noqa: UP045 - as the model writes it

@@ -28,6 +28,22 @@ def worker(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "path", "says"),
     [
+        ({"inputs": {"x": {"paths": []}}}, "inputs.x.paths", "at least one path"),
+        ({"inputs": {"x": {}}}, "inputs.x.paths", "is required"),
+        ({"inputs": {"x": "data/*.csv"}}, "inputs.x.paths[0]", "must be a URI or an absolute path"),
+        ({"inputs": {"x": "/data/../x"}}, "inputs.x.paths[0]", "must be a URI or an absolute path"),
+        ({"inputs": {"x": {"path": ["/x"], "paths": ["/x"]}}}, "inputs.x.path", "did you mean paths?"),
+        ({"inputs": {"x": {"paths": ["/x"], "deal": "queued"}}}, "inputs.x.deal", "did you mean queue?"),
+        ({"inputs": {"x": {"paths": ["/x"], "tasks": ["workers"]}}}, "inputs.x.tasks[0]", "did you mean worker?"),
+        ({"inputs": {"X": "/x"}}, "inputs.X", "lower-case letters"),
+        (
+            {
+                "inputs": {"x": {"paths": ["/x"], "tasks": ["eye"]}},
+                "tasks": {"eye": {"command": "x", "role": "sidecar"}},
+            },
+            "inputs.x.tasks[0]",
+            "tasks with a rank",
+        ),
         ({"framework": "tensorflw"}, "framework", "did you mean tensorflow?"),
         ({"framework": ""}, "framework", "must be one of tensorflow, pytorch, jax"),
         ({"tasks": {"worker": None}}, "tasks", "at least one task type"),
@@ -126,6 +142,11 @@ def worker(**changes: Any) -> dict[str, Any]:
         (worker(ready={"port": 1, "file": "x"}), "tasks.worker.ready", "one of command, port and file"),
         (worker(ready={"port": 65536}), "tasks.worker.ready.port", "must be a port, or 0"),
         (worker(ready={"command": " "}), "tasks.worker.ready.command", "must not be empty"),
+        (
+            {"framework": "pytorch", **worker(processes=2), "inputs": {"data": "/data"}},
+            "inputs.data.deal",
+            "would read the same part",
+        ),
         ({"timeouts": {"dependency": 0}}, "timeouts.dependency", "more than zero"),
         ({"framework": "pytorch", "start": "first-come"}, "start", "tasks of the framework pytorch begin together"),
         (

@@ -10,6 +10,7 @@ from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest, Step
 from tony_provider.runtime.am.executor_requests import ExecutorRequests
 from tony_provider.runtime.am.executor_streams import ExecutorStreams
+from tony_provider.runtime.am.inputs.input_dealer import InputDealer
 from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.service import Listener, Stream
 from tony_provider.runtime.am.session.actions import Action
@@ -30,6 +31,7 @@ class ExecutorGateway(Listener):
         self,
         session: Session,
         checkpoints: CheckpointCommits,
+        inputs: InputDealer,
         post: Callable[[Step], None],
         heard: Callable[[], None],
         last_outputs: LastOutputs,
@@ -40,6 +42,7 @@ class ExecutorGateway(Listener):
         self.executor_requests = ExecutorRequests(self.streams)
         self._session = session
         self._checkpoints = checkpoints
+        self._inputs = inputs
         self._post = post
         self._heard = heard
         self._last_outputs = last_outputs
@@ -80,6 +83,7 @@ class ExecutorGateway(Listener):
             registration.node,
             registration.python,
         )
+        self._inputs.holds(identity.task, identity.attempt, registration.shards)
         return self._session.registered(
             identity.task,
             identity.attempt,
@@ -121,6 +125,12 @@ class ExecutorGateway(Listener):
             return []
         if kind == "held":
             self._checkpoints.held(name, attempt, message.held)
+            return []
+        if kind == "input_part_wanted":
+            self._inputs.part_wanted(name, message.input_part_wanted, stream.send)
+            return []
+        if kind == "shard_request":
+            self._inputs.shard_requested(name, attempt, message.shard_request, stream.send)
             return []
         log.warning("%s sent a message of a kind that is not known here", name)
         return []

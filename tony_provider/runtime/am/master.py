@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Callable, Optional, Union
 
@@ -18,6 +19,8 @@ from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Step
 from tony_provider.runtime.am.cycle_collector import collect_seldom
 from tony_provider.runtime.am.executor_gateway import ExecutorGateway
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches
+from tony_provider.runtime.am.inputs.input_dealer import InputDealer
+from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
@@ -78,6 +81,7 @@ class Master:
         ownership: Ownership,
         chain: OwnChain,
         *,
+        inputs: Sequence[OpenedInput] = (),
         history: Optional[History] = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -97,10 +101,12 @@ class Master:
         self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._checkpoints = CheckpointCommits(description, chain, self.session, self._steps.put_nowait, self._send)
+        self._inputs = InputDealer(inputs, self.session, ownership, lambda *said: self._note(Note(*said)))
         self._last_outputs = LastOutputs(ownership.storage, description.application_dir)
         self.executors = ExecutorGateway(
             self.session,
             self._checkpoints,
+            self._inputs,
             self._steps.put_nowait,
             self._heard,
             self._last_outputs,
@@ -127,7 +133,7 @@ class Master:
             now_ms=epoch_ms(),
         )
         away = [self._cluster_away] if self._cluster_away else []
-        return attrs.evolve(status, troubles=[*away, *self._records.troubles])
+        return attrs.evolve(status, troubles=[*away, *self._records.troubles], inputs=self._inputs.status)
 
     def stop(self, reason: str, grace: Optional[float] = None) -> None:
         """Have the job end as killed; a second time it hurries. ``grace`` in seconds, default: timeouts.grace."""
@@ -150,13 +156,13 @@ class Master:
 
     # ---- running -----------------------------------------------------------------------------------------------
 
-    def begin(self, registered: Registered, *, fenced: str = "") -> None:
+    def begin(self, registered: Registered, *, fenced: str = "", input_problem: str = "") -> None:
         """Take the first step, with the answer to the registration. Executors may come when it is taken.
 
-        ``fenced``: why nothing may be started.
+        ``fenced``: why nothing may be started; ``input_problem``: why the inputs cannot be dealt.
         """
         before = self.session.phase
-        for action in self._first_step(registered, fenced)(_now()):
+        for action in self._first_step(registered, fenced, input_problem)(_now()):
             self._carry_out(action)
         self._look_at_phase(before)
 
@@ -166,8 +172,10 @@ class Master:
         Raises SupersededError, DismissedError, and what goes wrong inside.
         """
         try:
-            for work in (self._listen, self._tick, self._work, self._checkpoints.run, self._announce, collect_seldom):
+            for work in (self._listen, self._tick, self._work, self._announce, collect_seldom):
                 self._background.spawn(work())
+            for worker in (self._checkpoints, self._inputs):
+                self._background.spawn(worker.run())
             for _ in range(_LAUNCHES_AT_ONCE):
                 self._background.spawn(self._launch())
             return await self._ended
@@ -175,12 +183,14 @@ class Master:
             await self._background.close()
             await self._last_outputs.close()
 
-    def _first_step(self, registered: Registered, fenced: str) -> Step:
-        if self._history and not fenced:
+    def _first_step(self, registered: Registered, fenced: str, input_problem: str) -> Step:
+        if self._history and not (fenced or input_problem):
             return partial(self.session.recover, registered.containers, self._history, largest=registered.largest)
         self._rm.release([container.id for container in registered.containers])
         if fenced:
             return partial(self.session.fail, FailureKind.FENCED, fenced)
+        if input_problem:
+            return partial(self.session.fail, FailureKind.INPUT, input_problem)
         # Not known, YARN itself refuses what is too large, in its own words.
         problem = too_large(self.description.job, registered.largest) if registered.largest else None
         if problem:
@@ -218,6 +228,7 @@ class Master:
             await asyncio.sleep(seconds)
             self._steps.put_nowait(self.session.tick)
             self._checkpoints.look()
+            self._inputs.look()
 
     async def _announce(self) -> None:
         """Executors that lose this master, or have lost a former one, find it by its address on the store."""

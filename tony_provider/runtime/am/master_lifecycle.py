@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -15,6 +15,7 @@ from tony_provider.runtime.am import open_files
 from tony_provider.runtime.am.application_records import ApplicationRecords
 from tony_provider.runtime.am.backends import open_gate, open_resource_manager
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches, application_file
+from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput, close_inputs, open_inputs
 from tony_provider.runtime.am.master import DismissedError, Master
 from tony_provider.runtime.am.master_recovery import PreviousMasters, RecoveredState, from_store, look
 from tony_provider.runtime.am.own_chain import OwnChain
@@ -31,6 +32,7 @@ from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.inputs.finding import BadInputError
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import Storage, StorageError
@@ -141,6 +143,7 @@ class MasterLifecycle:
             if legacy and legacy.result:
                 return await self._leave_after(legacy.result, records)
             staged = await from_store(partial(application_file, storage, description))
+            inputs, input_problem = await self._open_inputs()
         except StorageError as error:
             log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
             return await self._leave(FinalStatus.FAILED, str(error))
@@ -152,14 +155,30 @@ class MasterLifecycle:
             records,
             self.ownership,
             self.chain,
+            inputs=inputs,
             history=legacy.history if legacy else None,
         )
-        return await self._run(master, records, registered, found)
+        try:
+            return await self._run(master, records, registered, found, input_problem)
+        finally:
+            close_inputs(inputs)
+
+    async def _open_inputs(self) -> tuple[list[OpenedInput], str]:
+        """The job's inputs, and what is wrong with them. Raises SupersededError, StorageError."""
+        try:
+            return await from_store(partial(open_inputs, self.ownership)), ""
+        except BadInputError as error:
+            return [], str(error)
 
     async def _run(
-        self, master: Master, records: ApplicationRecords, registered: Registered, found: RecoveredState
+        self,
+        master: Master,
+        records: ApplicationRecords,
+        registered: Registered,
+        found: RecoveredState,
+        input_problem: str,
     ) -> FinalStatus:
-        master.begin(registered, fenced=found.fenced)
+        master.begin(registered, fenced=found.fenced, input_problem=input_problem)
         application_id = self.ownership.description.application_id
         await self.server.start(ExecutorService(application_id, self._task_key, master.executors))
         await self.web_app.serve(master)
@@ -197,6 +216,7 @@ class MasterLifecycle:
         return await self._leave(status, (result.failure.message if result.failure else result.message))
 
     def _result(self, status: JobStatus) -> JobStatus:
+        status = attrs.evolve(status, warnings=[*status.warnings, *_not_committed(status)])
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
         if not removed or status.checkpoint is None:
             return status
@@ -229,6 +249,13 @@ def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStat
     return attrs.evolve(
         legacy.status, am_attempt=status.am_attempt, updated_ms=status.updated_ms, finished_ms=status.finished_ms
     )
+
+
+def _not_committed(status: JobStatus) -> Iterator[str]:
+    """Which inputs a job has left before their end, though it has succeeded."""
+    for each in status.inputs if status.state is JobState.SUCCEEDED else ():
+        if each.committed is not None and each.committed < each.shards:
+            yield f"input {each.name}: {each.shards - each.committed} of {each.shards} shards were not committed"
 
 
 async def _verdict(running: Awaitable[Verdict]) -> Verdict:

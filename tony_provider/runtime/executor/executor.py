@@ -14,6 +14,7 @@ from tony_provider.runtime.executor.commit_requests import CommitRequests
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.heartbeat_content import HeartbeatContent
+from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.kept_log import keep_log
 from tony_provider.runtime.executor.link import Link, LinkError, RefusedError
 from tony_provider.runtime.executor.master_locator import MasterLocator
@@ -46,6 +47,7 @@ class Executor:
         self._where = MasterLocator(container, context.storage)
         self._link = Link(container, self._where, self._greeting, self._handle)
         self._commit_requests = CommitRequests(self._link.send)
+        self._input_requests = InputRequests(self._link.send)
         self._tunnel = Tunnel(self._link, context.ports.numbers[MAIN_PORT], container.tensorboard_path)
         self._event_files = event_files(context)
         self._pulse = HeartbeatContent(context)
@@ -117,9 +119,15 @@ class Executor:
             generation=newest.order.generation if newest else 0,
             start=newest.order.start if newest else 0,
             resumed=points.message(newest.order.resume) if newest else None,
+            shards=current.held_shards if current else None,
         )
         said = current.said if current else []
-        return [tony_pb2.FromExecutor(registration=registration), *said, *self._commit_requests.open]
+        return [
+            tony_pb2.FromExecutor(registration=registration),
+            *said,
+            *self._commit_requests.open,
+            *self._input_requests.open,
+        ]
 
     def _handle(self, message: tony_pb2.ToExecutor) -> None:
         kind = message.WhichOneof("kind")
@@ -133,6 +141,8 @@ class Executor:
             self._on_shutdown(message.shutdown)
         elif kind == "checkpoint":
             self._commit_requests.answered(message.checkpoint)
+        elif kind in ("input_part", "shard_answer"):
+            self._input_requests.answered(message)
         elif kind == "checkpoint_now":
             self._on_checkpoint_now(message.checkpoint_now)
         elif kind == "copy_checkpoint":
@@ -155,7 +165,7 @@ class Executor:
             return  # said again after a reconnection
         if self._newest is not None:
             self._newest.stop(self._container.job.timeouts.grace, 0.0)
-        self._newest = Run(self._context, order, self._commit_requests, self._link.send)
+        self._newest = Run(self._context, order, self._commit_requests, self._input_requests, self._link.send)
         self._next.put_nowait(self._newest)
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Optional
 
+import attrs
+
 from tony_provider.runtime import shell
 from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor import disk
@@ -16,6 +18,7 @@ from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
 from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.mirrored_checkpoints import GangCopies, OwnCopies
 from tony_provider.runtime.executor.order import Order
@@ -24,6 +27,7 @@ from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.progress_reports import ProgressReader
 from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.executor.result_upload import NotKeptError, Results, UploadCancelledError
+from tony_provider.runtime.executor.run_inputs import RunInputs
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.user_processes import UserProcesses
 from tony_provider.runtime.executor.workspace import PythonEnvError
@@ -40,7 +44,14 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class Run:
     """One start of the container's user processes. ``run`` it once; ``stop`` may come at any time, and after it."""
 
-    def __init__(self, context: ExecutorContext, order: Order, commit_requests: CommitRequests, send: Send) -> None:
+    def __init__(
+        self,
+        context: ExecutorContext,
+        order: Order,
+        commit_requests: CommitRequests,
+        input_requests: InputRequests,
+        send: Send,
+    ) -> None:
         self.order = order
         self._said: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
@@ -55,6 +66,7 @@ class Run:
         self._reading = asyncio.Lock()
         self._readiness: Optional[Readiness] = None  # from the preparation on, where the task has a probe
         self._results = Results(context, order, self._stopping)
+        self._inputs = RunInputs(context, order.start, input_requests)
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container):
             self._mirror = self._make_mirror(commit_requests)
@@ -92,6 +104,11 @@ class Run:
     def ready(self) -> bool:
         """Whether its readiness probe has succeeded."""
         return self._readiness is not None and self._readiness.ready
+
+    @property
+    def held_shards(self) -> list[tony_pb2.HeldShards]:
+        """The shards that the user process has taken, and has not done with."""
+        return self._inputs.held
 
     @property
     def activity(self) -> str:
@@ -148,6 +165,7 @@ class Run:
             await self._run()
         finally:
             await self._close_readiness()
+            await self._inputs.close()
             if self._mirror is not None:
                 await self._mirror.close()
             self._activity = "ended"
@@ -157,7 +175,9 @@ class Run:
         exited = tony_pb2.ProcessExited(generation=self.order.generation, start=self.order.start)
         try:
             prepared = await self._prepare()
-            await self._processes.run(prepared.launches, exited, self._started)
+            inputs = await self._open_inputs()
+            launches = [attrs.evolve(each, environ={**each.environ, **inputs}) for each in prepared.launches]
+            await self._processes.run(launches, exited, self._started)
         except PreparationError as error:
             await self._stay_stopped(error)
             exited.stopped = True
@@ -193,6 +213,19 @@ class Run:
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
         return prepared
+
+    async def _open_inputs(self) -> dict[str, str]:
+        """The variables by which the process finds its inputs. Raises PreparationError, Cancelled."""
+        self._activity = "fetching its part of the inputs"
+        opening = asyncio.ensure_future(self._inputs.open())
+        if not await self._stopping.bound(opening, lambda: self._stopping.asked_at):
+            opening.cancel()
+            await asyncio.wait({opening})
+            raise Cancelled("stopped before its part of the inputs was there")
+        try:
+            return opening.result()
+        except OSError as error:  # this node's trouble, as a rule a full disk
+            raise PreparationError(f"its part of the inputs could not be written: {error}") from error
 
     def _started(self, pid: int) -> None:
         self._activity = "running"

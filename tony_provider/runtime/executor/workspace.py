@@ -18,6 +18,7 @@ from tony_provider.runtime.contract import WORK_DIR
 _LONGEST_TMPDIR = 38
 _SDK = (
     "tony_sdk.py",
+    "tony_inputs.py",
     "tony_call.py",
     "sitecustomize.py",
     "tony_jax.py",
@@ -113,6 +114,11 @@ class Workspace:
     def hadoop(self) -> Path:
         """The directory for what the user process finds of Hadoop; there in jobs that ask for it."""
         return self.root / "hadoop"
+
+    @property
+    def inputs(self) -> Path:
+        """The directory for this task's parts of inputs."""
+        return self.root / "inputs"
 
     @property
     def sdk(self) -> Path:

@@ -71,6 +71,7 @@ class FailureKind(str, Enum):
     PREEMPTED = "PREEMPTED"  # the cluster took the container back, or its node out of service
     STALLED = "STALLED"  # no new step for timeouts.stall
     UPLOAD = "UPLOAD"  # training has ended well, and what it left could not be kept on the store
+    INPUT = "INPUT"  # an input of the job could not be listed or dealt
     CHECKPOINT = "CHECKPOINT"  # the resume point could not be restored
     FENCED = "FENCED"  # a newer application owns the checkpoint chain
     KILLED = "KILLED"
@@ -141,6 +142,19 @@ class TaskStatus:
 
 
 @attrs.frozen
+class InputStatus:
+    """An input of the job: what was listed of it, and how much of it is done."""
+
+    name: str
+    deal: str  # an InputDeal; a sensor need not load the specification for it
+    shards: int
+    size: int  # bytes of all shards
+    listing: str  # URI of the file with all shards, by size and time of modification
+    committed: Optional[int] = None  # shards; None with a static deal, where nobody counts
+    failed: int = 0  # shards that could not be read
+
+
+@attrs.frozen
 class JobStatus:
     """The status of a job and of all its tasks, as its master sees them at one moment."""
 
@@ -165,6 +179,7 @@ class JobStatus:
     failure: Optional[Failure] = None
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept
     troubles: list[str] = attrs.field(factory=list)  # whom the application master cannot reach just now, since when
+    inputs: list[InputStatus] = attrs.field(factory=list)
     version: int = 1  # of this message's form
 
     @property

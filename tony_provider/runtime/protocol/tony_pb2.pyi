@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held", "last_words")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held", "input_part_wanted", "shard_request", "last_words")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,8 @@ class FromExecutor(_message.Message):
     TAIL_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    INPUT_PART_WANTED_FIELD_NUMBER: _ClassVar[int]
+    SHARD_REQUEST_FIELD_NUMBER: _ClassVar[int]
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
     registration: Registration
     heartbeat: Heartbeat
@@ -29,11 +31,13 @@ class FromExecutor(_message.Message):
     tail: Tail
     page: Page
     held: CheckpointsHeld
+    input_part_wanted: InputPartWanted
+    shard_request: ShardRequest
     last_words: LastWords
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ...) -> None: ...
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
-    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint")
+    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint", "input_part", "shard_answer")
     RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +47,8 @@ class ToExecutor(_message.Message):
     TAIL_WANTED_FIELD_NUMBER: _ClassVar[int]
     PAGE_WANTED_FIELD_NUMBER: _ClassVar[int]
     COPY_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_PART_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ANSWER_FIELD_NUMBER: _ClassVar[int]
     rendezvous: Rendezvous
     stop: StopProcess
     shutdown: Shutdown
@@ -52,10 +58,12 @@ class ToExecutor(_message.Message):
     tail_wanted: TailWanted
     page_wanted: PageWanted
     copy_checkpoint: CopyCheckpoint
-    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ...) -> None: ...
+    input_part: InputPart
+    shard_answer: ShardAnswer
+    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ...) -> None: ...
 
 class Registration(_message.Message):
-    __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed")
+    __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed", "shards")
     class PortsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +79,7 @@ class Registration(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
     host: str
     ports: _containers.ScalarMap[str, int]
     node: str
@@ -79,7 +88,8 @@ class Registration(_message.Message):
     generation: int
     start: int
     resumed: Resume
-    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
+    shards: _containers.RepeatedCompositeFieldContainer[HeldShards]
+    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[HeldShards, _Mapping]]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "output_problem")
@@ -438,3 +448,77 @@ class Shutdown(_message.Message):
     grace_seconds: float
     reason: str
     def __init__(self, grace_seconds: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class InputPartWanted(_message.Message):
+    __slots__ = ("request", "name", "position")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    name: str
+    position: int
+    def __init__(self, request: _Optional[int] = ..., name: _Optional[str] = ..., position: _Optional[int] = ...) -> None: ...
+
+class InputPart(_message.Message):
+    __slots__ = ("request", "parts", "lines", "position", "last", "problem")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    parts: int
+    lines: bytes
+    position: int
+    last: bool
+    problem: str
+    def __init__(self, request: _Optional[int] = ..., parts: _Optional[int] = ..., lines: _Optional[bytes] = ..., position: _Optional[int] = ..., last: bool = ..., problem: _Optional[str] = ...) -> None: ...
+
+class ShardRequest(_message.Message):
+    __slots__ = ("request", "start", "name", "done", "back", "failed", "reason", "outputs", "take")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    BACK_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    TAKE_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    start: int
+    name: str
+    done: int
+    back: int
+    failed: int
+    reason: str
+    outputs: _containers.RepeatedScalarFieldContainer[str]
+    take: bool
+    def __init__(self, request: _Optional[int] = ..., start: _Optional[int] = ..., name: _Optional[str] = ..., done: _Optional[int] = ..., back: _Optional[int] = ..., failed: _Optional[int] = ..., reason: _Optional[str] = ..., outputs: _Optional[_Iterable[str]] = ..., take: bool = ...) -> None: ...
+
+class ShardAnswer(_message.Message):
+    __slots__ = ("request", "shard", "line", "failed", "failures", "problem")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    shard: int
+    line: str
+    failed: int
+    failures: str
+    problem: str
+    def __init__(self, request: _Optional[int] = ..., shard: _Optional[int] = ..., line: _Optional[str] = ..., failed: _Optional[int] = ..., failures: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class HeldShards(_message.Message):
+    __slots__ = ("start", "name", "shards")
+    START_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    name: str
+    shards: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, start: _Optional[int] = ..., name: _Optional[str] = ..., shards: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -19,13 +19,17 @@ All of it is a thin cover over the TONY_* variables, which code in any language 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+if TYPE_CHECKING:
+    from tony_provider.runtime.sdk import tony_inputs
 
 _lock = threading.Lock()
 
@@ -133,6 +137,15 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
         "files": [{"path": file.relative_to(top).as_posix(), "size": files[file]} for file in sorted(files)],
     }
     return _write_whole(top / f"step-{number}.tony.json", json.dumps(manifest).encode())
+
+
+def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator[tony_inputs.TaskShard]:
+    """The shards of an input of the job that are dealt to this task, one after the other; see ``tony_inputs``.
+
+    ``local`` is what to read outside a job: a pattern of files, or their paths. Wants ``tony_inputs.py`` beside it.
+    """
+    shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local)
+    return shards
 
 
 def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool:

@@ -260,6 +260,22 @@ class TensorBoardSpec:
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
 
 
+class InputDeal(str, Enum):
+    """How the shards of an input come to the tasks."""
+
+    STATIC = "static"  # each task has a part of its own, balanced by size
+    QUEUE = "queue"  # whoever is free takes the next one; each is committed exactly once
+
+
+@attrs.frozen
+class InputSpec:
+    """Files that are listed once and dealt to tasks, each a shard. Written as a path, too."""
+
+    paths: list[str]  # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``
+    deal: InputDeal = InputDeal.STATIC
+    tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers
+
+
 @attrs.frozen
 class JobSpec:
     """One distributed training job."""
@@ -287,6 +303,7 @@ class JobSpec:
     logs: LogSpec = attrs.field(factory=LogSpec)
     hadoop: bool = False  # user processes get the HDFS tokens, configuration and class path of Hadoop
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
+    inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # shards that are dealt to the tasks, by name
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 
     @property
@@ -313,6 +330,11 @@ class JobSpec:
     def role(self, task_type: str) -> Role:
         """The role of a task type; raises KeyError for one that is not in ``tasks``."""
         return role_of(task_type, self.tasks[task_type])
+
+    def readers(self, name: str) -> list[str]:
+        """The task types that an input is dealt to, as specified; raises KeyError for one that is not in ``inputs``."""
+        named = self.inputs[name].tasks
+        return [each for each in self.tasks if (each in named if named else self.role(each).is_tracked)]
 
     @property
     def size(self) -> int:

@@ -14,6 +14,7 @@ from tony_provider.runtime.spec.model import (
     CheckpointSpec,
     Docker,
     Duration,
+    InputSpec,
     JobSpec,
     LogSpec,
     Memory,
@@ -77,6 +78,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (CheckpointSpec, "checkpoint"),
     (LogSpec, "logs"),
     (TensorBoardSpec, "tensorboard"),
+    (InputSpec, "inputs.<name>"),
 )
 
 
@@ -123,6 +125,8 @@ class Reader:
             return self._port_range(value, path)
         if wanted is TensorBoardSpec:
             return self._tensorboard(value, path)
+        if wanted is InputSpec and isinstance(value, str):
+            return self._object(InputSpec, {"paths": [value]}, path)
         if issubclass(wanted, Enum):
             return self._enum(wanted, value, path)
         return self._object(wanted, value, path)
@@ -209,7 +213,8 @@ class Reader:
             if read is not _UNREADABLE:
                 arguments[field.name] = read
             elif field.default is attrs.NOTHING:
-                arguments[field.name] = {} if get_origin(field.type) is dict else "?"  # a stand-in, never returned
+                origin = get_origin(field.type)
+                arguments[field.name] = origin() if origin else "?"  # a stand-in, never returned
         return wanted(**arguments)
 
     def _refuse_unknown(self, level: type[Any], allowed: list[str], value: Mapping[Any, Any], path: str) -> None:

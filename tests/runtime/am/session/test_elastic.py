@@ -35,6 +35,7 @@ def test_the_gang_goes_on_without_a_task_that_is_not_replaced_in_time() -> None:
     assert [(task.type, task.index) for task in sent.cluster.tasks] == [("worker", 0), ("worker", 2)]
     assert sent.resume == point(5, "store/step-5-1")
     assert gang.session.phase is JobState.RUNNING
+    assert gang.session.without == {"worker:1"}
     assert len(gang.outstanding) == 1  # it is still asked for
 
 
@@ -53,7 +54,7 @@ def test_it_grows_at_the_next_checkpoint() -> None:
     gang.start_all()
     gang.grant()
     gang.register("worker:1")
-    assert gang.generation == 2
+    assert (gang.generation, gang.session.without) == (2, frozenset({"worker:1"}))
     gang.tick()
     assert gang.asked[-1].tasks == ("worker:0",)
     gang.commit(8)
@@ -61,6 +62,7 @@ def test_it_grows_at_the_next_checkpoint() -> None:
     gang.obey_all()
     assert gang.rendezvous[-1].starts == {"worker:0": 3, "worker:1": 2, "worker:2": 3}
     assert gang.rendezvous[-1].resume == point(8, "store/step-8-2")
+    assert gang.session.without == frozenset()
 
 
 def test_it_grows_after_a_time_where_no_checkpoint_comes() -> None:

@@ -94,6 +94,11 @@ class Session:
         return self.state.generation.number
 
     @property
+    def without(self) -> frozenset[str]:
+        """Names of the tasks that the current generation does without."""
+        return self.state.generation.without
+
+    @property
     def verdict(self) -> Optional[Verdict]:
         """How the job ends, once that is known; the tasks may still be ending."""
         return self.state.verdict
@@ -130,6 +135,12 @@ class Session:
         if task is None:
             return f"attempt {attempt} of {name} was replaced or ended"
         return self._checkpoints.commit_refusal(task, generation, start)
+
+    def process_runs(self, name: str, attempt: int, start: int) -> bool:
+        """Whether this start of the task's user process is its newest and, as far as is known, has not ended."""
+        task = self._current(name, attempt)
+        process = task.process if task else None
+        return process is not None and process.start == start and process.runs
 
     def mirror_ranks(self) -> Sequence[tuple[str, int]]:
         """Names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""

@@ -1,0 +1,74 @@
+"""Inputs on the job's store, from the submission to what is kept."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.jobs.left import assert_nothing_left
+from tests.jobs.places import Place
+from tony_provider.cluster.errors import SourceMissing
+from tony_provider.runtime.storage import uris
+
+PROGRAM = """
+import json
+import tony_sdk
+
+taken = []
+for shard in tony_sdk.inputs("queued"):
+    taken.append(shard.uri)
+    shard.done("made of " + shard.uri)
+print(json.dumps({"part": [shard.uri for shard in tony_sdk.inputs("static")], "taken": taken}))
+"""
+COUNT = 12
+
+
+def spec_of(paths: list[str]) -> dict[str, Any]:
+    worker = {"instances": 2, "memory": "128MiB", "command": f"python3 -c '{PROGRAM}'"}
+    return {
+        "tasks": {"worker": worker},
+        "inputs": {"static": {"paths": paths}, "queued": {"paths": paths, "deal": "queue"}},
+    }
+
+
+@pytest.fixture
+def data(place: Place) -> str:
+    """The URI of a directory on the store, with shards and what is none."""
+    hook = place.hook()
+    directory = uris.join(hook.layout.root, f"data-{uuid.uuid4().hex}")
+    for number in range(COUNT):
+        hook.storage().write(f"{directory}/part-{number:02}", b"x" * (number + 1))
+    hook.storage().write(f"{directory}/_SUCCESS", b"")
+    return directory
+
+
+def test_shards_are_dealt_and_kept_with_the_result(place: Place, data: str) -> None:
+    job = place.submit(spec_of([f"{data}/part-*"]))
+    status = job.succeeded()
+    expected = [f"{data}/part-{number:02}" for number in range(COUNT)]
+    said = [job.said(f"worker:{index}") for index in range(2)]
+    for key in ("part", "taken"):
+        assert sorted(uri for each in said for uri in each[key]) == expected
+    sizes = [sum(expected.index(uri) + 1 for uri in each["part"]) for each in said]
+    assert max(sizes) - min(sizes) <= 1
+    assert [(each.name, each.shards, each.committed) for each in status.inputs] == [
+        ("static", COUNT, None),
+        ("queued", COUNT, COUNT),
+    ]
+    listed = [json.loads(line) for line in job.read("inputs/queued.jsonl").splitlines()]
+    assert [(each["uri"], each["size"]) for each in listed] == [(uri, index + 1) for index, uri in enumerate(expected)]
+    logs = [name for name in job.files() if name.startswith("inputs/queued.commits/")]
+    commits = [json.loads(line) for name in logs for line in job.read(name).splitlines()]
+    assert sorted(each["shard"] for each in commits) == list(range(COUNT))
+    assert all(each["outputs"] == [f"made of {expected[each['shard']]}"] for each in commits)
+    assert_nothing_left(place, job)
+
+
+def test_an_input_that_is_not_there_is_told_before_anything_is_submitted(place: Place, data: str) -> None:
+    with pytest.raises(SourceMissing) as caught:
+        place.submit(spec_of([f"{data}/nothing-*"]))
+    assert str(caught.value).count("names no file") == 2
+    assert "inputs.static.paths[0]" in str(caught.value)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tony_provider.runtime.inputs.finding import BadInputError, find
+from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.spec.model import InputSpec
+from tony_provider.runtime.storage import LocalStorage, open_storage
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[InputStores]:
+    made = InputStores(LocalStorage(), str(tmp_path))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for name in (
+        "a.csv",
+        "b.csv",
+        "b.txt",
+        "_SUCCESS",
+        ".a.csv.crc",
+        "day=1/x.csv",
+        "day=2/y.csv",
+        "day=2/deep/z.csv",
+        "day=2/_temporary/half.csv",
+    ):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("", ["a.csv", "b.csv", "b.txt", "day=1/x.csv", "day=2/deep/z.csv", "day=2/y.csv"]),
+        ("a.csv", ["a.csv"]),
+        ("*.csv", ["a.csv", "b.csv"]),
+        ("?.txt", ["b.txt"]),
+        ("[ab].csv", ["a.csv", "b.csv"]),
+        ("day=*/*.csv", ["day=1/x.csv", "day=2/y.csv"]),
+        ("day=*", ["day=1/x.csv", "day=2/deep/z.csv", "day=2/y.csv"]),
+        ("**/*.csv", ["a.csv", "b.csv", "day=1/x.csv", "day=2/y.csv", "day=2/deep/z.csv"]),
+        ("day=2/**", ["day=2/deep/z.csv", "day=2/y.csv"]),
+        ("_SUCCESS", ["_SUCCESS"]),
+        ("_*", ["_SUCCESS"]),
+    ],
+)
+def test_paths(stores: InputStores, data: Path, pattern: str, names: list[str]) -> None:
+    found = list(find("x", InputSpec([f"{data}/{pattern}"]), stores))
+    assert [shard.uri for shard in found] == [f"file://{data}/{name}" for name in names]
+    assert [shard.size for shard in found] == [len(name) for name in names]
+    assert all(shard.modified_ms > 0 for shard in found)
+
+
+def test_a_file_that_two_paths_name_comes_once(stores: InputStores, data: Path) -> None:
+    found = find("x", InputSpec([f"{data}/b.*", f"file://{data}/*.csv"]), stores)
+    assert [shard.uri.rpartition("/")[2] for shard in found] == ["b.csv", "b.txt", "a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("nothing.csv", r"inputs\.x\.paths\[1\]: there is no file://.*nothing\.csv; correct the path"),
+        ("*.parquet", r"inputs\.x\.paths\[1\]: .*\*\.parquet names no file"),
+        ("no/**/*.csv", r"inputs\.x\.paths\[1\]: .* names no file"),
+    ],
+)
+def test_a_path_that_names_nothing(stores: InputStores, data: Path, path: str, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        list(find("x", InputSpec([f"{data}/a.csv", f"{data}/{path}"]), stores))
+
+
+@pytest.mark.parametrize("uri", ["hdfs:///data/*.csv", "nosuchscheme://bucket/data"])
+def test_a_store_that_is_not_known(stores: InputStores, uri: str) -> None:
+    with pytest.raises(BadInputError, match=r"inputs\.x\.paths\[0\]: .*(no WebHDFS addresses|nosuchscheme)"):
+        list(find("x", InputSpec([uri]), stores))
+
+
+def test_any_store_of_fsspec(stores: InputStores) -> None:
+    storage = open_storage("memory://")
+    for name in ("one.bin", "two.bin", "two.txt"):
+        storage.write(f"memory:///find/{name}", name.encode(), overwrite=True)
+    found = list(find("x", InputSpec(["memory:///find/*.bin"]), stores))
+    assert [(shard.uri, shard.size) for shard in found] == [
+        ("memory:///find/one.bin", 7),
+        ("memory:///find/two.bin", 7),
+    ]

@@ -1,0 +1,117 @@
+"""The inputs of a job as its application master has them: listed by the first one, found on the store by the next."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+import attrs
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.owner import Ownership
+from tony_provider.runtime.inputs.commit_log import CommitLog, read_log
+from tony_provider.runtime.inputs.finding import BadInputError, find
+from tony_provider.runtime.inputs.listing import Listing
+from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.inputs.shard_queue import ShardQueue
+from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.inputs.too_few import too_few
+from tony_provider.runtime.spec.model import InputDeal, InputSpec
+from tony_provider.runtime.spec.problems import child
+from tony_provider.runtime.storage import StorageNotFound, StorageUnreachable, uris
+
+log = logging.getLogger(__name__)
+
+_LONGEST_LISTING = 300.0  # seconds for all inputs of the job
+
+
+@attrs.frozen
+class OpenedInput:
+    """One input: its shards and, when they are taken one by one, what became of each so far."""
+
+    name: str
+    spec: InputSpec
+    uri: str  # of the listing on the store
+    listing: Listing
+    queue: ShardQueue  # empty unless the deal is ``queue``
+    log: CommitLog
+
+
+def open_inputs(ownership: Ownership) -> list[OpenedInput]:
+    """List the inputs of the job, or load what a former application master has listed. They are to be closed.
+
+    Blocks. Raises BadInputError with all that is wrong with them, StorageUnreachable.
+    """
+    opened: list[OpenedInput] = []
+    problems = []
+    stores = InputStores(ownership.storage, ownership.description.application_dir)
+    until = time.monotonic() + _LONGEST_LISTING
+    try:
+        for name in ownership.description.job.inputs:
+            try:
+                opened.append(_open(name, ownership, stores, until))
+            except BadInputError as error:
+                problems.append(str(error))
+    except BaseException:
+        close_inputs(opened)
+        raise
+    finally:
+        stores.close()
+    if problems:
+        close_inputs(opened)
+        raise BadInputError("\n".join(problems))
+    return opened
+
+
+def close_inputs(opened: list[OpenedInput]) -> None:
+    """Give up what this machine keeps of them."""
+    for each in opened:
+        each.listing.close()
+
+
+def _open(name: str, ownership: Ownership, stores: InputStores, until: float) -> OpenedInput:
+    directory = uris.join(ownership.description.application_dir, contract.INPUTS_DIR)
+    uri, commits = uris.join(directory, f"{name}.jsonl"), uris.join(directory, f"{name}.commits")
+    spec = ownership.description.job.inputs[name]
+    try:
+        listing = _listing(name, uri, ownership, stores, until)
+        queue = ShardQueue(len(listing) if spec.deal is InputDeal.QUEUE else 0)
+        for settled in read_log(ownership.storage, commits):
+            queue.was_settled(settled.reader, settled.shard, settled.failed)
+    except (BadInputError, StorageUnreachable):
+        raise
+    except Exception as error:  # a full disk, a damaged file, and whatever the drivers of other stores raise
+        log.exception("an input cannot be opened")
+        raise BadInputError(f"{child('inputs', name)}: {error or type(error).__name__}") from error
+    return OpenedInput(name, spec, uri, listing, queue, CommitLog(ownership.storage, commits, ownership.am_attempt))
+
+
+def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, until: float) -> Listing:
+    storage, job = ownership.storage, ownership.description.job
+    try:
+        return Listing.load(storage, uri)
+    except StorageNotFound:
+        found = find(name, job.inputs[name], stores)
+    listing = Listing.of(_in_time(name, found, until))
+    try:
+        problem = too_few(job, name, len(listing))
+        if problem is None:
+            ownership.check_newest()
+            listing.save(storage, uri)
+    except BaseException:
+        listing.close()
+        raise
+    if problem:
+        listing.close()
+        raise BadInputError(problem)
+    return listing
+
+
+def _in_time(name: str, shards: Iterator[InputShard], until: float) -> Iterator[InputShard]:
+    for shard in shards:
+        if time.monotonic() > until:
+            raise BadInputError(
+                f"{child('inputs', name)}: listing took more than {_LONGEST_LISTING:g} s; name fewer files"
+            )
+        yield shard

@@ -1,0 +1,76 @@
+"""The inputs of one start of the user process: its parts in files, and the socket where it takes shards."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.input_parts import fetch_part
+from tony_provider.runtime.executor.input_requests import InputRequests
+from tony_provider.runtime.executor.shard_server import ShardServer
+from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.spec.model import InputDeal
+from tony_provider.runtime.storage import StorageError, StorageNotFound
+
+
+class RunInputs:
+    """What one start finds of the job's inputs. ``open`` it at most once, and ``close`` it."""
+
+    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests) -> None:
+        container = context.container
+        job = container.job
+        read = [name for name in job.inputs if container.task_type in job.readers(name)]
+        self._queued = [name for name in read if job.inputs[name].deal is InputDeal.QUEUE]
+        self._static = [name for name in read if name not in self._queued]
+        self._workspace = context.workspace
+        self._requests = requests
+        self._stores = InputStores(context.storage, container.description.application_dir)
+        self._socket = Path(context.workspace.tmpdir, f"inputs-{start}")
+        self._server = ShardServer(self._socket, requests, start, self._problem)
+
+    @property
+    def held(self) -> list[tony_pb2.HeldShards]:
+        """The shards that the process has taken, and is not done with."""
+        return self._server.held
+
+    async def open(self) -> dict[str, str]:
+        """Fetch the parts and open the socket; returns the variables that say where they are.
+
+        Raises PreparationError, OSError.
+        """
+        environ = {}
+        directory = self._workspace.inputs
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        for name in self._static:
+            await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
+            path = directory / f"{name}.jsonl"
+            await fetch_part(self._requests, name, path)
+            environ[contract.ENV_INPUT_PREFIX + name.upper()] = str(path)
+        if self._queued:
+            await self._server.open()
+            environ[contract.ENV_INPUT_QUEUES] = ",".join(self._queued)
+            environ[contract.ENV_INPUT_SOCKET] = str(self._socket)
+        return environ
+
+    async def close(self) -> None:
+        """Hear the process no more: it has ended."""
+        await self._server.close()
+        self._stores.close()
+
+    def _problem(self, line: bytes) -> str:
+        """Why a shard is not what was listed. Blocks. What only the store's state says, the program is left to find."""
+        shard = InputShard.of_line(line)
+        try:
+            now = InputShard.of_status(self._stores.of(shard.uri).status(shard.uri))
+        except StorageNotFound:
+            return f"{shard.uri} was listed, and is not there any more"
+        except StorageError:
+            return ""
+        if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
+            return f"{shard.uri} has changed since it was listed"
+        return ""

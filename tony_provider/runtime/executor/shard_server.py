@@ -1,0 +1,176 @@
+"""The Unix socket where a user process takes shards, one by one: a line of JSON for each question and each answer.
+
+A question names an input, and at most one shard and what became of it (``done``, ``back`` or ``failed``, with a
+``reason``); it may ask for another shard:
+
+    {"input": "images", "done": 7, "outputs": ["hdfs:///out/7"], "take": true}
+
+The answer to it is one of
+
+    {"shard": 8, "uri": "hdfs:///data/8", "size": 1048576, "modified_ms": 1760000000000}
+    {"end": true, "failed": 0, "failures": ""}       none is left; how many could not be read, and the first of these
+    {}                                               none was asked for
+    {"error": "…"}                                   it was refused
+
+What a connection has taken is given back when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import attrs
+
+from tony_provider.runtime.executor.input_requests import InputRequests
+from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
+from tony_provider.runtime.protocol import tony_pb2
+
+log = logging.getLogger(__name__)
+
+_LONGEST_LINE = 1 << 20  # bytes
+
+Look = Callable[[bytes], str]
+"""Why a shard, given as its line, cannot be read any more; empty: it can. Blocks."""
+
+
+class QuestionError(ValueError):
+    """A line that is no question."""
+
+
+@attrs.frozen
+class Question:
+    """What a program asks."""
+
+    name: str
+    done: Optional[int] = None
+    back: Optional[int] = None
+    failed: Optional[int] = None
+    reason: str = ""
+    outputs: list[str] = attrs.field(factory=list)
+    take: bool = False
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Question:
+        """Raises QuestionError."""
+        try:
+            fields = json.loads(line)
+            known = {field.name for field in attrs.fields(cls)} - {"name"}
+            question = cls(fields["input"], **{key: fields[key] for key in known & fields.keys()})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise QuestionError(f"not a question: {line[:200]!r}") from error
+        shards = [each for each in (question.done, question.back, question.failed) if each is not None]
+        texts = [question.name, question.reason, *question.outputs]
+        if len(shards) > 1 or not all(map(_is_number, shards)) or not all(isinstance(text, str) for text in texts):
+            raise QuestionError(f"not a question: {line[:200]!r}")
+        return question
+
+    def message(self, start: int) -> tony_pb2.ShardRequest:
+        return tony_pb2.ShardRequest(
+            start=start,
+            name=self.name,
+            done=self.done,
+            back=self.back,
+            failed=self.failed,
+            reason=self.reason,
+            outputs=self.outputs,
+            take=bool(self.take),
+        )
+
+
+class ShardServer:
+    """Passes the questions of one start's user process on to the application master."""
+
+    def __init__(self, path: Path, requests: InputRequests, start: int, look: Look) -> None:
+        self._path = path
+        self._requests = requests
+        self._start = start
+        self._look = look
+        self._server: Optional[asyncio.AbstractServer] = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._held: set[tuple[str, int]] = set()  # by all connections
+
+    @property
+    def held(self) -> list[tony_pb2.HeldShards]:
+        """The shards that were taken, and are not done with."""
+        by_name: dict[str, list[int]] = {}
+        for name, shard in sorted(self._held):
+            by_name.setdefault(name, []).append(shard)
+        return [tony_pb2.HeldShards(start=self._start, name=name, shards=shards) for name, shards in by_name.items()]
+
+    async def open(self) -> None:
+        """Listen. Raises OSError."""
+        self._server = await asyncio.start_unix_server(self._accept, self._path, limit=_LONGEST_LINE)
+
+    async def close(self) -> None:
+        """Hear nobody any more. What is held is free again as soon as the master knows that the process has ended."""
+        if self._server is not None:
+            self._server.close()
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        connections = list(self._connections)
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine that runs
+        if len(self._connections) >= MOST_AT_ONCE:
+            writer.write(json.dumps({"error": f"more than {MOST_AT_ONCE} connections of one task"}).encode() + b"\n")
+            writer.close()
+            return
+        self._connections.add(task)
+        held: set[tuple[str, int]] = set()
+        try:
+            while line := await reader.readline():
+                answer = await self._answer(line, held)
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError) as error:  # it went away, or wrote a line without an end
+            log.warning("a program that takes shards: %s", error)
+        except asyncio.CancelledError:  # asyncio would log it as a fault
+            return
+        finally:
+            self._connections.discard(task)
+            writer.close()
+        for name, shard in sorted(held):
+            await self._ask(Question(name, back=shard), held)
+
+    async def _answer(self, line: bytes, held: set[tuple[str, int]]) -> Mapping[str, Any]:
+        try:
+            question = Question.of_line(line)
+        except QuestionError as error:
+            return {"error": str(error)}
+        while True:
+            answer = await self._ask(question, held)
+            if answer.problem:
+                return {"error": answer.problem}
+            if not question.take:
+                return {}
+            if not answer.HasField("shard"):
+                return {"end": True, "failed": answer.failed, "failures": answer.failures}
+            shard = json.loads(answer.line)
+            problem = await asyncio.to_thread(self._look, answer.line.encode())
+            if not problem:
+                return {"shard": answer.shard, **shard}
+            log.warning("%s: %s", question.name, problem)
+            question = Question(question.name, failed=answer.shard, reason=problem, take=True)
+
+    async def _ask(self, question: Question, held: set[tuple[str, int]]) -> tony_pb2.ShardAnswer:
+        answer = await self._requests.shard(question.message(self._start))
+        for settled in (question.done, question.back, question.failed):
+            if settled is not None:
+                held.discard((question.name, settled))
+                self._held.discard((question.name, settled))
+        if answer.HasField("shard"):
+            held.add((question.name, answer.shard))
+            self._held.add((question.name, answer.shard))
+        return answer
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63

@@ -1,0 +1,131 @@
+"""Finding the shards of an input: the files that its paths name.
+
+A path is a file, a directory (every file below it), or a pattern, whose ``*``, ``?`` and ``[…]`` stand for a part of
+one name and whose ``**`` stands for any directories. Names that begin with ``_`` or ``.`` are left out, as Hadoop does
+it, unless the path itself says them: these are marks such as ``_SUCCESS``, checksums, and files on their way.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+
+from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.spec.model import InputSpec
+from tony_provider.runtime.spec.problems import child, item
+from tony_provider.runtime.storage import FileStatus, Storage, StorageNotADirectory, StorageNotFound, uris
+from tony_provider.runtime.storage.errors import StorageUnsupported
+
+_MAGIC = re.compile(r"[*?\[]")
+_HIDDEN = ("_", ".")
+_ANY_DIRECTORIES = "**"
+
+
+class BadInputError(Exception):
+    """An input that cannot be dealt; the message has the path of the key in the job, and says what to do."""
+
+
+def find(name: str, spec: InputSpec, stores: InputStores) -> Iterator[InputShard]:
+    """The shards of an input: by path as written, then by name; one that two paths name comes once.
+
+    Blocks. Raises BadInputError for a path that names nothing, and for one that no store is known for; StorageError.
+    """
+    seen: set[bytes] = set()  # hashes: a million of them take less than their names
+    for index in range(len(spec.paths)):
+        for shard in find_at(name, spec, index, stores):
+            if len(spec.paths) > 1:
+                mark = hashlib.blake2b(shard.uri.encode(), digest_size=16).digest()
+                if mark in seen:
+                    continue
+                seen.add(mark)
+            yield shard
+
+
+def find_at(name: str, spec: InputSpec, index: int, stores: InputStores) -> Iterator[InputShard]:
+    """The shards of one of its paths; otherwise like ``find``."""
+    written = spec.paths[index]
+    where = item(child(child("inputs", name), "paths"), index)
+    empty = True
+    for status in _files(where, written, stores):
+        empty = False
+        yield InputShard.of_status(status)
+    if empty:
+        raise BadInputError(
+            f"{where}: {written} names no file (names that begin with _ or . do not count); correct the path, or have "
+            "what writes it run before this job"
+        )
+
+
+def _files(where: str, written: str, stores: InputStores) -> Iterator[FileStatus]:
+    try:
+        storage = stores.of(written)
+    except StorageUnsupported as error:
+        raise BadInputError(f"{where}: {error}") from error
+    parsed = uris.parse(written)
+    parts = [part for part in parsed.path.split("/") if part]
+    fixed = next((index for index, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    start = f"{parsed.scheme}://{parsed.authority}/" + "/".join(parts[:fixed])
+    try:
+        if fixed < len(parts):
+            yield from _matching(storage, start, parts[fixed:])
+        else:
+            yield from _all_of(storage, storage.status(start))
+    except StorageNotFound as error:
+        raise BadInputError(f"{where}: there is no {error.uri}; correct the path") from error
+
+
+def _all_of(storage: Storage, status: FileStatus) -> Iterator[FileStatus]:
+    """The file itself, or every file below the directory that is not hidden."""
+    if not status.is_directory:
+        yield status
+        return
+    for entry in _entries(storage, status.path):
+        if not entry.name.startswith(_HIDDEN):
+            yield from _all_of(storage, entry)
+
+
+def _matching(storage: Storage, directory: str, patterns: Sequence[str]) -> Iterator[FileStatus]:
+    """What below the directory matches, a pattern for each level; of directories that match, their files."""
+    pattern, below = patterns[0], patterns[1:]
+    if pattern == _ANY_DIRECTORIES:
+        while below and below[0] == _ANY_DIRECTORIES:
+            below = below[1:]
+        yield from _at_any_depth(storage, directory, below)
+        return
+    for entry in _entries(storage, directory):
+        if not _matches(entry.name, pattern):
+            continue
+        if not below:
+            yield from _all_of(storage, entry)
+        elif entry.is_directory:
+            yield from _matching(storage, entry.path, below)
+
+
+def _at_any_depth(storage: Storage, directory: str, below: Sequence[str]) -> Iterator[FileStatus]:
+    """What matches ``below`` in this directory, or in one below it."""
+    if below:
+        yield from _matching(storage, directory, below)
+    for entry in _entries(storage, directory):
+        if entry.name.startswith(_HIDDEN):
+            continue
+        if entry.is_directory:
+            yield from _at_any_depth(storage, entry.path, below)
+        elif not below:
+            yield entry
+
+
+def _entries(storage: Storage, directory: str) -> list[FileStatus]:
+    """What is in it, by name; nothing where it went away or is no directory."""
+    try:
+        return storage.list(directory)
+    except (StorageNotFound, StorageNotADirectory):
+        return []
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if name.startswith(_HIDDEN) and not pattern.startswith(_HIDDEN):
+        return False
+    return fnmatch.fnmatchcase(name, pattern)

@@ -1,0 +1,187 @@
+"""The queue of an input's shards: who has taken which, and which are committed. A pure state machine.
+
+A shard is free, taken, committed or failed. It is taken by one reader at a time; when that ends it is free again. Only
+who has it can commit it. A byte for each shard, and a little more for those that are taken.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Optional
+
+import attrs
+
+MOST_AT_ONCE = 256  # shards that one reader may have taken; so many last commits of it are remembered
+
+
+class ShardState(IntEnum):
+    """What has become of a shard."""
+
+    FREE = 0
+    TAKEN = 1
+    COMMITTED = 2
+    FAILED = 3  # it cannot be read
+
+
+@attrs.frozen
+class ShardReader:
+    """One start of a task's user process: it takes shards, and when it ends they are free again."""
+
+    task: str  # such as worker:0
+    attempt: int
+    start: int
+
+
+@attrs.define
+class _Hand:
+    """What one reader has."""
+
+    taken: dict[int, int] = attrs.field(factory=dict)  # shards, and the number of the request that took each
+    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # its last commits and failures
+
+
+class ShardQueue:
+    """The shards of one input, numbered from 0 on, dealt one by one. Free ones go out in this order."""
+
+    def __init__(self, count: int) -> None:
+        self._states = bytearray(count)
+        self._fresh = 0  # from here on no shard was ever dealt
+        self._returned: list[int] = []  # a heap; may hold what is not free any more
+        self._hands: dict[ShardReader, _Hand] = {}
+        self.committed = 0
+        self.failed: dict[int, str] = {}  # why each cannot be read
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def state(self, shard: int) -> ShardState:
+        return ShardState(self._states[shard])
+
+    @property
+    def taken(self) -> int:
+        """How many shards somebody has."""
+        return sum(len(hand.taken) for hand in self._hands.values())
+
+    @property
+    def settled(self) -> int:
+        """How many shards are committed, or have failed."""
+        return self.committed + len(self.failed)
+
+    @property
+    def over(self) -> bool:
+        """Whether all shards are."""
+        return self.settled == len(self._states)
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a shard may be free; False: none is."""
+        return bool(self._returned) or self._fresh < len(self._states)
+
+    @property
+    def readers(self) -> list[ShardReader]:
+        """Who has something, or has settled something."""
+        return list(self._hands)
+
+    # ---- what readers do ---------------------------------------------------------------------------------------
+
+    def take(self, reader: ShardReader, request: int) -> Optional[int]:
+        """The next free shard, from now on taken; the same one for the same request. None when none is free."""
+        hand = self._hands.setdefault(reader, _Hand())
+        for shard, asked in hand.taken.items():
+            if asked == request:
+                return shard
+        free = self._next_free() if len(hand.taken) < MOST_AT_ONCE else None
+        if free is not None:
+            self._states[free] = ShardState.TAKEN
+            hand.taken[free] = request
+        return free
+
+    def commit(self, reader: ShardReader, shard: int) -> bool:
+        """Commit a shard that this reader has taken; False when it has not. Again, it is as if it had been once."""
+        if self._has_settled(reader, shard, ShardState.COMMITTED):
+            return True
+        if not self._put_down(reader, shard, ShardState.COMMITTED):
+            return False
+        self.committed += 1
+        self._hands[reader].settled.append(shard)
+        return True
+
+    def fail(self, reader: ShardReader, shard: int, reason: str) -> bool:
+        """Put a shard aside that this reader cannot read; False when it has not taken it. Nobody gets it again."""
+        if self._has_settled(reader, shard, ShardState.FAILED):
+            return True
+        if not self._put_down(reader, shard, ShardState.FAILED):
+            return False
+        self.failed[shard] = reason
+        self._hands[reader].settled.append(shard)
+        return True
+
+    def give_back(self, reader: ShardReader, shard: int) -> bool:
+        """Have a shard that this reader has taken be free again; False when it has not taken it."""
+        if not self._put_down(reader, shard, ShardState.FREE):
+            return False
+        heapq.heappush(self._returned, shard)
+        return True
+
+    def ended(self, reader: ShardReader) -> bool:
+        """Free whatever this reader has: it will say nothing more. Whether it had anything."""
+        hand = self._hands.get(reader)
+        if hand is None:
+            return False
+        returned = [shard for shard in list(hand.taken) if self.give_back(reader, shard)]
+        del self._hands[reader]
+        return bool(returned)
+
+    # ---- what a later application master is told ---------------------------------------------------------------
+
+    def was_settled(self, reader: ShardReader, shard: int, failed: Optional[str] = None) -> None:
+        """A former application master has committed this shard, or put it aside as ``failed``.
+
+        Raises IndexError for a number that no shard has.
+        """
+        if self._states[shard] in (ShardState.COMMITTED, ShardState.FAILED):
+            return
+        self._hands.setdefault(reader, _Hand()).settled.append(shard)
+        self._states[shard] = ShardState.COMMITTED if failed is None else ShardState.FAILED
+        if failed is None:
+            self.committed += 1
+        else:
+            self.failed[shard] = failed
+
+    def holds(self, reader: ShardReader, shards: Iterable[int]) -> None:
+        """A reader says that it has these since the time of a former application master. What is not free it loses."""
+        hand = self._hands.setdefault(reader, _Hand())
+        for shard in shards:
+            if 0 <= shard < len(self._states) and self._states[shard] == ShardState.FREE:
+                self._states[shard] = ShardState.TAKEN
+                hand.taken[shard] = 0  # no request has this number
+
+    # ---- helpers -----------------------------------------------------------------------------------------------
+
+    def _has_settled(self, reader: ShardReader, shard: int, state: ShardState) -> bool:
+        hand = self._hands.get(reader)
+        return hand is not None and shard in hand.settled and self._states[shard] == state
+
+    def _put_down(self, reader: ShardReader, shard: int, state: ShardState) -> bool:
+        hand = self._hands.get(reader)
+        if hand is None or shard not in hand.taken:
+            return False
+        del hand.taken[shard]
+        self._states[shard] = state
+        return True
+
+    def _next_free(self) -> Optional[int]:
+        for shard in self._candidates():
+            if self._states[shard] == ShardState.FREE:
+                return shard
+        return None
+
+    def _candidates(self) -> Iterator[int]:
+        while self._returned:
+            yield heapq.heappop(self._returned)
+        while self._fresh < len(self._states):
+            self._fresh += 1
+            yield self._fresh - 1

@@ -1,0 +1,190 @@
+"""Inputs of a tony job for Python programs: the shards that are dealt to this task; reached by ``tony_sdk.inputs``.
+
+    import tony_sdk
+
+    for shard in tony_sdk.inputs("images"):
+        with open(shard.path, "rb") as file:
+            ...
+
+With ``deal: static`` these are the shards of this task's part, the same each time. With ``deal: queue`` each one is
+taken when the loop comes to it, and is committed when the loop comes for the next: what was made of it must be safe by
+then. Say ``shard.done()`` to commit it before. A shard of a process that ends before that is given to another.
+
+Needs nothing but Python 3.8.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Optional, Union
+
+
+class InputError(Exception):
+    """An input that this task does not have, or shards of one that could not be read."""
+
+
+class TaskShard:
+    """One file of an input. ``uri`` is where it is; ``size`` in bytes and ``modified_ms`` are as it was listed."""
+
+    def __init__(self, uri: str, size: int = 0, modified_ms: int = 0) -> None:
+        self.uri = uri
+        self.size = size
+        self.modified_ms = modified_ms
+
+    @property
+    def path(self) -> str:
+        """A path for a file of this machine; for all else the URI."""
+        return self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
+
+    def done(self, *outputs: str) -> None:
+        """Say that nothing of it is to be done any more, and what was made of it. Nothing to do with a static deal."""
+
+    def give_back(self) -> None:
+        """Say that somebody else is to have it. Nothing to do with a static deal."""
+
+    def failed(self, reason: str) -> None:
+        """Say that it cannot be read: nobody gets it again, and the others are done first.
+
+        Raises InputError, at the end of the input, in every task; with a static deal here.
+        """
+        raise InputError(f"{self.uri}: {reason}")
+
+    def __enter__(self) -> TaskShard:
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        """Commit it, or give it back when an error is on its way."""
+        if error is None:
+            self.done()
+        elif isinstance(error, Exception):
+            self.give_back()
+
+    def __str__(self) -> str:
+        return self.uri
+
+
+class QueuedShard(TaskShard):
+    """A shard that was taken from a queue, and is to be done with once."""
+
+    def __init__(self, queue: _Queue, number: int, uri: str, size: int, modified_ms: int) -> None:
+        super().__init__(uri, size, modified_ms)
+        self.open = True  # nobody has said what became of it
+        self._queue = queue
+        self._number = number
+
+    def done(self, *outputs: str) -> None:
+        """Commit it, with the names of what was made of it. Returns when that is safe; once more it does nothing.
+
+        Raises InputError when it is somebody else's by now: what was made of it does not count then.
+        """
+        self._settle(done=self._number, outputs=list(outputs))
+
+    def give_back(self) -> None:
+        """Have somebody else do it."""
+        self._settle(back=self._number)
+
+    def failed(self, reason: str) -> None:
+        """Say that it cannot be read: nobody gets it again, and at the end every task that reads gets InputError."""
+        self._settle(failed=self._number, reason=f"{self.uri}: {reason}")
+
+    def take_next(self) -> dict[str, Any]:
+        """Ask for another one, with the commit of this one unless something was said of it. Raises InputError."""
+        done = {"done": self._number} if self.open else {}
+        self.open = False
+        return self._queue.ask(**done, take=True)
+
+    def _settle(self, **what: Any) -> None:
+        if self.open:
+            self.open = False
+            self._queue.ask(**what)
+
+
+class _Queue:
+    """A connection to the executor, for one loop."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self._name = name
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise InputError(f"input {name}: the executor does not answer at {path}: {error}") from error
+        self._answers = self._socket.makefile("rb")
+
+    def ask(self, **what: Any) -> dict[str, Any]:
+        """Ask, and wait for the answer as long as it takes. Raises InputError."""
+        if self._answers.closed:
+            raise InputError(f"input {self._name}: the shard was given back when the loop that took it was left")
+        try:
+            self._socket.sendall(json.dumps({"input": self._name, **what}).encode() + b"\n")
+            line = self._answers.readline()
+        except OSError as error:
+            raise InputError(f"input {self._name}: the executor is gone: {error}") from error
+        if not line:
+            raise InputError(f"input {self._name}: the executor is gone")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise InputError(f"input {self._name}: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        """What was taken and not done with is given back."""
+        self._answers.close()
+        self._socket.close()
+
+
+def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator[TaskShard]:
+    """The shards of this input that are dealt to this task, one after the other.
+
+    ``local`` is what to read outside a job: a pattern of files, or their paths. Raises InputError when the job has no
+    such input for this task, and at the end of a queue of which shards could not be read.
+    """
+    part = os.environ.get("TONY_INPUT_" + name.upper())
+    if part is not None:
+        return _static(part)
+    if name in os.environ.get("TONY_INPUT_QUEUES", "").split(","):
+        return _queued(name, os.environ["TONY_INPUT_SOCKET"])
+    if os.environ.get("TONY_TASK_TYPE"):
+        raise InputError(f"the job has no input {name!r} for this task type")
+    return _outside(local)
+
+
+def _static(part: str) -> Iterator[TaskShard]:
+    with Path(part).open(encoding="utf-8") as lines:
+        for line in lines:
+            shard = TaskShard(**json.loads(line))
+            if shard.path != shard.uri and not Path(shard.path).exists():
+                raise InputError(f"{shard.uri} was listed, and is not there any more")
+            yield shard
+
+
+def _queued(name: str, path: str) -> Iterator[TaskShard]:
+    queue = _Queue(name, path)
+    try:
+        shard: Optional[QueuedShard] = None
+        while True:
+            answer = shard.take_next() if shard else queue.ask(take=True)
+            if answer.get("end"):
+                break
+            shard = QueuedShard(queue, answer["shard"], answer["uri"], answer["size"], answer["modified_ms"])
+            yield shard
+    finally:
+        queue.close()
+    if answer["failed"]:
+        raise InputError(f"shards of the input {name} that could not be read: {answer['failed']}. {answer['failures']}")
+
+
+def _outside(local: Union[str, Iterable[str], None]) -> Iterator[TaskShard]:
+    paths = sorted(glob.glob(local)) if isinstance(local, str) else list(local or ())  # noqa: PTH207
+    for path in paths:
+        stat = Path(path).stat()
+        yield TaskShard(f"file://{Path(path).resolve()}", stat.st_size, stat.st_mtime_ns // 1_000_000)
