@@ -22,9 +22,9 @@ from tests.kinds.training import (
     spec,
     until_committed,
     until_generation,
-    until_it_is,
     workers,
 )
+from tests.waiting import until
 from tony_provider.runtime.protocol.status import JobState
 
 
@@ -49,13 +49,16 @@ def test_pytorch_goes_on_from_its_snapshot(wide: YarnPlace, pace: Pace, note: No
 
 @pytest.mark.long
 @pytest.mark.usefixtures("torch")
-def test_torchrun_needs_no_arguments(wide: YarnPlace, note: Note) -> None:
-    tasks = workers(f"exec {SYSTEM_PYTHON} torchrun.py --nproc_per_node=2 torch_ddp.py", instances=2, memory="1200MiB")
-    job = wide.submit(spec("pytorch", "torch_ddp.py torchrun.py", tasks))
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["world_size"] == 4
-    note("pytorch, torchrun, 2 processes each", job, "the line")
+def test_torchrun_needs_no_arguments(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    """The program knows nothing of the job, and saves where it is."""
+    there = 'cd "$TONY_CHECKPOINT_DIR" && unset TONY_CHECKPOINT_DIR'
+    command = f'{there} && exec {SYSTEM_PYTHON} "$OLDPWD/torchrun.py" --nproc_per_node=2 "$OLDPWD/torch_ddp.py"'
+    tasks = workers(command, instances=2, memory="1200MiB")
+    job = wide.submit(spec("pytorch", "torch_ddp.py torchrun.py", tasks, env=pace.env))
+    until_committed(job, 5)
+    kill(job, "torch_ddp.py", "worker:1", LOCAL_RANK="1")
+    left = goes_on(wide, job, pace, world_size=4)
+    note("pytorch, torchrun, 2 processes each", job, f"the line, from epoch {left['begun']}", "rank 3")
 
 
 @pytest.mark.long
@@ -96,14 +99,19 @@ def test_horovod_needs_no_horovodrun(wide: YarnPlace, pace: Pace, note: Note) ->
 
 
 def killed_in_the_middle(wide: YarnPlace, job: Job, program: str, pace: Pace) -> dict[str, Any]:
-    """What is left by three ranks of which one was killed: all have gone on from their checkpoint."""
+    """What is left by three ranks of which one was killed."""
     until_committed(job, 5)
     kill(job, program, "worker:1")
+    return goes_on(wide, job, pace, world_size=3)
+
+
+def goes_on(wide: YarnPlace, job: Job, pace: Pace, world_size: int) -> dict[str, Any]:
+    """What is left when all have gone on from the checkpoint, once."""
     until_generation(job, 2)
     pace.set(0)
     left = result(job)
     assert_is_the_line(left)
-    assert left["world_size"] == 3
+    assert left["world_size"] == world_size
     assert left["begun"] >= 5
     assert job.status().generation == 2
     assert_nothing_left(wide, job)
@@ -126,8 +134,9 @@ def test_ray_outlives_a_node(wide: YarnPlace, pace: Pace, note: Note) -> None:
     """It does the lost node's work elsewhere, until a new one has joined."""
     job = submit_ray(wide, pace)
     until_committed(job, 5)
+    start = job.task("worker:1").start
     kill(job, "raylet", "worker:1")
-    until_it_is(job, "with a worker's second start", lambda status: any(task.start == 2 for task in status.tasks))
+    until(lambda: job.task("worker:1").start > start, job.describe)
     pace.set(0)
     left = result(job)
     assert_is_the_line(left)
@@ -142,11 +151,5 @@ def test_ray_goes_on_from_the_snapshot_of_its_driver(wide: YarnPlace, pace: Pace
     job = submit_ray(wide, pace)
     until_committed(job, 5)
     kill(job, "ray_line.py", "chief:0")
-    until_generation(job, 2)
-    pace.set(0)
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["world_size"] == 3
-    assert left["begun"] >= 5
-    assert_nothing_left(wide, job)
+    left = goes_on(wide, job, pace, world_size=3)
     note("ray", job, f"the line, from step {left['begun']}", "the driver")

@@ -68,9 +68,14 @@ def until_generation(job: Job, number: int) -> JobStatus:
     return until_it_is(job, f"in generation {number}", lambda status: status.generation >= number)
 
 
-def kill(job: Job, program: str, task: str) -> None:
-    """SIGKILL to one process of a task, such as worker:1. ``program``: a Python file, or what else it runs."""
-    found = [each for each in job.processes() if _runs(program, each) and _is_of(task, each)]
+def kill(job: Job, program: str, task: str, **env: str) -> None:
+    """SIGKILL to one process of a task, such as worker:1, that has these variables, too.
+
+    ``program``: a Python file, or what else it runs.
+    """
+    task_type, _, index = task.partition(":")
+    env |= {"TONY_TASK_TYPE": task_type, "TONY_TASK_INDEX": index}
+    found = [each for each in job.processes() if _runs(program, each) and _has(env, each)]
     assert len(found) == 1, found
     os.kill(found[0].pid, signal.SIGKILL)
 
@@ -79,7 +84,6 @@ def _runs(program: str, process: Seen) -> bool:
     return process.program == program or (process.program.startswith("python") and process.words.endswith(program))
 
 
-def _is_of(task: str, process: Seen) -> bool:
-    task_type, _, index = task.partition(":")
-    marks = f"\0TONY_TASK_TYPE={task_type}\0", f"\0TONY_TASK_INDEX={index}\0"
-    return all(mark.encode() in b"\0" + process.environment for mark in marks)
+def _has(env: dict[str, str], process: Seen) -> bool:
+    variables = process.environment.split(b"\0")
+    return all(f"{name}={value}".encode() in variables for name, value in env.items())
