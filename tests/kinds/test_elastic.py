@@ -18,6 +18,7 @@ from tests.kinds.programs import line
 from tests.kinds.training import assert_is_the_line, result, spec, until_committed, until_generation, workers
 
 ELASTIC: dict[str, Any] = {"memory": "3GiB", "min_instances": 2}  # one on a node: two nodes have no room for three
+SLOW = 1.5  # seconds that a step takes
 
 
 @pytest.mark.long
@@ -43,12 +44,12 @@ def elastic(framework: str, program: str, tasks: dict[str, Any], pace: Pace, **m
 def shrinks_and_grows(wide: YarnPlace, job: Job, pace: Pace) -> tuple[str, str]:
     """A node leaves and comes back; the result, and what left, for the table."""
     until_committed(job, 5)
+    pace.set(SLOW)  # it must not be over before the node is gone, nor before it is back
     task, number = _beside_the_master(wide, job)
     try:
         wide.cluster.decommission(number, seconds=1)
         smaller = until_generation(job, 2)
         until_committed(job, (smaller.resumed_step or 0) + 5)
-        pace.set(2)  # so that something is left to do when the node is back
     finally:
         wide.cluster.decommission(seconds=0)
         wide.cluster.restart(f"nodemanager-{number}")

@@ -79,6 +79,7 @@ def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, pace: Pace, 
     job.until(JobState.RUNNING)
     job.until_said("worker:1", "first meeting of 3")
     kill(job, "xgboost_line.py", "worker:1")
+    pace.set(0)
     left = result(job)
     assert job.status().generation == 2
     assert (left["world_size"], left["rank"], left["same"]) == (3, 0, True)
