@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +14,13 @@ from tests.hadoop.settings import Settings
 from tests.jobs.conftest import yarn
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
+from tests.kinds.environments import has_torch
+from tests.kinds.pace import Pace
 
 __all__ = ["three_nodes", "wide", "yarn"]
 
 Note = Callable[..., None]
-_HEADER = ("kind", "containers", "nodes", "what was killed", "result")
+_HEADER = ("kind", "version", "containers", "nodes", "what was killed", "result")
 _rows: list[tuple[str, ...]] = []
 
 
@@ -34,12 +38,26 @@ def wide(three_nodes: HadoopCluster) -> Iterator[YarnPlace]:
 
 
 @pytest.fixture
+def pace(tmp_path: Path) -> Pace:
+    """Half a second for each step, until the test wants it otherwise."""
+    return Pace(tmp_path / "pace", 0.5)
+
+
+@pytest.fixture
+def torch() -> None:
+    """Debian's PyTorch. Looked for when it is needed: to import it takes seconds."""
+    if not has_torch():
+        pytest.skip("needs Debian's python3-torch: sh tests/packages.sh torch")
+
+
+@pytest.fixture
 def note() -> Note:
     """Call it with what is to stand in the table."""
 
     def add(kind: str, job: Job, result: str, killed: str = "nothing") -> None:
         tasks = job.status().tasks
-        _rows.append((kind, str(len(tasks)), str(len({task.node for task in tasks})), killed, result))
+        version = json.loads(job.read("return_value.json")).get("version", "")
+        _rows.append((kind, version, str(len(tasks)), str(len({task.node for task in tasks})), killed, result))
 
     return add
 

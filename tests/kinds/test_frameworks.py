@@ -5,10 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,43 +13,19 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.kinds.conftest import Note
-from tests.kinds.environments import SYSTEM_PYTHON, environment, has_torch, horovod_environment
-from tests.kinds.programs import line
+from tests.kinds.environments import SYSTEM_PYTHON, environment, horovod_environment
+from tests.kinds.pace import Pace
+from tests.kinds.training import (
+    assert_is_the_line,
+    kill,
+    result,
+    spec,
+    until_committed,
+    until_generation,
+    workers,
+)
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import JobState
-
-PROGRAMS = Path(line.__file__).parent
-SECONDS = 300.0
-
-
-def spec(framework: str, program: str, tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    files = [str(PROGRAMS / name) for name in ("line.py", program)]
-    return {"framework": framework, "files": files, "tasks": tasks, **more}
-
-
-def workers(command: str, instances: int = 3, memory: str = "700MiB") -> dict[str, Any]:
-    return {"worker": {"instances": instances, "memory": memory, "command": command}}
-
-
-def result(job: Job) -> dict[str, Any]:
-    """What rank 0 left, once the job has succeeded."""
-    job.end(SECONDS)
-    job.succeeded()
-    left: dict[str, Any] = json.loads(job.read("return_value.json"))
-    return left
-
-
-def assert_is_the_line(left: dict[str, Any]) -> None:
-    slope, offset = line.expected()
-    assert left["slope"] == pytest.approx(slope, rel=1e-9)
-    assert left["offset"] == pytest.approx(offset, rel=1e-9)
-
-
-def kill(job: Job, program: str, rank: int) -> None:
-    """SIGKILL to the user process of this rank."""
-    mark = f"\0TONY_RANK={rank}\0".encode()
-    (process,) = [each for each in job.processes() if each.words.endswith(program) and mark in each.environment]
-    os.kill(process.pid, signal.SIGKILL)
 
 
 def test_generic(yarn: YarnPlace, note: Note) -> None:
@@ -66,75 +38,59 @@ def test_generic(yarn: YarnPlace, note: Note) -> None:
     note("generic", job, "the line")
 
 
-@pytest.fixture
-def torch() -> None:
-    """Debian's PyTorch. Looked for when it is needed: to import it takes seconds."""
-    if not has_torch():
-        pytest.skip("needs Debian's python3-torch: sh tests/packages.sh torch")
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("torch")
-def test_pytorch_goes_on_from_its_snapshot(wide: YarnPlace, note: Note) -> None:
+def test_pytorch_goes_on_from_its_snapshot(wide: YarnPlace, pace: Pace, note: Note) -> None:
     tasks = workers(f"exec {SYSTEM_PYTHON} torch_ddp.py")
-    job = wide.submit(spec("pytorch", "torch_ddp.py", tasks, env={"PACE": "0.5"}))
-    until(lambda: (job.status().checkpoint_step or 0) >= 5 if has_status(job) else None, job.describe, SECONDS)
-    kill(job, "torch_ddp.py", 1)
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["begun"] >= 5
-    assert job.status().generation == 2
-    assert_nothing_left(wide, job)
+    job = wide.submit(spec("pytorch", "torch_ddp.py", tasks, env=pace.env))
+    left = killed_in_the_middle(wide, job, "torch_ddp.py", pace)
     note("pytorch, DDP", job, f"the line, from epoch {left['begun']}", "rank 1")
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("torch")
-def test_pytorch_with_several_processes_in_each_container(wide: YarnPlace, note: Note) -> None:
-    tasks = workers(f"exec {SYSTEM_PYTHON} torch_ddp.py", instances=2, memory="1200MiB")
-    tasks["worker"]["processes"] = 2
-    job = wide.submit(spec("pytorch", "torch_ddp.py", tasks, env={"PACE": "0.5"}))
-    until(lambda: (job.status().checkpoint_step or 0) >= 5 if has_status(job) else None, job.describe, SECONDS)
-    kill(job, "torch_ddp.py", 3)
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["world_size"] == 4
-    assert left["begun"] >= 5
-    assert job.status().generation == 2
-    assert_nothing_left(wide, job)
+def test_pytorch_with_several_processes_in_each_container(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    tasks = workers(f"exec {SYSTEM_PYTHON} torch_ddp.py", instances=2, memory="1200MiB", processes=2)
+    job = wide.submit(spec("pytorch", "torch_ddp.py", tasks, env=pace.env))
+    until_committed(job, 5)
+    kill(job, "torch_ddp.py", "worker:1", TONY_LOCAL_RANK="1")
+    left = goes_on(wide, job, pace, world_size=4)
     note("pytorch, 2 processes each", job, f"the line, from epoch {left['begun']}", "rank 3")
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("torch")
-def test_torchrun_needs_no_arguments(wide: YarnPlace, note: Note) -> None:
-    tasks = workers(f"exec {SYSTEM_PYTHON} torchrun.py --nproc_per_node=2 torch_ddp.py", instances=2, memory="1200MiB")
-    job_spec = spec("pytorch", "torch_ddp.py", tasks)
-    job = wide.submit({**job_spec, "files": [*job_spec["files"], str(PROGRAMS / "torchrun.py")]})
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["world_size"] == 4
-    note("pytorch, torchrun, 2 processes each", job, "the line")
+def test_torchrun_needs_no_arguments(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    """The program knows nothing of the job, and saves where it is."""
+    there = 'cd "$TONY_CHECKPOINT_DIR" && unset TONY_CHECKPOINT_DIR'
+    command = f'{there} && exec {SYSTEM_PYTHON} "$OLDPWD/torchrun.py" --nproc_per_node=2 "$OLDPWD/torch_ddp.py"'
+    tasks = workers(command, instances=2, memory="1200MiB")
+    job = wide.submit(spec("pytorch", "torch_ddp.py torchrun.py", tasks, env=pace.env))
+    until_committed(job, 5)
+    kill(job, "torch_ddp.py", "worker:1", LOCAL_RANK="1")
+    left = goes_on(wide, job, pace, world_size=4)
+    note("pytorch, torchrun, 2 processes each", job, f"the line, from epoch {left['begun']}", "rank 3")
 
 
 @pytest.mark.long
-def test_jax_initializes_without_arguments(wide: YarnPlace, note: Note) -> None:
-    job = wide.submit(spec("jax", "jax_line.py", workers("exec python jax_line.py"), python_env=str(environment())))
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["world_size"] == 3
-    assert_nothing_left(wide, job)
-    note("jax", job, "the line")
+def test_jax_initializes_without_arguments(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    programs = "jax_line.py numpy_snapshot.py"
+    more = {"python_env": str(environment()), "env": pace.env}
+    job = wide.submit(spec("jax", programs, workers("exec python jax_line.py"), **more))
+    left = killed_in_the_middle(wide, job, "jax_line.py", pace)
+    note("jax", job, f"the line, from step {left['begun']}", "rank 1")
 
 
 @pytest.mark.long
-def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, note: Note) -> None:
+def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    pace.set(3)
     tasks = workers("exec python xgboost_line.py")
-    more = {"python_env": str(environment()), "env": {"PACE": "3"}}
+    more = {"python_env": str(environment()), "env": pace.env}
     job = wide.submit(spec("xgboost", "xgboost_line.py", tasks, **more))
     job.until(JobState.RUNNING)
     job.until_said("worker:1", "first meeting of 3")
-    kill(job, "xgboost_line.py", 1)
+    kill(job, "xgboost_line.py", "worker:1")
+    pace.set(0)
     left = result(job)
     assert job.status().generation == 2
     assert (left["world_size"], left["rank"], left["same"]) == (3, 0, True)
@@ -146,29 +102,66 @@ def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, note: Note) 
 @pytest.mark.long
 @pytest.mark.timeout(1500)  # with Horovod's build
 @pytest.mark.usefixtures("torch")
-def test_horovod_needs_no_horovodrun(wide: YarnPlace, note: Note) -> None:
+def test_horovod_needs_no_horovodrun(wide: YarnPlace, pace: Pace, note: Note) -> None:
     tasks = workers("exec python horovod_line.py")
-    job = wide.submit(spec("horovod", "horovod_line.py", tasks, python_env=str(horovod_environment())))
+    more = {"python_env": str(horovod_environment()), "env": pace.env}
+    job = wide.submit(spec("horovod", "horovod_line.py", tasks, **more))
+    left = killed_in_the_middle(wide, job, "horovod_line.py", pace)
+    note("horovod", job, f"the line, from epoch {left['begun']}", "rank 1")
+
+
+def killed_in_the_middle(wide: YarnPlace, job: Job, program: str, pace: Pace) -> dict[str, Any]:
+    """What is left by three ranks of which one was killed."""
+    until_committed(job, 5)
+    kill(job, program, "worker:1")
+    return goes_on(wide, job, pace, world_size=3)
+
+
+def goes_on(wide: YarnPlace, job: Job, pace: Pace, world_size: int) -> dict[str, Any]:
+    """What is left when all have gone on from the checkpoint, once."""
+    until_generation(job, 2)
+    pace.set(0)
     left = result(job)
     assert_is_the_line(left)
-    assert left["world_size"] == 3
+    assert left["world_size"] == world_size
+    assert left["begun"] >= 5
+    assert job.status().generation == 2
     assert_nothing_left(wide, job)
-    note("horovod", job, "the line")
+    return left
+
+
+RAY = {
+    "chief": {"memory": "2GiB", "command": "python ray_line.py"},
+    "worker": {"instances": 2, "memory": "2GiB"},
+}
+
+
+def submit_ray(wide: YarnPlace, pace: Pace) -> Job:
+    more = {"python_env": str(environment()), "env": pace.env}
+    return wide.submit(spec("ray", "ray_line.py numpy_snapshot.py", RAY, **more))
 
 
 @pytest.mark.long
-def test_ray_has_a_node_in_each_container(wide: YarnPlace, note: Note) -> None:
-    tasks = {
-        "chief": {"memory": "2GiB", "command": "python ray_line.py"},
-        "worker": {"instances": 2, "memory": "2GiB"},
-    }
-    job = wide.submit(spec("ray", "ray_line.py", tasks, python_env=str(environment())))
+def test_ray_outlives_a_node(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    """It does the lost node's work elsewhere, until a new one has joined."""
+    job = submit_ray(wide, pace)
+    until_committed(job, 5)
+    start = job.task("worker:1").start
+    kill(job, "raylet", "worker:1")
+    until(lambda: job.task("worker:1").start > start, job.describe)
+    pace.set(0)
     left = result(job)
     assert_is_the_line(left)
-    assert left["world_size"] == 3
+    assert (left["world_size"], left["used"], left["begun"]) == (3, 3, 0)
+    assert job.status().generation == 1
     assert_nothing_left(wide, job)
-    note("ray", job, "the line")
+    note("ray", job, "the line, without a restart of the driver", "a worker's raylet")
 
 
-def has_status(job: Job) -> bool:
-    return job.hook.job_status(job.identity, job.id) is not None
+@pytest.mark.long
+def test_ray_goes_on_from_the_snapshot_of_its_driver(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    job = submit_ray(wide, pace)
+    until_committed(job, 5)
+    kill(job, "ray_line.py", "chief:0")
+    left = goes_on(wide, job, pace, world_size=3)
+    note("ray", job, f"the line, from step {left['begun']}", "the driver")

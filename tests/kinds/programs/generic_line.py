@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import socket
 import time
 
@@ -50,4 +51,4 @@ slope = offset = 0.0
 for _ in range(STEPS):
     by_slope, by_offset = mean(gradient(slope, offset, mine))
     slope, offset = slope - RATE * by_slope, offset - RATE * by_offset
-leave_result(slope, offset, world_size=WORLD_SIZE)
+leave_result(slope, offset, version=platform.python_version(), world_size=WORLD_SIZE)

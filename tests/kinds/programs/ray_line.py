@@ -1,21 +1,44 @@
-"""Ray: the driver sends each step's points to the nodes."""
+"""Ray: the driver sends each step's points to the nodes, and saves what it has made of their answers."""
 
 from __future__ import annotations
 
+import time
+
+import numpy_snapshot
 import ray
-from line import RATE, STEPS, gradient, leave_result, points
+from line import RATE, STEPS, dawdle, gradient, leave_result, points
+
+WANTED = 3
+
+
+def wait_for_nodes() -> int:
+    """Until all are there; returns how many are. One that has died may be among them for some seconds."""
+    while (alive := sum(node["Alive"] for node in ray.nodes())) < WANTED:
+        time.sleep(0.1)
+    return alive
+
+
+@ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)  # on another node, once one is known to be dead
+class Place:
+    """All that a node has room for."""
+
+    def node(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
 
 ray.init()
-wanted = 3
-while (nodes := sum(node["Alive"] for node in ray.nodes())) < wanted:
-    pass
+wait_for_nodes()
 share = ray.remote(scheduling_strategy="SPREAD")(
-    lambda slope, offset, part: gradient(slope, offset, points(part, wanted))
+    lambda slope, offset, part: gradient(slope, offset, points(part, WANTED))
 )
-where = ray.remote(scheduling_strategy="SPREAD", num_cpus=1)(lambda: ray.get_runtime_context().get_node_id())
-slope = offset = 0.0
-for _ in range(STEPS):
-    parts = ray.get([share.remote(slope, offset, part) for part in range(wanted)])
-    slope -= RATE * sum(part[0] for part in parts) / wanted
-    offset -= RATE * sum(part[1] for part in parts) / wanted
-leave_result(slope, offset, world_size=nodes, used=len(set(ray.get([where.remote() for _ in range(12)]))))
+begun, slope, offset = numpy_snapshot.load()
+for step in range(begun, STEPS):
+    parts = ray.get([share.remote(slope, offset, part) for part in range(WANTED)])
+    slope -= RATE * sum(part[0] for part in parts) / WANTED
+    offset -= RATE * sum(part[1] for part in parts) / WANTED
+    dawdle()
+    numpy_snapshot.save(step + 1, slope, offset)
+nodes = wait_for_nodes()
+places = [Place.remote() for _ in range(WANTED)]
+used = len(set(ray.get([place.node.remote() for place in places])))
+leave_result(slope, offset, version=ray.__version__, world_size=nodes, begun=begun, used=used)

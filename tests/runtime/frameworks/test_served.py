@@ -81,6 +81,12 @@ def test_ray_s_nodes_have_what_their_containers_have() -> None:
     assert get_framework("ray").default_command(Role.WORKER).endswith("--block --address=$RAY_ADDRESS")
 
 
+def test_a_node_of_ray_ends_at_once_when_its_head_has_ended() -> None:
+    job = ray_job()
+    node = task_environment(job, cluster_of(job), "worker", 1)
+    assert node.env["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == "0"
+
+
 def test_a_node_of_ray_starts_again_alone_and_all_with_their_head() -> None:
     framework = get_framework("ray")
     assert framework.scope(Role.WORKER) is RestartScope.TASK

@@ -65,6 +65,8 @@ class Ray(Framework):
             "RAY_ADDRESS": head.main,
             contract.ENV_RAY_ARGUMENTS: " ".join(_arguments(spec, task)),
             "RAY_USAGE_STATS_ENABLED": "0",
+            # A node that is told to end asks the head first, for 30 seconds: here that has ended, or is ending, too.
+            "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         }
         return TaskEnvironment(env, before=_HEAD if task == head else "")
 
