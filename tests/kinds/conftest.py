@@ -56,7 +56,8 @@ def note() -> Note:
 
     def add(kind: str, job: Job, result: str, killed: str = "nothing") -> None:
         tasks = job.status().tasks
-        version = json.loads(job.read("return_value.json")).get("version", "")
+        left = json.loads(job.read("return_value.json")) if "return_value.json" in job.files() else {}
+        version = left.get("version", "")
         _rows.append((kind, version, str(len(tasks)), str(len({task.node for task in tasks})), killed, result))
 
     return add

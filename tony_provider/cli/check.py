@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from tony_provider.cli.command import command
 from tony_provider.cli.job_file import read_job, search_path
+from tony_provider.cli.job_plan import plan
 from tony_provider.cli.named import hook_of
 from tony_provider.cluster.errors import JobRejected, SourceMissing
 from tony_provider.runtime.spec.model import JobSpec
@@ -28,7 +29,8 @@ def check(args: Namespace) -> None:
     if problems:
         found = "\n".join(f"- {problem}" for problem in problems)
         raise SystemExit(f"{args.job} cannot run with the connection {args.conn_id!r}:\n{found}")
-    print(f"{args.job}: {_said(job)} can run with the connection {args.conn_id!r}")  # noqa: T201 - its answer
+    can_run = f"{args.job}: {_said(job)} can run with the connection {args.conn_id!r}"
+    print("\n  ".join([can_run, *plan(job)]))  # noqa: T201 - its answer
 
 
 def _said(job: JobSpec) -> str:

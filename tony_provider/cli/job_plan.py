@@ -1,0 +1,56 @@
+"""What a job will do, in lines: when its task types begin, which ranks they have, and what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tony_provider.runtime.frameworks.base import TaskAddress
+from tony_provider.runtime.quantities import count
+from tony_provider.runtime.ranks import in_cluster, ranks
+from tony_provider.runtime.spec.model import InputDeal, JobSpec, Milestone, StartRule
+
+_FAR_ENOUGH = {
+    Milestone.STARTED: "has started",
+    Milestone.READY: "is ready",
+    Milestone.SUCCEEDED: "has succeeded",
+}
+_DEALS = {
+    InputDeal.STATIC: "a part for each task",
+    InputDeal.QUEUE: "one shard after the other, to whoever is free",
+}
+
+
+def plan(job: JobSpec) -> Iterator[str]:
+    """One line for each task type, then one for each input."""
+    found = _ranks(job)
+    for task_type, task in job.tasks.items():
+        said = [f"{count(task.instances, 'container')}"]
+        if task.process_count > 1:
+            said.append(f"{task.process_count} processes in each")
+        if in_cluster(job.role(task_type)):
+            first, last = found[task_type]
+            said.append(f"rank {first}" if first == last else f"ranks {first} to {last}")
+        yield f"{task_type}: {', '.join(said)}; {_begins(job, task_type)}"
+    for name, spec in job.inputs.items():
+        yield f"input {name}: {_DEALS[spec.deal]}; read by {', '.join(job.readers(name))}"
+
+
+def _ranks(job: JobSpec) -> dict[str, tuple[int, int]]:
+    """The lowest and the highest rank of each type that has any."""
+    processes = [
+        TaskAddress(task_type, index, job.role(task_type))
+        for task_type, task in job.tasks.items()
+        for index in range(task.instances * task.process_count)
+    ]
+    by_type: dict[str, list[int]] = {}
+    for (task_type, _), rank in ranks(processes).items():
+        by_type.setdefault(task_type, []).append(rank)
+    return {task_type: (min(each), max(each)) for task_type, each in by_type.items()}
+
+
+def _begins(job: JobSpec, task_type: str) -> str:
+    after = [f"{other} {_FAR_ENOUGH[milestone]}" for other, milestone in job.waits_for(task_type).items()]
+    when = f"when {' and '.join(after)}" if after else "at once"
+    if job.start is StartRule.FIRST_COME:
+        return f"each begins {when}, as soon as its container is there"
+    return f"begins {when}"
