@@ -138,8 +138,10 @@ def test_one_more_step_when_training_is_done() -> None:
     world = world_of(tasks).run()
     world.end("worker:0")
     assert asked(world) == 0
+    assert world.shut_down() == []
     world.end("worker:1")
     assert asked(world) == 1
+    assert world.shut_down() == ["worker:0", "worker:1"]  # a GPU is not for waiting
     world.run()
     world.end("export:0")
     world.complete_all()

@@ -28,15 +28,32 @@ class FinishedTasks:
         self._state = state
         self._containers = containers
         self._groups = groups
+        members = {task.name for task in groups.gang.members}
+        # Of thousands, nobody is to be looked at in vain.
+        self._outlives_gang = any(task.decisive and task.name not in members for task in state.tasks)
 
     def look_at(self, task: Task) -> None:
-        """Give the container of a task back if it is over, once the next application master would know that it is."""
-        if self._is_over(task) and not task.recorded:
-            end = task.process.end if task.process else None
-            outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress)
-            data = {"tasks": {task.name: over(task, outcome)}}
-            self._state.note("over", "it has succeeded; its container is given back", task, data)
-            self._state.emit(KeepNotes(task.name, task.attempt))
+        """Give the container of a task back if it is over, once the next application master would know that it is.
+
+        A gang is over as a whole: until then the failure of one starts all of them again.
+        """
+        if not self._is_over(task):
+            return
+        if self._groups.of(task) is not self._groups.gang:
+            self._record_success(task)
+        elif self._outlives_gang and self._gang_has_succeeded():
+            for member in self._groups.gang.members:
+                if self._is_over(member):
+                    self._record_success(member)
+
+    def _record_success(self, task: Task) -> None:
+        if task.recorded:
+            return
+        end = task.process.end if task.process else None
+        outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress)
+        data = {"tasks": {task.name: over(task, outcome)}}
+        self._state.note("over", "it has succeeded; its container is given back", task, data)
+        self._state.emit(KeepNotes(task.name, task.attempt))
 
     def release(self, task: Task, now: float) -> None:
         """Give the container of a task back, as the event log says that it is over."""
@@ -45,13 +62,18 @@ class FinishedTasks:
             self._containers.dismiss(task, now, "it has succeeded")
 
     def _is_over(self, task: Task) -> bool:
-        """It has succeeded, nothing more comes of it, and nothing takes it along."""
-        if task.state is not TaskState.SUCCEEDED or task.process is None or not task.process.settled:
+        """It has succeeded, nothing more comes of it, and nothing is about to start it again."""
+        if task.state is not TaskState.SUCCEEDED or not _is_settled(task):
             return False
         if not task.has_container or task.told_to_stop or task.role is Role.PS:
             return False
-        alone = self._groups.of(task) is not self._groups.gang and self._groups.preparing(task) is None
-        return alone and self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
+        going_on = self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
+        return going_on and self._groups.preparing(task) is None
+
+    def _gang_has_succeeded(self) -> bool:
+        """The job ends then, unless other types decide, too."""
+        members = [task for task in self._groups.gang.members if task.role is not Role.PS and not task.absent]
+        return all(task.over or (task.state is TaskState.SUCCEEDED and _is_settled(task)) for task in members)
 
     def tolerates(self, task: Task) -> bool:
         """Whether the job goes on though this task has failed for good."""
@@ -104,3 +126,7 @@ class FinishedTasks:
                 task.process = ProcessState(task.start, self._state.generation.number, end=end, settled=True)
                 task.progress, task.released = outcome.progress, True
                 task.enter(TaskState.SUCCEEDED)
+
+
+def _is_settled(task: Task) -> bool:
+    return task.process is not None and task.process.settled
