@@ -7,7 +7,7 @@ does not hold the devices of those that are done.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
+from typing import Any, Optional
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import KeepNotes
@@ -31,12 +31,22 @@ class FinishedTasks:
 
     def look_at(self, task: Task) -> None:
         """Give the container of a task back if it is over, once the next application master would know that it is."""
-        if self._is_over(task) and not task.recorded:
-            end = task.process.end if task.process else None
-            outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress)
-            data = {"tasks": {task.name: over(task, outcome)}}
+        if not self._is_over(task):
+            return
+        if not task.recorded:
+            self._note(task)
+        if not task.has_container:
+            task.released = True  # it was lost meanwhile
+
+    def _note(self, task: Task) -> None:
+        end = task.process.end if task.process else None
+        outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress)
+        data = {"tasks": {task.name: over(task, outcome)}}
+        if task.has_container:
             self._state.note("over", "it has succeeded; its container is given back", task, data)
             self._state.emit(KeepNotes(task.name, task.attempt))
+        else:
+            self._state.note("over", "it has succeeded", task, data)
 
     def release(self, task: Task, now: float) -> None:
         """Give the container of a task back, as the event log says that it is over."""
@@ -48,7 +58,7 @@ class FinishedTasks:
         """It has succeeded, nothing more comes of it, and nothing takes it along."""
         if task.state is not TaskState.SUCCEEDED or task.process is None or not task.process.settled:
             return False
-        if not task.has_container or task.told_to_stop or task.role is Role.PS:
+        if task.told_to_stop or task.role is Role.PS:
             return False
         alone = self._groups.of(task) is not self._groups.gang and self._groups.preparing(task) is None
         return alone and self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
@@ -78,10 +88,13 @@ class FinishedTasks:
         """Go on without this task."""
         self._containers.dismiss(task, now, "it is given up")
         self._state.emit(*self._containers.gang.withdraw(task))
-        self._groups.of(task).rest()
+        group = self._groups.of(task)
+        group.rest()
         task.fail(failure, TaskState.FAILED)
         self._record(task, failure)
-        data = {"tasks": {task.name: over(task, TaskOutcome(failure=failure))}}
+        data: dict[str, Any] = {"tasks": {task.name: over(task, TaskOutcome(failure=failure))}}
+        if group.decided:
+            group.decided, data["restarting"] = False, {group.name: False}
         self._state.note("given_up", words.first_line(failure.message), task, data)
 
     def _record(self, task: Task, failure: Failure) -> None:
