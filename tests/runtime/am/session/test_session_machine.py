@@ -23,6 +23,7 @@ from tony_provider.runtime.spec.model import (
     Memory,
     Milestone,
     MirrorScope,
+    ReadinessProbe,
     RestartPolicy,
     RestartScope,
     Role,
@@ -55,6 +56,20 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
         ["worker"],
     ),
     ({"worker": 1, "fragile": task_type(1, restart=RestartScope.NEVER)}, ["worker"]),
+    (
+        {"chief": task_type(1, restart=RestartScope.GANG), "worker": task_type(2, restart=RestartScope.TASK)},
+        ["chief", "worker"],
+    ),
+    (
+        {
+            "prepare": 1,
+            "sidecar": task_type(1, ready=ReadinessProbe(port=0)),
+            "worker": task_type(2, after={"sidecar": Milestone.READY}),
+            "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED}),
+        },
+        ["worker"],
+    ),
+    ({"worker": 2, "more": task_type(2, after={"worker": Milestone.STARTED}, restart=RestartScope.TASK)}, ["worker"]),
 ]
 POLICIES = [
     RestartPolicy(budget=0),
@@ -114,7 +129,27 @@ class SessionMachine(RuleBasedStateMachine):
         spec = attrs.evolve(job(tasks, policy=policy, mirror=mirror, **timeouts), success=success)
         if alone and not any(task.restart is RestartScope.GANG or task.min_instances for task in spec.tasks.values()):
             spec = attrs.evolve(spec, start=start, tolerated_failures=tolerated)
+        elif spec.tasks["worker"].restart is RestartScope.TASK:
+            spec = attrs.evolve(spec, tolerated_failures=tolerated)
         self.world = World(spec, decisive, alone=alone, **world)
+
+    def _all_goes_well(self) -> None:
+        self.w.answers = self.w.keeps = True
+        for _ in range(40):
+            if self.w.finished:
+                return
+            self.everything_comes_up()
+            for executor in self._running():
+                if self.w.spec.tasks[self.w.task(executor.task).type].ready:
+                    self.w.serve(executor.task)
+            for executor in self._running():
+                if self.w.task(executor.task).role in (Role.CHIEF, Role.WORKER, Role.ONCE):
+                    self.w.end(executor.task)
+            for executor in [each for each in self._current() if each.end and not each.settled]:
+                self.w.settle(executor.task)
+            for container_id in sorted((self.w.leaving | self.w.released) - self.w.completed):
+                self.w.complete(container_id)
+            self.w.tick(60.0)
 
     @property
     def w(self) -> World:
@@ -402,9 +437,12 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(absent) <= 1
 
     def teardown(self) -> None:
-        """Whatever state it is in, a stop ends it in bounded time, though nobody answers any more."""
+        """Whatever state it is in, it ends once all goes well, and a stop ends it though nobody answers any more."""
         if not self.world:
             return
+        if not self.w.finished:
+            self._all_goes_well()
+            assert self.w.finished, self.w.session.phase
         self.w.stop()
         self.w.wait(LONGEST_END)
         assert self.w.finished
