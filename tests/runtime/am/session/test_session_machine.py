@@ -69,7 +69,13 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
         },
         ["worker"],
     ),
-    ({"worker": 2, "more": task_type(2, after={"worker": Milestone.STARTED}, restart=RestartScope.TASK)}, ["worker"]),
+    (
+        {
+            "worker": task_type(2, restart=RestartScope.TASK),
+            "more": task_type(2, restart=RestartScope.TASK, after={"worker": Milestone.STARTED}),
+        },
+        ["worker", "more"],
+    ),
 ]
 POLICIES = [
     RestartPolicy(budget=0),
@@ -292,7 +298,8 @@ class SessionMachine(RuleBasedStateMachine):
         """Whoever still runs somewhere may ask for it."""
         executor = data.draw(st.sampled_from(self._reports()))
         self.step += 1
-        choosing = self.w.generation + 1 in self.w.choices
+        takes_part = self.w.session.groups.preparing(self.w.task(executor.task)) is not None
+        choosing = takes_part and self.w.generation + 1 in self.w.choices
         alone = executor.task in {group.name for group in self.w.session.groups.every}  # it may run since an older one
         newest = alone or executor.generation == self.w.generation
         was_newest = newest and executor.start == self.w.starts.get(executor.task)
@@ -440,9 +447,8 @@ class SessionMachine(RuleBasedStateMachine):
         """Whatever state it is in, it ends once all goes well, and a stop ends it though nobody answers any more."""
         if not self.world:
             return
-        if not self.w.finished:
-            self._all_goes_well()
-            assert self.w.finished, self.w.session.phase
+        self._all_goes_well()
+        assert self.w.finished
         self.w.stop()
         self.w.wait(LONGEST_END)
         assert self.w.finished
