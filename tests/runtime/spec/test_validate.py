@@ -148,6 +148,51 @@ def worker(**changes: Any) -> dict[str, Any]:
             "would read the same part",
         ),
         ({"timeouts": {"dependency": 0}}, "timeouts.dependency", "more than zero"),
+        (
+            {
+                "framework": "standalone",
+                "tasks": {
+                    "worker": {"restart": "gang"},
+                    "more": {"command": "x", "after": {"worker": "succeeded"}},
+                },
+            },
+            "tasks.more.after.worker",
+            "start again together (restart: gang) and begin together",
+        ),
+        (
+            {
+                "tasks": {
+                    "sidecar": {"command": "x"},
+                    "evaluator": {"command": "x", "restart": "gang", "after": {"sidecar": "started"}},
+                }
+            },
+            "tasks.evaluator.after",
+            "must be that of worker",
+        ),
+        (
+            {"tasks": {"prepare": {"command": "x", "restart": "gang"}}},
+            "tasks.prepare.restart",
+            "is not run again with the others",
+        ),
+        (
+            {
+                "success": "any",
+                "tasks": {"export": {"command": "x", "role": "once", "after": {"worker": "succeeded"}}},
+            },
+            "tasks.export.after.worker",
+            "the success of worker is the job's (success: any), and export never begins",
+        ),
+        (
+            {
+                "success": "chief",
+                "tasks": {
+                    "chief": {"command": "x"},
+                    "export": {"command": "x", "role": "once", "after": {"chief": "succeeded"}},
+                },
+            },
+            "tasks.export.after.chief",
+            "the success of chief is the job's (success: chief), and export never begins",
+        ),
         ({"framework": "pytorch", "start": "first-come"}, "start", "tasks of the framework pytorch begin together"),
         (
             {"framework": "standalone", "start": "first-come", **worker(restart="gang")},

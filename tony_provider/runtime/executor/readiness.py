@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
@@ -51,7 +52,8 @@ class Readiness:
 
     async def _look(self) -> bool:
         if self._probe.file is not None:
-            return await asyncio.to_thread(Path(self._container.directory, self._probe.file).exists)
+            # Not Path.exists, which raises what is wrong on the way there: that may be mended while the program runs.
+            return await asyncio.to_thread(os.path.exists, Path(self._container.directory, self._probe.file))
         if self._probe.command is not None:
             return await self._succeeds(self._probe.command)
         return await self._accepts(self._probe.port or int(self._environ[contract.ENV_PORT]))

@@ -9,7 +9,7 @@ import attrs
 
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, Milestone, ReadinessProbe, Role
+from tony_provider.runtime.spec.model import JobSpec, Milestone, ReadinessProbe, RestartScope, Role, SuccessRule
 from tony_provider.runtime.spec.problems import Problem, child
 from tony_provider.runtime.spec.reader import suggestion
 
@@ -27,8 +27,7 @@ def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]
         if task.ready is not None:
             yield from _probe(task.ready, child(child("tasks", task_type), "ready"))
     yield from _cycle(job)
-    if not framework.first_come:
-        yield from _one_gang(job)
+    yield from _one_gang(job, framework)
 
 
 def _path(task_type: str, other: str) -> str:
@@ -52,9 +51,37 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
         elif role in _SERVES and other_role is not Role.ONCE:
             message = f"a {role.value} is stopped when the others have succeeded; give {task_type} the role once"
             yield Problem(path, milestone.value, message)
-    if in_cluster(role) and in_cluster(other_role) and not framework.first_come and task_type != other:
-        message = f"{task_type} and {other} train together and begin together; outside of that is the role once"
+        elif job.success and _ends_the_job(job, other):
+            message = (
+                f"the success of {other} is the job's (success: {job.success.value}), and {task_type} never begins"
+            )
+            yield Problem(path, milestone.value, message)
+    if {task_type, other} <= set(_gang(job, framework)) and task_type != other:
+        message = f"{task_type} and {other} {_together(framework)} and begin together; outside of that is the role once"
         yield Problem(path, milestone.value, message)
+
+
+def _ends_the_job(job: JobSpec, task_type: str) -> bool:
+    if job.success is SuccessRule.CHIEF:
+        return job.role(task_type) is Role.CHIEF
+    return job.success is SuccessRule.ANY and job.role(task_type).is_tracked and job.tasks[task_type].decides
+
+
+def _gang(job: JobSpec, framework: Framework) -> list[str]:
+    """The types that train together, or start again together."""
+    takes_along = [
+        name
+        for name, task in job.tasks.items()
+        if (task.restart or framework.scope(job.role(name))) is RestartScope.GANG
+        and job.role(name) not in (Role.SIDECAR, Role.ONCE)
+    ]
+    if framework.first_come and not takes_along:
+        return []
+    return [name for name in job.tasks if in_cluster(job.role(name)) or name in takes_along]
+
+
+def _together(framework: Framework) -> str:
+    return "start again together (restart: gang)" if framework.first_come else "train together"
 
 
 def _probe(probe: ReadinessProbe, path: str) -> Iterator[Problem]:
@@ -78,14 +105,14 @@ def _cycle(job: JobSpec) -> Iterator[Problem]:
         yield Problem(_path(way[0], way[1]), job.waits_for(way[0])[way[1]].value, message)
 
 
-def _one_gang(job: JobSpec) -> Iterator[Problem]:
+def _one_gang(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     """Types that train together begin together, so they wait for the same."""
-    gang = [task_type for task_type in job.tasks if in_cluster(job.role(task_type))]
+    gang = _gang(job, framework)
     outside = [_without(job.waits_for(task_type), gang) for task_type in gang]
     for task_type, after in zip(gang, outside):
         if after != outside[0]:
             path = child(child("tasks", task_type), "after")
-            message = f"must be that of {gang[0]}: they train together and begin together"
+            message = f"must be that of {gang[0]}: they {_together(framework)} and begin together"
             yield Problem(path, {name: each.value for name, each in after.items()}, message)
 
 

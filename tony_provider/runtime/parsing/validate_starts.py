@@ -15,6 +15,10 @@ _ALONE = "it is for tasks that do without each other, as those of the framework 
 def start_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     """What is wrong with ``start``, ``after`` and ``tolerated_failures``, and with other keys because of them."""
     yield from dependency_problems(job, framework)
+    for task_type, task in job.tasks.items():
+        if job.role(task_type) is Role.ONCE and task.restart is RestartScope.GANG:
+            path = child(child("tasks", task_type), "restart")
+            yield Problem(path, task.restart.value, "what has the role once is not run again with the others")
     if job.start is StartRule.FIRST_COME:
         yield from _first_come(job, framework)
     if job.tolerated_failures != "0":

@@ -10,11 +10,16 @@ import pytest
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session import job_status
+from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroup
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.spec.model import (
     JobSpec,
+    Milestone,
     RestartPolicy,
     RestartScope,
+    Role,
     StartRule,
     SuccessRule,
     TaskSpec,
@@ -323,3 +328,88 @@ def test_a_side_car_that_was_given_up_stays_so_at_the_next_master() -> None:
     assert world.states["sidecar:0"] is TaskState.FAILED
     assert world.session.phase is JobState.RUNNING
     assert not world.outstanding
+
+
+@pytest.mark.parametrize("start", list(StartRule))
+def test_none_of_them_has_begun_and_all_have_failed(start: StartRule) -> None:
+    spec = attrs.evolve(job({"worker": 2}), start=start, tolerated_failures=Tolerance("100%"))
+    world = World(spec, ["worker"], alone=True)
+    for container_id in [world.grant(), world.grant()]:
+        world.complete(container_id, 1)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.FAILED
+
+
+def test_what_was_prepared_is_no_success_of_those_that_all_failed() -> None:
+    world = first_come(tasks={"prepare": 1, "worker": 2}, tolerated_failures=Tolerance("100%")).run()
+    world.end("prepare:0")
+    world.run()
+    world.end("worker:0", exit_code=3)
+    world.end("worker:1", exit_code=3)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.FAILED
+
+
+def test_nobody_waits_for_the_success_of_those_that_all_failed() -> None:
+    export = task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})
+    world = first_come(tasks={"worker": 2, "export": export}, tolerated_failures=Tolerance("100%")).run()
+    world.end("worker:0", exit_code=3)
+    world.end("worker:1", exit_code=4)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.message.startswith("export waits for worker, and worker:0 was given up: worker:0 on node1:1 ended")
+    assert failure.exit_code == 3
+
+
+def test_a_tolerated_failure_holds_nobody_up() -> None:
+    monitor = task_type(1, role=Role.SIDECAR, after={"worker": Milestone.STARTED})
+    world = first_come(tasks={"worker": 2, "monitor": monitor}, tolerated_failures=Tolerance("1"))
+    begin(world, "worker:0")
+    world.end("worker:0", exit_code=3)
+    begin(world, "worker:1")
+    world.run()
+    assert world.states["monitor:0"] is TaskState.RUNNING
+
+
+def test_one_that_was_given_up_stays_so_when_the_gang_starts_again() -> None:
+    tasks: dict[str, int | TaskSpec] = {
+        "chief": task_type(1, restart=RestartScope.GANG),
+        "worker": task_type(2, restart=RestartScope.TASK),
+    }
+    spec = job(tasks, policy=RestartPolicy(permanent_exit_codes=[9]))
+    world = World(attrs.evolve(spec, tolerated_failures=Tolerance("1")), ["chief"]).run()
+    world.end("worker:1", exit_code=9)
+    world.end("chief:0", exit_code=1)
+    assert not world.outstanding
+    world.restarted()
+    assert world.states == {
+        "chief:0": TaskState.RUNNING,
+        "worker:0": TaskState.RUNNING,
+        "worker:1": TaskState.FAILED,
+    }
+
+
+def test_one_that_was_to_start_again_and_was_given_up_stays_so_at_the_next_master() -> None:
+    world = World(
+        attrs.evolve(job({"worker": 2}, policy=RestartPolicy()), tolerated_failures=Tolerance("1")),
+        ["worker"],
+        alone=True,
+    ).run()
+    world.lose("worker:1")
+    for _ in range(MOST_REPLACEMENTS):
+        world.complete(world.grant(), ExitReason.LOST)
+    assert world.task("worker:1").given_up
+    world.master_dies()
+    world.come_back()
+    assert not world.outstanding
+    assert world.session.state.restarts == 1
+
+
+def test_thousands_that_wait_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = first_come(500)
+    begin(world, "worker:0")
+    looked_at: list[RestartGroup] = []
+    monkeypatch.setattr(ProcessStarts, "advance", lambda self, group, now: looked_at.append(group))
+    world.tick()
+    assert len(looked_at) <= 1

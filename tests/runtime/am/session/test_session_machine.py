@@ -23,6 +23,7 @@ from tony_provider.runtime.spec.model import (
     Memory,
     Milestone,
     MirrorScope,
+    ReadinessProbe,
     RestartPolicy,
     RestartScope,
     Role,
@@ -55,6 +56,26 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
         ["worker"],
     ),
     ({"worker": 1, "fragile": task_type(1, restart=RestartScope.NEVER)}, ["worker"]),
+    (
+        {"chief": task_type(1, restart=RestartScope.GANG), "worker": task_type(2, restart=RestartScope.TASK)},
+        ["chief", "worker"],
+    ),
+    (
+        {
+            "prepare": 1,
+            "sidecar": task_type(1, ready=ReadinessProbe(port=0)),
+            "worker": task_type(2, after={"sidecar": Milestone.READY}),
+            "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED}),
+        },
+        ["worker"],
+    ),
+    (
+        {
+            "worker": task_type(2, restart=RestartScope.TASK),
+            "more": task_type(2, restart=RestartScope.TASK, after={"worker": Milestone.STARTED}),
+        },
+        ["worker", "more"],
+    ),
 ]
 POLICIES = [
     RestartPolicy(budget=0),
@@ -114,7 +135,27 @@ class SessionMachine(RuleBasedStateMachine):
         spec = attrs.evolve(job(tasks, policy=policy, mirror=mirror, **timeouts), success=success)
         if alone and not any(task.restart is RestartScope.GANG or task.min_instances for task in spec.tasks.values()):
             spec = attrs.evolve(spec, start=start, tolerated_failures=tolerated)
+        elif spec.tasks["worker"].restart is RestartScope.TASK:
+            spec = attrs.evolve(spec, tolerated_failures=tolerated)
         self.world = World(spec, decisive, alone=alone, **world)
+
+    def _all_goes_well(self) -> None:
+        self.w.answers = self.w.keeps = True
+        for _ in range(40):
+            if self.w.finished:
+                return
+            self.everything_comes_up()
+            for executor in self._running():
+                if self.w.spec.tasks[self.w.task(executor.task).type].ready:
+                    self.w.serve(executor.task)
+            for executor in self._running():
+                if self.w.task(executor.task).role in (Role.CHIEF, Role.WORKER, Role.ONCE):
+                    self.w.end(executor.task)
+            for executor in [each for each in self._current() if each.end and not each.settled]:
+                self.w.settle(executor.task)
+            for container_id in sorted((self.w.leaving | self.w.released) - self.w.completed):
+                self.w.complete(container_id)
+            self.w.tick(60.0)
 
     @property
     def w(self) -> World:
@@ -257,7 +298,8 @@ class SessionMachine(RuleBasedStateMachine):
         """Whoever still runs somewhere may ask for it."""
         executor = data.draw(st.sampled_from(self._reports()))
         self.step += 1
-        choosing = self.w.generation + 1 in self.w.choices
+        takes_part = self.w.session.groups.preparing(self.w.task(executor.task)) is not None
+        choosing = takes_part and self.w.generation + 1 in self.w.choices
         alone = executor.task in {group.name for group in self.w.session.groups.every}  # it may run since an older one
         newest = alone or executor.generation == self.w.generation
         was_newest = newest and executor.start == self.w.starts.get(executor.task)
@@ -402,9 +444,11 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(absent) <= 1
 
     def teardown(self) -> None:
-        """Whatever state it is in, a stop ends it in bounded time, though nobody answers any more."""
+        """Whatever state it is in, it ends once all goes well, and a stop ends it though nobody answers any more."""
         if not self.world:
             return
+        self._all_goes_well()
+        assert self.w.finished
         self.w.stop()
         self.w.wait(LONGEST_END)
         assert self.w.finished

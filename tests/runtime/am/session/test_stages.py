@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Milestone, ReadinessProbe, RestartPolicy, Role, TaskSpec
+from tony_provider.runtime.spec.model import (
+    Milestone,
+    ReadinessProbe,
+    RestartPolicy,
+    RestartScope,
+    Role,
+    SuccessRule,
+    TaskSpec,
+)
 
 STARTED, SUCCEEDED = Milestone.STARTED, Milestone.SUCCEEDED
 
@@ -224,3 +233,111 @@ def test_a_service_that_starts_again_is_not_ready_yet() -> None:
     world.serve("sidecar:0")
     world.tick()
     assert asked(world) == 2
+
+
+def test_what_was_ready_before_it_started_again_does_not_count() -> None:
+    probe = ReadinessProbe(port=0)
+    tasks: dict[str, int | TaskSpec] = {
+        "sidecar": task_type(1, ready=probe),
+        "worker": task_type(2, after={"sidecar": Milestone.READY}),
+    }
+    world = world_of(tasks, policy=RestartPolicy())
+    world.run()
+    world.end("sidecar:0", exit_code=1)
+    world.tick()
+    world.serve("sidecar:0")  # on its way since before the end
+    world.start("sidecar:0")
+    world.tick()
+    assert asked(world) == 0
+
+
+def test_an_evaluator_that_has_not_begun_at_the_end_is_not_waited_for() -> None:
+    tasks: dict[str, int | TaskSpec] = {
+        "worker": 1,
+        "sidecar": task_type(1, ready=ReadinessProbe(port=0)),
+        "evaluator": task_type(1, after={"sidecar": Milestone.READY}),
+    }
+    world = world_of(tasks).run()
+    world.end("worker:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("success", [None, SuccessRule.ANY])
+def test_the_job_may_be_over_while_a_stage_waits_for_its_containers(success: SuccessRule | None) -> None:
+    more = task_type(2, after={"worker": STARTED}, decides=bool(success))
+    world = World(attrs.evolve(job({"worker": 1, "more": more}), success=success), ["worker", "more"], alone=True)
+    world.grant()
+    world.register("worker:0")
+    world.start("worker:0")
+    assert world.session.phase is JobState.WAITING
+    world.end("worker:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_the_gang_starts_again_while_one_that_goes_along_waits() -> None:
+    evaluator = task_type(1, restart=RestartScope.GANG, after={"sidecar": Milestone.READY})
+    tasks: dict[str, int | TaskSpec] = {"worker": 1, "sidecar": 1, "evaluator": evaluator}
+    world = world_of(tasks, policy=RestartPolicy()).run()
+    world.end("worker:0", exit_code=1)
+    world.tick()
+    world.start("worker:0")
+    assert world.states["worker:0"] is TaskState.RUNNING
+
+
+def served(**how: Any) -> World:
+    """A gang that has begun after a service."""
+    tasks: dict[str, int | TaskSpec] = {"sidecar": 1, "worker": task_type(2, after={"sidecar": STARTED})}
+    return world_of(tasks, policy=RestartPolicy(), **how).run().run()
+
+
+def test_a_gang_that_is_given_back_does_not_begin_before_its_service() -> None:
+    world = served(replacement=10.0)
+    world.lose("worker:1")
+    world.obey_all()
+    world.wait(140.0)
+    assert asked(world) == 2
+    assert world.states["sidecar:0"] is TaskState.RUNNING
+    world.run()
+    assert world.states["worker:1"] is TaskState.RUNNING
+
+
+def test_one_after_the_other_again_where_nobody_comes_back() -> None:
+    world = served()
+    for container_id in world.held:
+        world.completed.add(container_id)
+        world.executors.pop(container_id)
+    world.master_dies()
+    world.wait(100.0)
+    assert asked(world) == 1
+    world.run()
+    assert world.states["worker:0"] is TaskState.REQUESTED
+    world.run()
+    assert set(world.states.values()) == {TaskState.RUNNING}
+
+
+def test_what_was_prepared_counts_though_its_node_is_lost_at_once() -> None:
+    world = world_of({"prepare": 1, "worker": 2}).run()
+    world.end("prepare:0", settles=False)
+    world.lose("prepare:0")
+    world.run()
+    world.master_dies()
+    world.come_back()
+    world.wait(70.0)
+    assert world.states["prepare:0"] is TaskState.SUCCEEDED
+    assert asked(world) == 0
+
+
+def test_what_was_prepared_is_over_though_its_node_is_lost_before_that_is_written_down() -> None:
+    tasks: dict[str, int | TaskSpec] = {"prepare": 1, "worker": 2}
+    world = World(job(tasks, replacement=10.0, policy=RestartPolicy()), ["worker"], keeps=False).run()
+    world.end("prepare:0")
+    world.lose("prepare:0")
+    world.run()
+    world.lose("worker:1")
+    world.obey_all()
+    world.wait(140.0)
+    world.run()
+    assert world.states["worker:1"] is TaskState.RUNNING
+    assert world.starts["prepare:0"] == 1

@@ -55,6 +55,7 @@ class ExecutorReports:
             task.enter(TaskState.REGISTERED)
             task.deadline, task.host, task.ports = None, host, dict(ports)
             self._state.note("registered", f"on {host}, ports {dict(ports)}", task)
+            self._restarts.has_come(task)
         else:
             self._starts.say_again(task, start)
 
@@ -69,14 +70,19 @@ class ExecutorReports:
         task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
         task.store_trouble, task.further = beat.trouble, beat.further
         self._look_at_output(task, beat.output_problem)
-        if beat.ready and task.process and task.process.runs and not task.process.ready:
-            task.process.ready = True
-            self._state.note("ready", "its readiness probe has succeeded", task)
+        if beat.ready and task.process:
+            self._look_at_ready(task, task.process)
         if beat.progress:
             task.progress = beat.progress
             if task.process:
                 task.process.moved(beat.progress.step, now)
                 self._look_at_step(task, task.process, beat.progress.step)
+
+    def _look_at_ready(self, task: Task, process: ProcessState) -> None:
+        """Before the process has started, it is the former one that was ready."""
+        if process.started_at is not None and process.runs and not process.ready:
+            process.ready = True
+            self._state.note("ready", "its readiness probe has succeeded", task)
 
     def process_started(self, task: Task, start: int, now: float) -> None:
         process = task.process

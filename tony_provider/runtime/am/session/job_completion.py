@@ -59,7 +59,8 @@ class JobCompletion:
         state = self._state
         if not self._is_decided():
             return
-        if not any(task.state is TaskState.SUCCEEDED for task in self._deciders()):
+        # What was prepared, or made of it, is no success of those that work with it.
+        if not any(task.state is TaskState.SUCCEEDED for task in self._deciders() if task.role is not Role.ONCE):
             self._nothing_succeeded(now)
             return
         if self._evaluators_until is None:
@@ -68,7 +69,7 @@ class JobCompletion:
             message = f"{self._who} has succeeded; stopping the others"
             state.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, self._success)))
             for task in state.tasks:
-                if task.role is not Role.EVALUATOR or task.ended:
+                if task.role is not Role.EVALUATOR or task.ended or task.waits:
                     self.stop(task, now, _SUCCESS)
         running = [task for task in state.tasks if task.role is Role.EVALUATOR and not task.ended]
         if not running or now >= self._evaluators_until:

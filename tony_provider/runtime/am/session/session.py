@@ -52,7 +52,9 @@ class Session:
         starts = ProcessStarts(self.state, self.containers, self.groups)
         self._finished = FinishedTasks(self.state, self.containers, self.groups)
         self._restarts = Restarts(self.state, self.containers, self._completion, self.groups, starts, self._finished)
-        self._container_failures = ContainerFailures(self.state, self.containers, self.groups, self._restarts)
+        self._container_failures = ContainerFailures(
+            self.state, self.containers, self.groups, self._restarts, self._finished
+        )
         self._early_ends = EarlyEnds(self.state, self._completion)
         self._reports = ExecutorReports(
             self.state, self._completion, self.groups, starts, self._restarts, self._early_ends, self._finished
@@ -352,12 +354,10 @@ class Session:
         self.recovery.check(now)
         if state.verdict is None and state.phase is not JobState.RECOVERING:
             self._restarts.check(now)
-        if state.verdict is None and state.phase in _AT_WORK and not self._restarts.undecided:
+        # Also while a later stage waits for its containers: what decides may be over without it.
+        if state.verdict is None and state.phase is not JobState.RECOVERING and not self._restarts.undecided:
             self._completion.look_at_success(now)
             self.stages.check(now)
             self._early_ends.check(now)
         self._completion.check()
         return state.taken()
-
-
-_AT_WORK = (JobState.RUNNING, JobState.RESTARTING, JobState.FINISHING)

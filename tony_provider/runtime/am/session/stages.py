@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
+import attrs
+
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
@@ -17,7 +19,7 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import Milestone
+from tony_provider.runtime.spec.model import Milestone, Role
 
 _IN_WORDS = {
     Milestone.STARTED: "to have started",
@@ -43,18 +45,25 @@ class Stages:
         self._containers = containers
         self._completion = completion
         self._restarts = restarts
-        self._waiting = {name: after for name in state.job.tasks if (after := state.job.waits_for(name))}
+        self._tasks: dict[str, list[Task]] = {name: [] for name in state.job.tasks}
+        for task in state.tasks:
+            self._tasks[task.type].append(task)
+        self._waiting = {
+            name: [_Wait(other, self._tasks[other], milestone) for other, milestone in after.items()]
+            for name in state.job.tasks
+            if (after := state.job.waits_for(name))
+        }
         self._since: Optional[float] = None  # somebody waits, and nobody has begun since
 
     def check(self, now: float) -> None:
         """Open the next stage once it may be, or end the job because it cannot be."""
         if not self._waiting or self._state.phase is not JobState.RUNNING:
             return
-        self._waiting = {name: after for name, after in self._waiting.items() if any(self._tasks(name, waiting=True))}
-        due = [name for name in self._waiting if not any(self._missing(name))]
+        self._waiting = {name: waits for name, waits in self._waiting.items() if self._waits(name)}
+        due = [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]
         if due:
             self._since = None
-            self._open([task for name in due for task in self._tasks(name, waiting=True)], now)
+            self._open([task for name in due for task in self._tasks[name] if task.waits], now)
         elif self._waiting:
             self._look_at_hopeless(now)
             self._look_at_time(now)
@@ -72,13 +81,12 @@ class Stages:
             self._restarts.begin_each(tasks, now)
 
     def _look_at_hopeless(self, now: float) -> None:
-        for name in self._waiting:
-            for other, milestone in self._missing(name):
-                lost = next((task for task in self._tasks(other) if task.given_up), None)
-                if lost and milestone is not Milestone.SUCCEEDED:
-                    why = lost.failure.message if lost.failure else ""
-                    message = f"{name} waits for {other}, and {lost.name} was given up: {why}"
-                    self._completion.fail(Failure(FailureKind.USER, message, lost.name), now)
+        for name, waits in self._waiting.items():
+            for wait in waits:
+                lost = wait.hopeless
+                if lost and lost.failure:
+                    message = f"{name} waits for {wait.other}, and {lost.name} was given up: {lost.failure.message}"
+                    self._completion.fail(attrs.evolve(lost.failure, message=message), now)
                     return
 
     def _look_at_time(self, now: float) -> None:
@@ -90,29 +98,43 @@ class Stages:
 
     def describe(self) -> Iterator[str]:
         """Who waits for whom, in words."""
-        for name in self._waiting:
-            missing = [f"{other} {_IN_WORDS[milestone]}" for other, milestone in self._missing(name)]
-            if missing and any(self._tasks(name, waiting=True)):
+        for name, waits in self._waiting.items():
+            missing = [f"{wait.other} {_IN_WORDS[wait.milestone]}" for wait in waits if not wait.over]
+            if missing and self._waits(name):
                 yield f"{name} waits for {' and '.join(missing)}"
 
-    def _missing(self, name: str) -> Iterator[tuple[str, Milestone]]:
-        """What a type still waits for."""
-        for other, milestone in self._waiting[name].items():
-            if not self._reached(list(self._tasks(other)), milestone):
-                yield other, milestone
-
-    @staticmethod
-    def _reached(tasks: Sequence[Task], milestone: Milestone) -> bool:
-        if milestone is Milestone.STARTED:
-            return all(task.state is TaskState.SUCCEEDED or task.state is TaskState.RUNNING for task in tasks)
-        if milestone is Milestone.READY:
-            return all(task.state is TaskState.SUCCEEDED or _is_ready(task) for task in tasks)
-        left = [task for task in tasks if not task.given_up]  # failures that are tolerated hold nobody up
-        return bool(left) and all(task.state is TaskState.SUCCEEDED for task in left)
-
-    def _tasks(self, name: str, *, waiting: bool = False) -> Iterator[Task]:
-        return (task for task in self._state.tasks if task.type == name and (task.waits or not waiting))
+    def _waits(self, name: str) -> bool:
+        return any(task.waits for task in self._tasks[name])
 
 
-def _is_ready(task: Task) -> bool:
-    return task.state is TaskState.RUNNING and task.process is not None and task.process.ready
+@attrs.define
+class _Wait:
+    """For the tasks of one type to be so far."""
+
+    other: str  # the type
+    tasks: Sequence[Task]
+    milestone: Milestone
+    _looking_at: int = 0  # one that is not so far, by the last look
+
+    @property
+    def over(self) -> bool:
+        """Asked after each of the messages of thousands of executors, so it begins where it ended the last time."""
+        for _ in self.tasks:
+            if not self._reached(self.tasks[self._looking_at]):
+                return False
+            self._looking_at = (self._looking_at + 1) % len(self.tasks)
+        return self.hopeless is None
+
+    def _reached(self, task: Task) -> bool:
+        if task.given_up or task.state is TaskState.SUCCEEDED:
+            return True  # failures that are tolerated hold nobody up
+        if self.milestone is Milestone.SUCCEEDED or task.state is not TaskState.RUNNING:
+            return False
+        return self.milestone is Milestone.STARTED or (task.process is not None and task.process.ready)
+
+    @property
+    def hopeless(self) -> Optional[Task]:
+        """A task that was given up, because of which the wait would never end: a service, or one like all others."""
+        if self.tasks[0].role is Role.SIDECAR:
+            return next((task for task in self.tasks if task.given_up), None)
+        return self.tasks[0] if all(task.given_up for task in self.tasks) else None

@@ -168,7 +168,7 @@ class Containers:
         """Give all containers back: nobody is served by a gang that holds a part of what it needs."""
         state = self._state
         if state.phase is not JobState.WAITING:
-            stage = state.tasks if state.phase is JobState.RESTARTING else self.gang.wanted
+            stage = self._gang_and_later if state.phase is JobState.RESTARTING else self.gang.wanted
             state.enter(JobState.WAITING)
             self.gang.begin(stage, now)
         wait = self.gang.pause(now)
@@ -176,6 +176,12 @@ class Containers:
         for task in self.gang.wanted:
             self._give_back(task, now, why)
         state.note("given_back", f"{why}; giving them back, asking again in {span(wait)}")
+
+    @property
+    def _gang_and_later(self) -> list[Task]:
+        """All tasks but those that others wait for before they begin together: these would come too late."""
+        earlier = self._state.before_the_gang
+        return [task for task in self._state.tasks if task.type not in earlier]
 
     def _give_back(self, task: Task, now: float, why: str) -> None:
         self.dismiss(task, now, why)

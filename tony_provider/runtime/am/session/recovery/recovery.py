@@ -167,7 +167,8 @@ class Recovery:
             for task in missing:
                 task.back_to_request()
                 task.replaced, task.absent = 0, False
-            self._containers.ask_for(tasks, now)
+            self._wait_again(missing)
+            self._containers.ask_for([task for task in missing if not task.waits], now)
             self._restarts.prepare_start(now)
         elif not self._newest:
             self._state.enter(JobState.STARTING)
@@ -178,6 +179,12 @@ class Recovery:
             if self._groups.gang.restart:  # decided while the others were waited for
                 self._state.enter(JobState.RESTARTING)
             self._go_on_running(adopted, missing, now)
+
+    def _wait_again(self, tasks: Sequence[Task]) -> None:
+        """All of these begin anew, so one type comes after the other again."""
+        types = {task.type for task in tasks}
+        for task in tasks:
+            task.waits = not types.isdisjoint(self._state.job.waits_for(task.type))
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
         for task in adopted:

@@ -9,6 +9,7 @@ from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.actions import ReleaseContainers
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.restart_decision import is_permanent
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
@@ -40,11 +41,19 @@ class ContainerFailures:
     Times are the session's, in seconds.
     """
 
-    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups, restarts: Restarts) -> None:
+    def __init__(
+        self,
+        state: SessionState,
+        containers: Containers,
+        groups: RestartGroups,
+        restarts: Restarts,
+        finished: FinishedTasks,
+    ) -> None:
         self._state = state
         self._containers = containers
         self._groups = groups
         self._restarts = restarts
+        self._finished = finished
 
     def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
         """Handle the end of a container, as the cluster reports it."""
@@ -114,6 +123,8 @@ class ContainerFailures:
             process.settled = True
         if preparing or task.state is not TaskState.SUCCEEDED:
             self._replace(task, failure, now, again=again)
+        else:
+            self._finished.look_at(task)
 
     def _replace(self, task: Task, failure: Failure, now: float, *, again: bool) -> None:
         taken_back = failure.kind is FailureKind.PREEMPTED

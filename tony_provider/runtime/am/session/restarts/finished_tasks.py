@@ -7,7 +7,7 @@ does not hold the devices of those that are done.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
+from typing import Any, Optional
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import KeepNotes
@@ -40,20 +40,27 @@ class FinishedTasks:
         if not self._is_over(task):
             return
         if self._groups.of(task) is not self._groups.gang:
-            self._record_success(task)
+            self._let_go(task)
         elif self._outlives_gang and self._gang_has_succeeded():
             for member in self._groups.gang.members:
                 if self._is_over(member):
-                    self._record_success(member)
+                    self._let_go(member)
 
-    def _record_success(self, task: Task) -> None:
-        if task.recorded:
-            return
+    def _let_go(self, task: Task) -> None:
+        if not task.recorded:
+            self._note(task)
+        if not task.has_container:
+            task.released = True  # it was lost meanwhile
+
+    def _note(self, task: Task) -> None:
         end = task.process.end if task.process else None
         outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress)
         data = {"tasks": {task.name: over(task, outcome)}}
-        self._state.note("over", "it has succeeded; its container is given back", task, data)
-        self._state.emit(KeepNotes(task.name, task.attempt))
+        if task.has_container:
+            self._state.note("over", "it has succeeded; its container is given back", task, data)
+            self._state.emit(KeepNotes(task.name, task.attempt))
+        else:
+            self._state.note("over", "it has succeeded", task, data)
 
     def release(self, task: Task, now: float) -> None:
         """Give the container of a task back, as the event log says that it is over."""
@@ -65,7 +72,7 @@ class FinishedTasks:
         """It has succeeded, nothing more comes of it, and nothing is about to start it again."""
         if task.state is not TaskState.SUCCEEDED or not _is_settled(task):
             return False
-        if not task.has_container or task.told_to_stop or task.role is Role.PS:
+        if task.told_to_stop or task.role is Role.PS:
             return False
         going_on = self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
         return going_on and self._groups.preparing(task) is None
@@ -100,10 +107,13 @@ class FinishedTasks:
         """Go on without this task."""
         self._containers.dismiss(task, now, "it is given up")
         self._state.emit(*self._containers.gang.withdraw(task))
-        self._groups.of(task).rest()
+        group = self._groups.of(task)
+        group.rest()
         task.fail(failure, TaskState.FAILED)
         self._record(task, failure)
-        data = {"tasks": {task.name: over(task, TaskOutcome(failure=failure))}}
+        data: dict[str, Any] = {"tasks": {task.name: over(task, TaskOutcome(failure=failure))}}
+        if group.decided:
+            group.decided, data["restarting"] = False, {group.name: False}
         self._state.note("given_up", words.first_line(failure.message), task, data)
 
     def _record(self, task: Task, failure: Failure) -> None:

@@ -66,8 +66,8 @@ class ProcessStarts:
     # ---- getting everything together ---------------------------------------------------------------------------
 
     def renew(self, task: Task, now: float, reason: str) -> None:
-        """Ask for another container for a task where that is due; not for a task that has its last one."""
-        if task.told_to_stop:
+        """Ask for another container for a task where that is due; not for a task that has had its last one."""
+        if task.told_to_stop or task.given_up:
             return
         if task.unfit and not task.busy:
             self._containers.dismiss(task, now, "its container is given back")
@@ -207,7 +207,7 @@ class ProcessStarts:
 
 
 def _takes_part(task: Task) -> bool:
-    return not task.over and (task.ready or not task.absent)
+    return not task.over and not task.waits and (task.ready or not task.absent)
 
 
 def _is_ready(task: Task) -> bool:

@@ -113,11 +113,20 @@ class Restarts:
         for group in list(self._active.values()):
             if group.restart and not self._is_ending(group.restart):
                 self._starts.advance(group, now)
-        self._active = {
-            name: group
-            for name, group in self._active.items()
-            if group.restart or group.root_cause.pending or group is self._groups.gang
-        }
+        self._active = {name: group for name, group in self._active.items() if self._is_under_way(group)}
+
+    def _is_under_way(self, group: RestartGroup) -> bool:
+        """Whether there may be a next step before ``has_come``: most tasks of a large job wait for a container."""
+        if group is self._groups.gang or group.root_cause.pending:
+            return True
+        restart = group.restart
+        return restart is not None and (restart.choice is None or any(task.key is None for task in restart.members))
+
+    def has_come(self, task: Task) -> None:
+        """Record that the executor of a task has registered, which may be about to start."""
+        group = self._groups.of(task)
+        if group.restart:
+            self._active[group.name] = group
 
     def _is_ending(self, restart: Restart) -> bool:
         """The training has succeeded: evaluators may start again, nobody else."""

@@ -14,6 +14,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
 from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, StartRule, SuccessRule
 
 
@@ -110,6 +111,17 @@ class SessionState:
     def enter_cluster(self, task: Task) -> None:
         """Others are to look for this task where its executor is now."""
         self.generation.enter(task.name, TaskAddress(task.type, task.index, task.role, task.host, dict(task.ports)))
+
+    @property
+    def before_the_gang(self) -> set[str]:
+        """The task types that those which begin together wait for, and what these wait for."""
+        before: set[str] = set()
+        left = [name for name, role in self.job.roles.items() if in_cluster(role)]
+        while left:
+            new = self.job.waits_for(left.pop()).keys() - before
+            before |= new
+            left += new
+        return before
 
     def emit(self, *actions: Optional[Action]) -> None:
         self.out += [action for action in actions if action is not None]
