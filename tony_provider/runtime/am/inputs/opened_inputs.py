@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import attrs
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.owner import Ownership
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.inputs.commit_log import CommitLog, read_log
 from tony_provider.runtime.inputs.finding import BadInputError, find
 from tony_provider.runtime.inputs.listing import Listing
@@ -38,11 +39,16 @@ class OpenedInput:
     log: CommitLog
 
 
-def open_inputs(ownership: Ownership) -> list[OpenedInput]:
+def open_inputs(ownership: Ownership, address: Address) -> list[OpenedInput]:
     """List the inputs of the job, or load what a former application master has listed. They are to be closed.
 
-    Blocks. Raises BadInputError with all that is wrong with them, StorageUnreachable.
+    Where there are any, this one is announced first, at ``address``: from then on a former one, if it still lives,
+    commits nothing that would be missing here. Blocks. Raises BadInputError with all that is wrong with them,
+    SupersededError, StorageError.
     """
+    if not ownership.description.job.inputs:
+        return []
+    ownership.announce(address)
     opened: list[OpenedInput] = []
     problems = []
     stores = InputStores(ownership.storage, ownership.description.application_dir)
@@ -79,7 +85,7 @@ def _open(name: str, ownership: Ownership, stores: InputStores, until: float) ->
         queue = ShardQueue(len(listing) if spec.deal is InputDeal.QUEUE else 0)
         for settled in read_log(ownership.storage, commits):
             queue.was_settled(settled.reader, settled.shard, settled.failed)
-    except (BadInputError, StorageUnreachable):
+    except (BadInputError, StorageUnreachable, SupersededError):
         raise
     except Exception as error:  # a full disk, a damaged file, and whatever the drivers of other stores raise
         log.exception("an input cannot be opened")
