@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 
 import attrs
 import pytest
@@ -15,12 +16,12 @@ from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.inputs.queued_shards import QueuedShards
 from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.inputs.commit_log import CommitLog, Settled, read_log
-from tony_provider.runtime.inputs.finding import find
+from tony_provider.runtime.inputs.finding import BadInputError, find
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.shard_queue import ShardReader
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.spec.model import InputDeal
+from tony_provider.runtime.spec.model import InputDeal, InputSpec
 from tony_provider.runtime.storage import StorageUnreachable, uris
 
 DEADLINE = 60
@@ -211,3 +212,14 @@ def test_a_master_that_was_replaced_while_it_listed_says_so(site: MakeSite, monk
     monkeypatch.setattr(opened_inputs, "find", list_slowly)
     with pytest.raises(SupersededError):
         made.open()
+
+
+def test_a_search_that_finds_nothing_ends_too(site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = site(3, InputDeal.QUEUE)
+    description = made.ownership.description
+    inputs = {"data": InputSpec([str(tmp_path / "data" / "**" / "none")], InputDeal.QUEUE)}
+    job = attrs.evolve(description.job, inputs=inputs)
+    slow = attrs.evolve(made, ownership=attrs.evolve(made.ownership, description=attrs.evolve(description, job=job)))
+    monkeypatch.setattr(opened_inputs, "_LONGEST_LISTING", -1.0)
+    with pytest.raises(BadInputError, match="listing took more than"):
+        slow.open()

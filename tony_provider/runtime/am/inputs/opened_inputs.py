@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from functools import partial
 
 import attrs
 
@@ -14,7 +14,6 @@ from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.inputs.commit_log import CommitLog, read_log
 from tony_provider.runtime.inputs.finding import BadInputError, find
 from tony_provider.runtime.inputs.listing import Listing
-from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.shard_queue import ShardQueue
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.inputs.too_few import too_few
@@ -98,8 +97,8 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, unt
     try:
         return Listing.load(storage, uri)
     except StorageNotFound:
-        found = find(name, job.inputs[name], stores)
-    listing = Listing.of(_in_time(name, found, until))
+        found = find(name, job.inputs[name], stores, partial(_check_time, name, until))
+    listing = Listing.of(found)
     try:
         problem = too_few(job, name, len(listing))
         if problem is None:
@@ -114,10 +113,7 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, unt
     return listing
 
 
-def _in_time(name: str, shards: Iterator[InputShard], until: float) -> Iterator[InputShard]:
-    for shard in shards:
-        if time.monotonic() > until:
-            raise BadInputError(
-                f"{child('inputs', name)}: listing took more than {_LONGEST_LISTING:g} s; name fewer files"
-            )
-        yield shard
+def _check_time(name: str, until: float) -> None:
+    if time.monotonic() > until:
+        message = f"listing took more than {_LONGEST_LISTING:g} s; name fewer files, or paths with fewer directories"
+        raise BadInputError(f"{child('inputs', name)}: {message}")
