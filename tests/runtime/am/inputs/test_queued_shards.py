@@ -86,8 +86,8 @@ async def test_a_store_that_is_away_delays_a_commit(desk: Desk, monkeypatch: pyt
     loop, add = asyncio.get_running_loop(), CommitLog.add
 
     def fail_first(log: CommitLog, settled: list[Settled]) -> None:
-        loop.call_soon_threadsafe(asked.set)
         if not there:
+            loop.call_soon_threadsafe(asked.set)
             raise StorageUnreachable("x", "write", "a test")
         add(log, settled)
 
