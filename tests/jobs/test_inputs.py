@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.jobs.left import assert_nothing_left
-from tests.jobs.places import Place
+from tests.jobs.places import LocalPlace, Place
+from tests.waiting import until
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.runtime.storage import uris
 
@@ -72,3 +76,56 @@ def test_an_input_that_is_not_there_is_told_before_anything_is_submitted(place: 
         place.submit(spec_of([f"{data}/nothing-*"]))
     assert str(caught.value).count("names no file") == 2
     assert "inputs.static.paths[0]" in str(caught.value)
+
+
+DYING = """
+import os
+import pathlib
+import signal
+import time
+import tony_sdk
+
+marks, rank = pathlib.Path(os.environ["MARKS"]), os.environ["TONY_RANK"]
+assert (marks / "prepared").exists()
+for shard in tony_sdk.inputs("queued"):
+    try:
+        (marks / "died").touch(exist_ok=False)
+    except FileExistsError:
+        (marks / f"taken-{rank}").touch()
+        while not (marks / "go").exists():
+            time.sleep(0.05)
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+    shard.done(f"by rank {rank}")
+"""
+
+
+@pytest.mark.long
+def test_no_shard_is_lost_or_done_twice_when_a_process_and_an_executor_die(local: LocalPlace, tmp_path: Path) -> None:
+    """Several processes in each container, more tasks than there is room for, and a type that runs before them."""
+    marks, data = tmp_path / "marks", tmp_path / "data"
+    for directory in (marks, data):
+        directory.mkdir()
+    for number in range(COUNT):
+        (data / str(number)).write_text("x")
+    local.extra.update(local_vcores=3, local_memory=8192)
+    worker = {"instances": 4, "processes": 2, "memory": "1GiB", "command": f"exec python3 -c '{DYING}'"}
+    job = local.submit(
+        {
+            "start": "first-come",
+            "env": {"MARKS": str(marks)},
+            "restart": {"backoff": 0},
+            "tasks": {"prepare": {"memory": "1GiB", "command": 'touch "$MARKS/prepared"'}, "worker": worker},
+            "inputs": {"queued": {"paths": [str(data)], "deal": "queue"}},
+        }
+    )
+    until(lambda: (marks / "died").exists() and any(marks.glob("taken-*")), "one has died, another has a shard")
+    executor = next(each for each in job.executors() if each.holds("worker:"))
+    os.kill(executor.pid, signal.SIGKILL)
+    (marks / "go").touch()
+    status = job.succeeded()
+    logs = [name for name in job.files() if name.startswith("inputs/queued.commits/")]
+    commits = [json.loads(line) for name in logs for line in job.read(name).splitlines()]
+    assert sorted(each["shard"] for each in commits) == list(range(COUNT))
+    assert [each.committed for each in status.inputs] == [COUNT]
+    assert_nothing_left(local, job)

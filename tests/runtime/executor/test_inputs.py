@@ -165,6 +165,9 @@ async def test_a_shard_that_is_not_what_was_listed_is_passed_over(launch: Launch
         '{"input": 7}',
         '{"input": "data", "done": "x"}',
         '{"input": "data", "done": 1, "back": 2}',
+        '{"input": "data", "done": 1, "outputs": null}',
+        '{"input": "data", "done": 1, "outputs": "out"}',
+        '{"input": "data", "failed": 1, "reason": "\\ud800"}',
     ],
 )
 async def test_what_is_no_question_is_refused_and_the_next_is_heard(launch: Launch, line: str) -> None:

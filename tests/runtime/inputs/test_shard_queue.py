@@ -38,8 +38,17 @@ def test_a_commit_counts_once_and_only_for_who_has_the_shard() -> None:
     assert not queue.commit(reader(1), 0)
     assert [queue.commit(reader(0), 0), queue.commit(reader(0), 0)] == [True, True]
     assert (queue.committed, queue.settled) == (1, 1)
-    assert not queue.give_back(reader(0), 0)
+    assert not queue.give_back(reader(0), 0, 9)
     assert not queue.fail(reader(0), 0, "too late")
+
+
+def test_a_request_to_give_back_that_is_said_again_leaves_a_shard_that_was_taken_since() -> None:
+    queue = ShardQueue(1)
+    assert queue.take(reader(0), 1) == 0
+    assert queue.give_back(reader(0), 0, 3)
+    assert queue.take(reader(0), 2) == 0  # another connection of the same process
+    assert not queue.give_back(reader(0), 0, 3)
+    assert queue.commit(reader(0), 0)
 
 
 def test_a_reader_that_was_taken_for_dead_commits_nothing() -> None:
@@ -123,7 +132,8 @@ class QueueMachine(RuleBasedStateMachine):
     def give_all_back(self, task: int) -> None:
         for shard in sorted(self.held[task]):
             if self.queue.state(shard) is ShardState.TAKEN:
-                assert self.queue.give_back(self.reader(task), shard)
+                self.requests += 1
+                assert self.queue.give_back(self.reader(task), shard, self.requests)
         self.held[task].clear()
 
     @rule(task=TASKS)

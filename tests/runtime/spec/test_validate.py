@@ -36,6 +36,17 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"inputs": {"x": {"paths": ["/x"], "deal": "queued"}}}, "inputs.x.deal", "did you mean queue?"),
         ({"inputs": {"x": {"paths": ["/x"], "tasks": ["workers"]}}}, "inputs.x.tasks[0]", "did you mean worker?"),
         ({"inputs": {"X": "/x"}}, "inputs.X", "lower-case letters"),
+        ({"inputs": {"queues": "/x"}}, "inputs.queues", "another variable is named TONY_INPUT_QUEUES"),
+        ({"inputs": {"socket": "/x"}}, "inputs.socket", "another variable is named TONY_INPUT_SOCKET"),
+        (
+            {
+                "framework": "ray",
+                "inputs": {"x": {"paths": ["/x"], "tasks": ["chief", "worker"]}},
+                "tasks": {"chief": {"command": "x"}, "worker": {"command": None}},
+            },
+            "inputs.x.tasks[1]",
+            "run no program of yours",
+        ),
         (
             {
                 "inputs": {"x": {"paths": ["/x"], "tasks": ["eye"]}},

@@ -166,7 +166,7 @@ class MasterLifecycle:
     async def _open_inputs(self) -> tuple[list[OpenedInput], str]:
         """The job's inputs, and what is wrong with them. Raises SupersededError, StorageError."""
         try:
-            return await from_store(partial(open_inputs, self.ownership)), ""
+            return await from_store(partial(open_inputs, self.ownership, self.server.address)), ""
         except BadInputError as error:
             return [], str(error)
 

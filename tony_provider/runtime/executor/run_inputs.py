@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
+from functools import partial
 from pathlib import Path
 
 from tony_provider.runtime import contract
@@ -15,7 +17,9 @@ from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import InputDeal
-from tony_provider.runtime.storage import StorageError, StorageNotFound
+from tony_provider.runtime.storage import StorageNotFound
+
+log = logging.getLogger(__name__)
 
 
 class RunInputs:
@@ -31,7 +35,7 @@ class RunInputs:
         self._requests = requests
         self._stores = InputStores(context.storage, container.description.application_dir)
         self._socket = Path(context.workspace.tmpdir, f"inputs-{start}")
-        self._server = ShardServer(self._socket, requests, start, self._problem)
+        self._server = ShardServer(self._socket, requests, start, partial(shard_problem, self._stores))
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:
@@ -62,15 +66,17 @@ class RunInputs:
         await self._server.close()
         self._stores.close()
 
-    def _problem(self, line: bytes) -> str:
-        """Why a shard is not what was listed. Blocks. What only the store's state says, the program is left to find."""
-        shard = InputShard.of_line(line)
-        try:
-            now = InputShard.of_status(self._stores.of(shard.uri).status(shard.uri))
-        except StorageNotFound:
-            return f"{shard.uri} was listed, and is not there any more"
-        except StorageError:
-            return ""
-        if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
-            return f"{shard.uri} has changed since it was listed"
+
+def shard_problem(stores: InputStores, line: bytes) -> str:
+    """Why a shard is not what was listed. Blocks. What only the store's state says, the program is left to find."""
+    shard = InputShard.of_line(line)
+    try:
+        now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
+    except StorageNotFound:
+        return f"{shard.uri} was listed, and is not there any more"
+    except Exception:  # the drivers of other stores raise whatever they like
+        log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
         return ""
+    if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
+        return f"{shard.uri} has changed since it was listed"
+    return ""

@@ -21,6 +21,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -33,6 +34,7 @@ from tony_provider.runtime.protocol import tony_pb2
 log = logging.getLogger(__name__)
 
 _LONGEST_LINE = 1 << 20  # bytes
+_LOOKS_AT_ONCE = 4
 
 Look = Callable[[bytes], str]
 """Why a shard, given as its line, cannot be read any more; empty: it can. Blocks."""
@@ -61,11 +63,12 @@ class Question:
             fields = json.loads(line)
             known = {field.name for field in attrs.fields(cls)} - {"name"}
             question = cls(fields["input"], **{key: fields[key] for key in known & fields.keys()})
+            texts = [question.name, question.reason, *question.outputs]
+            "".join(texts).encode()  # half of a surrogate pair can be written in JSON, and not sent on
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise QuestionError(f"not a question: {line[:200]!r}") from error
         shards = [each for each in (question.done, question.back, question.failed) if each is not None]
-        texts = [question.name, question.reason, *question.outputs]
-        if len(shards) > 1 or not all(map(_is_number, shards)) or not all(isinstance(text, str) for text in texts):
+        if len(shards) > 1 or not all(map(_is_number, shards)) or not isinstance(question.outputs, list):
             raise QuestionError(f"not a question: {line[:200]!r}")
         return question
 
@@ -90,6 +93,8 @@ class ShardServer:
         self._requests = requests
         self._start = start
         self._look = look
+        # Own threads: a store that hangs is not to take those that heartbeats need.
+        self._looking = ThreadPoolExecutor(_LOOKS_AT_ONCE, "look")
         self._server: Optional[asyncio.AbstractServer] = None
         self._connections: set[asyncio.Task[None]] = set()
         self._held: set[tuple[str, int]] = set()  # by all connections
@@ -115,6 +120,7 @@ class ShardServer:
         for task in connections:
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
+        self._looking.shutdown(wait=False)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -126,19 +132,27 @@ class ShardServer:
         self._connections.add(task)
         held: set[tuple[str, int]] = set()
         try:
+            await self._converse(reader, writer, held)
+            for name, shard in sorted(held):
+                await self._ask(Question(name, back=shard), held)
+        except asyncio.CancelledError:  # asyncio would log it as a fault
+            return
+        finally:
+            self._connections.discard(task)
+
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: set[tuple[str, int]]
+    ) -> None:
+        """Answer until the program has closed its end."""
+        try:
             while line := await reader.readline():
                 answer = await self._answer(line, held)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError) as error:  # it went away, or wrote a line without an end
             log.warning("a program that takes shards: %s", error)
-        except asyncio.CancelledError:  # asyncio would log it as a fault
-            return
         finally:
-            self._connections.discard(task)
             writer.close()
-        for name, shard in sorted(held):
-            await self._ask(Question(name, back=shard), held)
 
     async def _answer(self, line: bytes, held: set[tuple[str, int]]) -> Mapping[str, Any]:
         try:
@@ -154,7 +168,8 @@ class ShardServer:
             if not answer.HasField("shard"):
                 return {"end": True, "failed": answer.failed, "failures": answer.failures}
             shard = json.loads(answer.line)
-            problem = await asyncio.to_thread(self._look, answer.line.encode())
+            looking = asyncio.get_running_loop().run_in_executor(self._looking, self._look, answer.line.encode())
+            problem = await looking
             if not problem:
                 return {"shard": answer.shard, **shard}
             log.warning("%s: %s", question.name, problem)

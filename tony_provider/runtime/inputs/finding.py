@@ -11,6 +11,9 @@ import fnmatch
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from typing import Callable
+
+import attrs
 
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
@@ -28,14 +31,33 @@ class BadInputError(Exception):
     """An input that cannot be dealt; the message has the path of the key in the job, and says what to do."""
 
 
-def find(name: str, spec: InputSpec, stores: InputStores) -> Iterator[InputShard]:
+@attrs.frozen
+class _Directories:
+    """The directories of one store, as they are looked at one after the other."""
+
+    storage: Storage
+    looks: Callable[[], None]
+
+    def entries(self, directory: str) -> list[FileStatus]:
+        """What is in it, by name; nothing where it went away or is no directory."""
+        self.looks()
+        try:
+            return self.storage.list(directory)
+        except (StorageNotFound, StorageNotADirectory):
+            return []
+
+
+def find(
+    name: str, spec: InputSpec, stores: InputStores, looks: Callable[[], None] = lambda: None
+) -> Iterator[InputShard]:
     """The shards of an input: by path as written, then by name; one that two paths name comes once.
 
-    Blocks. Raises BadInputError for a path that names nothing, and for one that no store is known for; StorageError.
+    ``looks`` is called before each directory, and what it raises ends the search. Blocks. Raises BadInputError for a
+    path that names nothing, and for one that no store is known for; StorageError.
     """
     seen: set[bytes] = set()  # hashes: a million of them take less than their names
     for index in range(len(spec.paths)):
-        for shard in find_at(name, spec, index, stores):
+        for shard in find_at(name, spec, index, stores, looks):
             if len(spec.paths) > 1:
                 mark = hashlib.blake2b(shard.uri.encode(), digest_size=16).digest()
                 if mark in seen:
@@ -44,12 +66,14 @@ def find(name: str, spec: InputSpec, stores: InputStores) -> Iterator[InputShard
             yield shard
 
 
-def find_at(name: str, spec: InputSpec, index: int, stores: InputStores) -> Iterator[InputShard]:
+def find_at(
+    name: str, spec: InputSpec, index: int, stores: InputStores, looks: Callable[[], None] = lambda: None
+) -> Iterator[InputShard]:
     """The shards of one of its paths; otherwise like ``find``."""
     written = spec.paths[index]
     where = item(child(child("inputs", name), "paths"), index)
     empty = True
-    for status in _files(where, written, stores):
+    for status in _files(where, written, stores, looks):
         empty = False
         yield InputShard.of_status(status)
     if empty:
@@ -59,9 +83,9 @@ def find_at(name: str, spec: InputSpec, index: int, stores: InputStores) -> Iter
         )
 
 
-def _files(where: str, written: str, stores: InputStores) -> Iterator[FileStatus]:
+def _files(where: str, written: str, stores: InputStores, looks: Callable[[], None]) -> Iterator[FileStatus]:
     try:
-        storage = stores.of(written)
+        directories = _Directories(stores.of(written), looks)
     except StorageUnsupported as error:
         raise BadInputError(f"{where}: {error}") from error
     parsed = uris.parse(written)
@@ -70,59 +94,51 @@ def _files(where: str, written: str, stores: InputStores) -> Iterator[FileStatus
     start = f"{parsed.scheme}://{parsed.authority}/" + "/".join(parts[:fixed])
     try:
         if fixed < len(parts):
-            yield from _matching(storage, start, parts[fixed:])
+            yield from _matching(directories, start, parts[fixed:])
         else:
-            yield from _all_of(storage, storage.status(start))
+            yield from _all_of(directories, directories.storage.status(start))
     except StorageNotFound as error:
         raise BadInputError(f"{where}: there is no {error.uri}; correct the path") from error
 
 
-def _all_of(storage: Storage, status: FileStatus) -> Iterator[FileStatus]:
+def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatus]:
     """The file itself, or every file below the directory that is not hidden."""
     if not status.is_directory:
         yield status
         return
-    for entry in _entries(storage, status.path):
+    for entry in directories.entries(status.path):
         if not entry.name.startswith(_HIDDEN):
-            yield from _all_of(storage, entry)
+            yield from _all_of(directories, entry)
 
 
-def _matching(storage: Storage, directory: str, patterns: Sequence[str]) -> Iterator[FileStatus]:
+def _matching(directories: _Directories, directory: str, patterns: Sequence[str]) -> Iterator[FileStatus]:
     """What below the directory matches, a pattern for each level; of directories that match, their files."""
     pattern, below = patterns[0], patterns[1:]
     if pattern == _ANY_DIRECTORIES:
         while below and below[0] == _ANY_DIRECTORIES:
             below = below[1:]
-        yield from _at_any_depth(storage, directory, below)
+        yield from _at_any_depth(directories, directory, below)
         return
-    for entry in _entries(storage, directory):
+    for entry in directories.entries(directory):
         if not _matches(entry.name, pattern):
             continue
         if not below:
-            yield from _all_of(storage, entry)
+            yield from _all_of(directories, entry)
         elif entry.is_directory:
-            yield from _matching(storage, entry.path, below)
+            yield from _matching(directories, entry.path, below)
 
 
-def _at_any_depth(storage: Storage, directory: str, below: Sequence[str]) -> Iterator[FileStatus]:
+def _at_any_depth(directories: _Directories, directory: str, below: Sequence[str]) -> Iterator[FileStatus]:
     """What matches ``below`` in this directory, or in one below it."""
     if below:
-        yield from _matching(storage, directory, below)
-    for entry in _entries(storage, directory):
+        yield from _matching(directories, directory, below)
+    for entry in directories.entries(directory):
         if entry.name.startswith(_HIDDEN):
             continue
         if entry.is_directory:
-            yield from _at_any_depth(storage, entry.path, below)
+            yield from _at_any_depth(directories, entry.path, below)
         elif not below:
             yield entry
-
-
-def _entries(storage: Storage, directory: str) -> list[FileStatus]:
-    """What is in it, by name; nothing where it went away or is no directory."""
-    try:
-        return storage.list(directory)
-    except (StorageNotFound, StorageNotADirectory):
-        return []
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -41,6 +41,7 @@ class _Hand:
 
     taken: dict[int, int] = attrs.field(factory=dict)  # shards, and the number of the request that took each
     settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # its last commits and failures
+    returns: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # its last requests to give back
 
 
 class ShardQueue:
@@ -119,11 +120,15 @@ class ShardQueue:
         self._hands[reader].settled.append(shard)
         return True
 
-    def give_back(self, reader: ShardReader, shard: int) -> bool:
-        """Have a shard that this reader has taken be free again; False when it has not taken it."""
-        if not self._put_down(reader, shard, ShardState.FREE):
+    def give_back(self, reader: ShardReader, shard: int, request: int) -> bool:
+        """Have a shard that this reader has taken be free again; False when it has not taken it.
+
+        The same request again does nothing: the reader may have taken the shard once more by then.
+        """
+        hand = self._hands.get(reader)
+        if hand is None or request in hand.returns or not self._free(reader, shard):
             return False
-        heapq.heappush(self._returned, shard)
+        hand.returns.append(request)
         return True
 
     def ended(self, reader: ShardReader) -> bool:
@@ -131,7 +136,7 @@ class ShardQueue:
         hand = self._hands.get(reader)
         if hand is None:
             return False
-        returned = [shard for shard in list(hand.taken) if self.give_back(reader, shard)]
+        returned = [shard for shard in list(hand.taken) if self._free(reader, shard)]
         del self._hands[reader]
         return bool(returned)
 
@@ -171,6 +176,12 @@ class ShardQueue:
             return False
         del hand.taken[shard]
         self._states[shard] = state
+        return True
+
+    def _free(self, reader: ShardReader, shard: int) -> bool:
+        if not self._put_down(reader, shard, ShardState.FREE):
+            return False
+        heapq.heappush(self._returned, shard)
         return True
 
     def _next_free(self) -> Optional[int]:

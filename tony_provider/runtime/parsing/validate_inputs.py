@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tony_provider.runtime import contract
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec
 from tony_provider.runtime.spec.problems import Problem, child, item
@@ -12,6 +13,7 @@ from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 
 MAX_INPUT_NAME = 32
+_TAKEN = (contract.ENV_INPUT_QUEUES, contract.ENV_INPUT_SOCKET)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -25,6 +27,10 @@ def input_problems(job: JobSpec) -> Iterator[Problem]:
                 name,
                 "an input's name has lower-case letters, digits and _, begins with a letter, and has at most "
                 f"{MAX_INPUT_NAME} characters: a variable is named after it",
+            )
+        elif contract.ENV_INPUT_PREFIX + name.upper() in _TAKEN:
+            yield Problem(
+                path, name, f"another variable is named {contract.ENV_INPUT_PREFIX + name.upper()}; give another name"
             )
         yield from _paths(spec, child(path, "paths"))
         yield from _tasks(job, spec, child(path, "tasks"))
@@ -63,3 +69,6 @@ def _tasks(job: JobSpec, spec: InputSpec, path: str) -> Iterator[Problem]:
             yield Problem(
                 item(path, index), task_type, f"inputs are dealt to tasks with a rank, and not to the role {role}"
             )
+        elif not job.tasks[task_type].command:
+            message = f"the tasks of {task_type} run no program of yours, which could read it; give them a command"
+            yield Problem(item(path, index), task_type, message)

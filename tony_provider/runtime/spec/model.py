@@ -273,7 +273,7 @@ class InputSpec:
 
     paths: list[str]  # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``
     deal: InputDeal = InputDeal.STATIC
-    tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers
+    tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers that have a command
 
 
 @attrs.frozen
@@ -332,9 +332,13 @@ class JobSpec:
         return role_of(task_type, self.tasks[task_type])
 
     def readers(self, name: str) -> list[str]:
-        """The task types that an input is dealt to, as specified; raises KeyError for one that is not in ``inputs``."""
+        """The task types that an input is dealt to, as specified; raises KeyError for one that is not in ``inputs``.
+
+        Types that run their framework's command, and no program of the job's, read nothing unless they are named.
+        """
         named = self.inputs[name].tasks
-        return [each for each in self.tasks if (each in named if named else self.role(each).is_tracked)]
+        able = [each for each, task in self.tasks.items() if self.role(each).is_tracked and task.command]
+        return [each for each in self.tasks if each in (named or able)]
 
     @property
     def size(self) -> int:

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.local.jobs import stage
+from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput, close_inputs, open_inputs
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.am.session.session import Session
@@ -17,6 +18,8 @@ from tony_provider.runtime.inputs.shard_queue import ShardReader
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec, Role, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
+
+ADDRESS = Address("127.0.0.1", 7)
 
 
 @attrs.define
@@ -56,7 +59,7 @@ class Site:
 
     def open(self, am_attempt: int = 1) -> OpenedInput:
         """As the application master of this attempt does."""
-        (opened,) = open_inputs(attrs.evolve(self.ownership, am_attempt=am_attempt))
+        (opened,) = open_inputs(attrs.evolve(self.ownership, am_attempt=am_attempt), ADDRESS)
         self.opened.append(opened)
         return opened
 

@@ -1,20 +1,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 
 import attrs
 import pytest
 
-from tests.runtime.am.inputs.conftest import MakeSite, Site, StandInSession
+from tests.runtime.am.inputs.conftest import ADDRESS, MakeSite, Site, StandInSession
+from tony_provider.runtime.am.inputs import opened_inputs
+from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.inputs.queued_shards import QueuedShards
+from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.inputs.commit_log import CommitLog, Settled, read_log
+from tony_provider.runtime.inputs.finding import BadInputError, find
+from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.shard_queue import ShardReader
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.spec.model import InputDeal
+from tony_provider.runtime.spec.model import InputDeal, InputSpec
 from tony_provider.runtime.storage import StorageUnreachable, uris
 
 DEADLINE = 60
@@ -30,6 +37,7 @@ class Desk:
     events: list[str] = attrs.field(factory=list)
     numbers: count[int] = attrs.field(factory=lambda: count(1))
     shards: QueuedShards = attrs.field(init=False)
+    running: asyncio.Future[None] = attrs.field(init=False)
 
     @asynccontextmanager
     async def working(self, am_attempt: int = 1) -> AsyncIterator[None]:
@@ -38,10 +46,10 @@ class Desk:
         session = self.session.as_session
         opened = self.site.open(am_attempt)
         self.shards = QueuedShards(opened, session, ownership, lambda event, _: self.events.append(event))
-        running = asyncio.ensure_future(self.shards.run())
+        self.running = asyncio.ensure_future(self.shards.run())
         yield
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
 
     def say(self, reader: ShardReader, **what: object) -> asyncio.Future[tony_pb2.ShardAnswer]:
         answer: asyncio.Future[tony_pb2.ShardAnswer] = asyncio.get_running_loop().create_future()
@@ -78,8 +86,8 @@ async def test_a_store_that_is_away_delays_a_commit(desk: Desk, monkeypatch: pyt
     loop, add = asyncio.get_running_loop(), CommitLog.add
 
     def fail_first(log: CommitLog, settled: list[Settled]) -> None:
-        loop.call_soon_threadsafe(asked.set)
         if not there:
+            loop.call_soon_threadsafe(asked.set)
             raise StorageUnreachable("x", "write", "a test")
         add(log, settled)
 
@@ -158,3 +166,60 @@ async def test_files_that_come_later_are_not_in_the_listing(desk: Desk) -> None:
     data = desk.site.ownership.description.job.inputs["data"].paths[0]
     desk.site.ownership.storage.write(f"{data}/9999", b"late")
     assert len(desk.site.open(am_attempt=2).listing) == 3
+
+
+async def test_a_commit_that_crosses_a_newer_master_is_not_answered(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer one has read the log, and gives the shard to somebody else."""
+    add, wrote = CommitLog.add, threading.Event()
+    newer: list[OpenedInput] = []
+
+    def cross(log: CommitLog, settled: list[Settled]) -> None:
+        newer.append(desk.site.open(am_attempt=2))
+        add(log, settled)
+        wrote.set()
+
+    async with desk.working():
+        await desk.hear(A, take=True)
+        monkeypatch.setattr(CommitLog, "add", cross)
+        answer = desk.say(A, done=0)
+        assert await asyncio.to_thread(wrote.wait, DEADLINE)
+        with pytest.raises(SupersededError):
+            await asyncio.wait_for(desk.running, DEADLINE)
+        assert not answer.done()
+    assert newer[0].queue.committed == 0
+
+
+async def test_a_former_master_commits_nothing_once_the_next_has_read_the_log(desk: Desk) -> None:
+    async with desk.working():
+        await desk.hear(A, take=True)
+        desk.site.open(am_attempt=2)
+        answer = desk.say(A, done=0)
+        with pytest.raises(SupersededError):
+            await asyncio.wait_for(desk.running, DEADLINE)
+        assert not answer.done()
+    assert desk.commits == []
+
+
+def test_a_master_that_was_replaced_while_it_listed_says_so(site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = site(3, InputDeal.QUEUE)
+
+    def list_slowly(*args: object) -> Iterator[InputShard]:
+        yield from find(*args)  # type: ignore[arg-type]
+        attrs.evolve(made.ownership, am_attempt=2).announce(ADDRESS)
+
+    monkeypatch.setattr(opened_inputs, "find", list_slowly)
+    with pytest.raises(SupersededError):
+        made.open()
+
+
+def test_a_search_that_finds_nothing_ends_too(site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = site(3, InputDeal.QUEUE)
+    description = made.ownership.description
+    inputs = {"data": InputSpec([str(tmp_path / "data" / "**" / "none")], InputDeal.QUEUE)}
+    job = attrs.evolve(description.job, inputs=inputs)
+    slow = attrs.evolve(made, ownership=attrs.evolve(made.ownership, description=attrs.evolve(description, job=job)))
+    monkeypatch.setattr(opened_inputs, "_LONGEST_LISTING", -1.0)
+    with pytest.raises(BadInputError, match="listing took more than"):
+        slow.open()

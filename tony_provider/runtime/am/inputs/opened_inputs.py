@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from functools import partial
 
 import attrs
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.owner import Ownership
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.inputs.commit_log import CommitLog, read_log
 from tony_provider.runtime.inputs.finding import BadInputError, find
 from tony_provider.runtime.inputs.listing import Listing
-from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.shard_queue import ShardQueue
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.inputs.too_few import too_few
@@ -38,11 +38,16 @@ class OpenedInput:
     log: CommitLog
 
 
-def open_inputs(ownership: Ownership) -> list[OpenedInput]:
+def open_inputs(ownership: Ownership, address: Address) -> list[OpenedInput]:
     """List the inputs of the job, or load what a former application master has listed. They are to be closed.
 
-    Blocks. Raises BadInputError with all that is wrong with them, StorageUnreachable.
+    Where there are any, this one is announced first, at ``address``: from then on a former one, if it still lives,
+    commits nothing that would be missing here. Blocks. Raises BadInputError with all that is wrong with them,
+    SupersededError, StorageError.
     """
+    if not ownership.description.job.inputs:
+        return []
+    ownership.announce(address)
     opened: list[OpenedInput] = []
     problems = []
     stores = InputStores(ownership.storage, ownership.description.application_dir)
@@ -79,7 +84,7 @@ def _open(name: str, ownership: Ownership, stores: InputStores, until: float) ->
         queue = ShardQueue(len(listing) if spec.deal is InputDeal.QUEUE else 0)
         for settled in read_log(ownership.storage, commits):
             queue.was_settled(settled.reader, settled.shard, settled.failed)
-    except (BadInputError, StorageUnreachable):
+    except (BadInputError, StorageUnreachable, SupersededError):
         raise
     except Exception as error:  # a full disk, a damaged file, and whatever the drivers of other stores raise
         log.exception("an input cannot be opened")
@@ -92,8 +97,8 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, unt
     try:
         return Listing.load(storage, uri)
     except StorageNotFound:
-        found = find(name, job.inputs[name], stores)
-    listing = Listing.of(_in_time(name, found, until))
+        found = find(name, job.inputs[name], stores, partial(_check_time, name, until))
+    listing = Listing.of(found)
     try:
         problem = too_few(job, name, len(listing))
         if problem is None:
@@ -108,10 +113,7 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, unt
     return listing
 
 
-def _in_time(name: str, shards: Iterator[InputShard], until: float) -> Iterator[InputShard]:
-    for shard in shards:
-        if time.monotonic() > until:
-            raise BadInputError(
-                f"{child('inputs', name)}: listing took more than {_LONGEST_LISTING:g} s; name fewer files"
-            )
-        yield shard
+def _check_time(name: str, until: float) -> None:
+    if time.monotonic() > until:
+        message = f"listing took more than {_LONGEST_LISTING:g} s; name fewer files, or paths with fewer directories"
+        raise BadInputError(f"{child('inputs', name)}: {message}")

@@ -101,7 +101,9 @@ class QueuedShards:
         if kind == "failed":
             return self._put(Settled(message.failed, reader, epoch_ms(), failed=message.reason))
         if kind == "back":
-            self._queue.give_back(reader, message.back)  # it may be somebody else's by now: all is well
+            self._queue.give_back(
+                reader, message.back, message.request
+            )  # it may be somebody else's by now: all is well
         return ""
 
     def _put(self, settled: Settled) -> str:
@@ -132,8 +134,9 @@ class QueuedShards:
             await self._deal()
 
     async def _write(self, settled: list[Settled]) -> None:
-        write = partial(asyncio.to_thread, self._write_now, settled)
-        await retry(write, _FOREVER, StorageError, self._troubled)
+        # The second look: a newer application master that was announced meanwhile may have read the log before.
+        for work in (partial(self._write_now, settled), self._ownership.check_newest):
+            await retry(partial(asyncio.to_thread, work), _FOREVER, StorageError, self._troubled)
         for each in settled:
             if each.failed is not None:
                 self._note("shard_failed", f"{self.opened.name}: {each.failed}")
