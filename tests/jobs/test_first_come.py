@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import until
@@ -48,6 +50,7 @@ def test_more_tasks_than_fit_all_have_their_turn(local: LocalPlace, tmp_path: Pa
     assert_nothing_left(local, job)
 
 
+@pytest.mark.long
 def test_one_that_is_done_makes_room_for_the_next(place: Place, tmp_path: Path) -> None:
     """Rank 0 goes on until all the others have ended."""
     done = tmp_path / "done"
@@ -102,6 +105,7 @@ def test_a_few_may_fail_where_the_job_says_so(local: LocalPlace) -> None:
     assert "a bad shard" in warning
 
 
+@pytest.mark.long
 def test_one_failure_too_many_is_the_job_s(local: LocalPlace) -> None:
     spec = scoring(4, "test $TONY_RANK -lt 2 || exit 3", tolerated_failures=1, restart={"budget": 0})
     job = two_at_a_time(local).submit(spec)

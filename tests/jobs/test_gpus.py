@@ -66,6 +66,7 @@ def test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill(place: P
     assert [sees(other, task) for task in TASKS] == [[seen[other.id, task]] for task in TASKS]
 
 
+@pytest.mark.long
 def test_a_node_with_too_few_gpus_fails_no_program(place: Place) -> None:
     place.extra.update(deal_gpus=True, gpu_devices=f"GPU-{uuid.uuid4()}", local_gpus=2)
     tasks = {"worker": {"gpus": 2, "memory": "128MiB", "command": "true"}}

@@ -55,6 +55,7 @@ def test_with_kerberos_and_without_the_key(secure: YarnPlace, home: Path) -> Non
     assert "Client cannot authenticate via:[TOKEN, KERBEROS]" in job.failed()
 
 
+@pytest.mark.long
 def test_without_kerberos(yarn: YarnPlace, home: Path) -> None:
     job = yarn.run(job_that_reads(yarn, home, hadoop=True))
 

@@ -9,6 +9,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace
@@ -111,6 +113,7 @@ def test_one_that_dies_takes_all_with_it_and_all_start_again(local: LocalPlace, 
     assert_nothing_left(local, job)
 
 
+@pytest.mark.long
 def test_the_failure_names_the_process(local: LocalPlace, tmp_path: Path) -> None:
     fails = 'if test $TONY_RANK = 2; then echo "no data for rank 2" >&2; exit 7; fi; exec sleep 600'
     job = local.submit({**two_by_two(tmp_path / "go", fails), "restart": {"budget": 0}})

@@ -41,8 +41,13 @@ def test_prepare_train_export(place: Place, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "ready",
-    [{"port": 0}, {"file": "up"}, {"command": 'test -e up && test "$TONY_TASK_TYPE" = service'}],
-    ids=["port", "file", "command"],
+    [
+        pytest.param({"port": 0}, id="port"),
+        pytest.param({"file": "up"}, id="file", marks=pytest.mark.long),
+        pytest.param(
+            {"command": 'test -e up && test "$TONY_TASK_TYPE" = service'}, id="command", marks=pytest.mark.long
+        ),
+    ],
 )
 def test_a_service_is_ready_before_those_that_use_it(local: LocalPlace, ready: dict[str, Any]) -> None:
     """Which takes its time."""
@@ -65,6 +70,7 @@ def test_a_service_is_ready_before_those_that_use_it(local: LocalPlace, ready: d
     assert_nothing_left(local, job)
 
 
+@pytest.mark.long
 def test_who_waits_too_long_says_for_whom(local: LocalPlace) -> None:
     spec = {
         "framework": "generic",
