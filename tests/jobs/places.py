@@ -130,6 +130,11 @@ class YarnPlace(Place):
     def nodes(self) -> int:
         return self.cluster.settings.nodemanagers
 
+    @property
+    def most_of_a_node(self) -> int:
+        """Memory in MiB of a container that a node holds one of, and not two."""
+        return self.cluster.settings.node_memory_mb * 6 // 10
+
     def work_folders(self, application_id: str) -> list[Path]:
         data = self.cluster.layout.data
         return [

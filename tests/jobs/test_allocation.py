@@ -24,7 +24,7 @@ def gang(instances: int, memory: int, command: str, **timeouts: str) -> dict[str
 def test_a_gang_that_the_cluster_cannot_hold_gives_everything_back(yarn: YarnPlace) -> None:
     yarn.extra["autoscaling"] = True  # or it would be refused
     # Each fits a node and no node fits two.
-    memory = yarn.cluster.settings.node_memory_mb * 6 // 10
+    memory = yarn.most_of_a_node
     job = yarn.submit(gang(yarn.nodes + 1, memory, "echo started", queue="14s"))
     job.until(JobState.WAITING)
 

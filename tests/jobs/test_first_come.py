@@ -28,10 +28,6 @@ def scoring(tasks: int, command: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def one_on_a_node(place: YarnPlace) -> str:
-    return f"{place.cluster.settings.node_memory_mb * 6 // 10}MiB"
-
-
 def two_at_a_time(place: LocalPlace) -> LocalPlace:
     place.extra.update(local_vcores=2, local_memory=8192)
     return place
@@ -57,7 +53,7 @@ def test_one_that_is_done_makes_room_for_the_next(place: Place, tmp_path: Path) 
     done.mkdir(mode=0o777)
     done.chmod(0o777)
     command = 'touch "$DONE/$TONY_RANK"; test $TONY_RANK != 0 || until test -e "$DONE/5"; do sleep 0.1; done'
-    task = {"memory": one_on_a_node(place)} if isinstance(place, YarnPlace) else {}
+    task = {"memory": place.most_of_a_node} if isinstance(place, YarnPlace) else {}
     if isinstance(place, LocalPlace):
         two_at_a_time(place)
     job = place.submit(scoring(6, command, env={"DONE": str(done)}, task=task))
@@ -75,7 +71,7 @@ def test_the_next_master_knows_what_is_over(yarn: YarnPlace, tmp_path: Path) -> 
     tmp_path.chmod(0o777)
     go, tasks = tmp_path / "go", yarn.nodes + 2
     command = f"echo ran >> {tmp_path}/$TONY_RANK; test $TONY_RANK = 0 || until test -e {go}; do sleep 0.1; done"
-    job = yarn.submit(scoring(tasks, command, task={"memory": one_on_a_node(yarn)}))
+    job = yarn.submit(scoring(tasks, command, task={"memory": yarn.most_of_a_node}))
     until((tmp_path / "1").exists, job.describe)
     job.until(JobState.RUNNING)
     until(lambda: "over" in [event["event"] for event in job.events()], job.describe)

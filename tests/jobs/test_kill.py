@@ -61,7 +61,7 @@ def test_a_job_killed_before_it_began(place: Place) -> None:
 
 def test_a_job_killed_while_it_waits_for_room(yarn: YarnPlace) -> None:
     yarn.extra["autoscaling"] = True  # or it would be refused
-    memory = yarn.cluster.settings.node_memory_mb * 6 // 10
+    memory = yarn.most_of_a_node
     job = yarn.submit({"tasks": {"worker": {"instances": yarn.nodes + 1, "memory": memory, "command": "sleep 1000"}}})
     job.until(JobState.WAITING)
 

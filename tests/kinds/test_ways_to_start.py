@@ -42,10 +42,6 @@ def shared(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def one_on_a_node(place: YarnPlace) -> str:
-    return f"{place.cluster.settings.node_memory_mb * 6 // 10}MiB"
-
-
 def running(place: YarnPlace, job: Job) -> int:
     """How many containers the ResourceManager says that the job has, its master's included."""
     return int(place.report(job.id)["runningContainers"])
@@ -84,7 +80,7 @@ def test_prepare_then_a_service_then_those_that_use_it(wide: YarnPlace, shared: 
 @pytest.mark.long
 def test_more_tasks_than_fit_and_some_that_fail(wide: YarnPlace, shared: Path, note: Note) -> None:
     command = f"touch {shared}/$TONY_RANK; test $TONY_RANK != 4"
-    tasks = {"scorer": {"instances": 9, "memory": one_on_a_node(wide), "command": command, "restart": "never"}}
+    tasks = {"scorer": {"instances": 9, "memory": wide.most_of_a_node, "command": command, "restart": "never"}}
     job = wide.submit({"start": "first-come", "tolerated_failures": "12%", "tasks": tasks})
 
     job.end(SECONDS)
@@ -101,7 +97,7 @@ def test_more_tasks_than_fit_and_some_that_fail(wide: YarnPlace, shared: Path, n
 def test_a_straggler_does_not_hold_the_others_containers(wide: YarnPlace, shared: Path, note: Note) -> None:
     command = f"test $TONY_RANK != 0 || until test -e {shared}/go; do sleep 0.2; done"
     job = wide.submit({"tasks": {"worker": {"instances": 6, "memory": "256MiB", "command": command}}})
-    until(lambda: running(wide, job) == 7 if has_status(job) else None, job.describe, SECONDS)
+    until(lambda: running(wide, job) == 7, job.describe, SECONDS)
     until(lambda: running(wide, job) == 2, job.describe, SECONDS)  # the master and the straggler
     (shared / "go").touch()
     job.succeeded()
@@ -120,7 +116,7 @@ def test_two_hundred_shards_each_once(wide: YarnPlace, shared: Path, note: Note)
         (photos / f"{number:03}.jpg").write_text(str(number))
     (shared / "score.py").write_text(SCORE)
     tasks = {
-        "scorer": {"instances": 3, "memory": one_on_a_node(wide), "command": f"exec python3 {shared}/score.py {scores}"}
+        "scorer": {"instances": 3, "memory": wide.most_of_a_node, "command": f"exec python3 {shared}/score.py {scores}"}
     }
     inputs = {"photos": {"paths": [f"file://{photos}"], "deal": "queue"}}
     job = wide.submit({"start": "first-come", "inputs": inputs, "tasks": tasks})
@@ -139,7 +135,3 @@ def test_two_hundred_shards_each_once(wide: YarnPlace, shared: Path, note: Note)
     assert len(list(scores.iterdir())) == 200
     assert_nothing_left(wide, job)
     note("200 shards, room for 3", job, "each committed once", "a scorer, the master")
-
-
-def has_status(job: Job) -> bool:
-    return job.hook.job_status(job.identity, job.id) is not None

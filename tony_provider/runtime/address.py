@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+HIGHEST_PORT = 65535
+
 
 @attrs.frozen(order=True)
 class Address:
@@ -18,7 +20,7 @@ class Address:
         host, colon, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
-        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= HIGHEST_PORT:
             raise ValueError(f"{text!r} is not host:port")
         return cls(host, int(port))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Optional
 
 from tony_provider.runtime import contract, resource_names
+from tony_provider.runtime.address import HIGHEST_PORT
 from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import Framework, fits
@@ -23,7 +24,6 @@ MAX_TASK_TYPE = 32
 MAX_TAGS = 8  # YARN takes 10, two are ours
 MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
-HIGHEST_PORT = 65535
 _LARGEST_EXIT_CODE = 255
 AM_PORTS = 2  # gRPC, and one kept for a page of its own
 

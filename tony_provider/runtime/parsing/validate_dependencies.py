@@ -7,13 +7,13 @@ from graphlib import CycleError, TopologicalSorter
 
 import attrs
 
+from tony_provider.runtime.address import HIGHEST_PORT
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import JobSpec, Milestone, ReadinessProbe, RestartScope, Role, SuccessRule
 from tony_provider.runtime.spec.problems import Problem, child
 from tony_provider.runtime.spec.reader import suggestion
 
-_HIGHEST_PORT = 65535
 _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
 """Roles of tasks that the end of the others stops."""
 
@@ -88,7 +88,7 @@ def _probe(probe: ReadinessProbe, path: str) -> Iterator[Problem]:
     given = [name for name, value in attrs.asdict(probe).items() if value is not None]
     if len(given) != 1:
         yield Problem(path, attrs.asdict(probe), "is one of command, port and file")
-    if probe.port is not None and not 0 <= probe.port <= _HIGHEST_PORT:
+    if probe.port is not None and not 0 <= probe.port <= HIGHEST_PORT:
         yield Problem(child(path, "port"), probe.port, "must be a port, or 0 for the task's own (TONY_PORT)")
     for name in ("command", "file"):
         value = getattr(probe, name)

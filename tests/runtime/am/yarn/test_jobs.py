@@ -106,7 +106,7 @@ def test_failover_of_the_namenode_is_no_event_for_a_running_job(yarn: YarnPlace,
 
 def test_requests_survive_the_resource_manager(yarn: YarnPlace) -> None:
     """More than the cluster holds, until the other job has ended."""
-    memory = f"{yarn.cluster.settings.node_memory_mb * 6 // 10}MiB"
+    memory = f"{yarn.most_of_a_node}MiB"
     first = yarn.submit(workers("sleep 1000", memory=memory))
     first.until(JobState.RUNNING)
     second = yarn.submit(workers("true", memory=memory))

@@ -101,9 +101,8 @@ class QueuedShards:
         if kind == "failed":
             return self._put(Settled(message.failed, reader, epoch_ms(), failed=message.reason))
         if kind == "back":
-            self._queue.give_back(
-                reader, message.back, message.request
-            )  # it may be somebody else's by now: all is well
+            # It may be somebody else's by now: all is well.
+            self._queue.give_back(reader, message.back, message.request)
         return ""
 
     def _put(self, settled: Settled) -> str:
