@@ -24,7 +24,11 @@ import tony_sdk
 taken = []
 for shard in tony_sdk.inputs("queued"):
     taken.append(shard.uri)
+    with open(shard.path, "rb") as copy:
+        assert len(copy.read()) == shard.size
     shard.done("made of " + shard.uri)
+copied = [len(open(shard.path, "rb").read()) == shard.size for shard in tony_sdk.inputs("copied")]
+assert copied and all(copied)
 print(json.dumps({"part": [shard.uri for shard in tony_sdk.inputs("static")], "taken": taken}))
 """
 COUNT = 12
@@ -34,7 +38,11 @@ def spec_of(paths: list[str]) -> dict[str, Any]:
     worker = {"instances": 2, "memory": "128MiB", "command": f"python3 -c '{PROGRAM}'"}
     return {
         "tasks": {"worker": worker},
-        "inputs": {"static": {"paths": paths}, "queued": {"paths": paths, "deal": "queue"}},
+        "inputs": {
+            "static": {"paths": paths},
+            "copied": {"paths": paths, "fetch": True},
+            "queued": {"paths": paths, "deal": "queue", "fetch": True},
+        },
     }
 
 
@@ -60,6 +68,7 @@ def test_shards_are_dealt_and_kept_with_the_result(place: Place, data: str) -> N
     assert max(sizes) - min(sizes) <= 1
     assert [(each.name, each.shards, each.committed) for each in status.inputs] == [
         ("static", COUNT, None),
+        ("copied", COUNT, None),
         ("queued", COUNT, COUNT),
     ]
     listed = [json.loads(line) for line in job.read("inputs/queued.jsonl").splitlines()]
@@ -74,7 +83,7 @@ def test_shards_are_dealt_and_kept_with_the_result(place: Place, data: str) -> N
 def test_an_input_that_is_not_there_is_told_before_anything_is_submitted(place: Place, data: str) -> None:
     with pytest.raises(SourceMissing) as caught:
         place.submit(spec_of([f"{data}/nothing-*"]))
-    assert str(caught.value).count("names no file") == 2
+    assert str(caught.value).count("names no file") == 3
     assert "inputs.static.paths[0]" in str(caught.value)
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.runtime.executor.containers import until
 from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.run_inputs import shard_problem
-from tony_provider.runtime.executor.shard_server import ShardServer
+from tony_provider.runtime.executor.shard_server import ShardServer, TakenShard
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.protocol import tony_pb2
@@ -49,13 +49,17 @@ def hung() -> Iterator[threading.Event]:
 async def test_a_store_that_hangs_leaves_others_their_threads(tmp_path: Path, hung: threading.Event) -> None:
     looked = threading.Event()
 
-    def look(line: bytes) -> str:
-        looked.set()
-        hung.wait()
-        return ""
+    class Shards:
+        def take(self, name: str, number: int, line: bytes) -> TakenShard:
+            looked.set()
+            hung.wait()
+            return TakenShard()
+
+        def settle(self, name: str, number: int) -> None:
+            """Nothing is kept."""
 
     path = tmp_path / "socket"
-    server = ShardServer(path, Desk().requests, 1, look)
+    server = ShardServer(path, Desk().requests, 1, Shards())
     await server.open()
     connections = [await asyncio.open_unix_connection(path) for _ in range(MANY)]
     for _, writer in connections:

@@ -85,8 +85,11 @@ def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str
         raise PreparationError(str(error)) from error
 
 
-def _wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
-    """Blocks. Raises what ``work`` does, in the end also StorageUnreachable; Cancelled."""
+def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
+    """Do what needs the store, and wait for it while it is out of reach.
+
+    Blocks. Raises what ``work`` does, in the end also StorageUnreachable; Cancelled.
+    """
 
     def told(error: StorageUnreachable) -> None:
         log.warning("waiting up to %g s for the store: %s", _STORE_TIMEOUT, error)
@@ -99,7 +102,7 @@ def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> N
     try:
         if warm is not None:
             fetch = partial(warm_start.fetch, context.storage, warm, context.workspace.warm_start, cancelled)
-            _wait_for_store(fetch, cancelled)
+            wait_for_store(fetch, cancelled)
     except (StorageError, OSError) as error:
         raise PreparationError(f"the warm start could not be copied: {error}") from error
 
@@ -107,7 +110,7 @@ def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> N
 def _put_checkpoint(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
     uri = order.resume.uri if order.resume else ""
     try:
-        return _wait_for_store(partial(_resume, context, order, cancelled), cancelled)
+        return wait_for_store(partial(_resume, context, order, cancelled), cancelled)
     except DamagedCheckpoint as error:
         raise PreparationError(str(error), uri=uri, damaged=True) from error
     except (StorageError, OSError) as error:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from functools import partial
 from pathlib import Path
 
+import attrs
+
 from tony_provider.runtime import contract
+from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.input_parts import fetch_part
 from tony_provider.runtime.executor.input_requests import InputRequests
-from tony_provider.runtime.executor.shard_server import ShardServer
+from tony_provider.runtime.executor.preparation import PreparationError
+from tony_provider.runtime.executor.shard_copies import ShardChangedError, ShardCopies
+from tony_provider.runtime.executor.shard_server import NotCopiedError, ShardServer, TakenShard
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.protocol import tony_pb2
@@ -35,7 +39,10 @@ class RunInputs:
         self._requests = requests
         self._stores = InputStores(context.storage, container.description.application_dir)
         self._socket = Path(context.workspace.tmpdir, f"inputs-{start}")
-        self._server = ShardServer(self._socket, requests, start, partial(shard_problem, self._stores))
+        self._copies = ShardCopies(self._stores, context.workspace.inputs)
+        self._copied = frozenset(name for name in read if job.inputs[name].fetch)
+        shards = NodeShards(self._stores, self._copies, self._copied)
+        self._server = ShardServer(self._socket, requests, start, shards)
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:
@@ -49,11 +56,14 @@ class RunInputs:
         """
         environ = {}
         directory = self._workspace.inputs
-        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        for name in self._queued:  # what a former start has left
+            await asyncio.to_thread(shutil.rmtree, directory / name, ignore_errors=True)
         for name in self._static:
             await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
             path = directory / f"{name}.jsonl"
             await fetch_part(self._requests, name, path)
+            if name in self._copied:
+                await self._copy_part(name, path)
             environ[contract.ENV_INPUT_PREFIX + name.upper()] = str(path)
         if self._queued:
             await self._server.open()
@@ -63,8 +73,44 @@ class RunInputs:
 
     async def close(self) -> None:
         """Hear the process no more: it has ended."""
+        self._copies.cancel()
         await self._server.close()
         self._stores.close()
+
+    async def _copy_part(self, name: str, part: Path) -> None:
+        try:
+            await asyncio.to_thread(self._copies.copy_part, name, part)
+        except asyncio.CancelledError:
+            self._copies.cancel()
+            raise
+        except Cancelled:
+            raise
+        except Exception as error:  # the drivers of other stores raise whatever they like
+            raise PreparationError(f"its part of the input {name} could not be copied: {error}") from error
+
+
+@attrs.frozen
+class NodeShards:
+    """Looks at the shards that are taken, and copies those that are wanted here."""
+
+    stores: InputStores
+    copies: ShardCopies
+    copied: frozenset[str]  # names of inputs
+
+    def take(self, name: str, number: int, line: bytes) -> TakenShard:
+        problem = shard_problem(self.stores, line)
+        if problem or name not in self.copied:
+            return TakenShard(problem)
+        try:
+            return TakenShard(path=str(self.copies.copy(name, number, InputShard.of_line(line))))
+        except ShardChangedError as error:
+            return TakenShard(str(error))
+        except Exception as error:  # the drivers of other stores raise whatever they like
+            raise NotCopiedError(f"shard {number} could not be copied: {error}") from error
+
+    def settle(self, name: str, number: int) -> None:
+        if name in self.copied:
+            self.copies.remove(name, number)
 
 
 def shard_problem(stores: InputStores, line: bytes) -> str:

@@ -7,11 +7,12 @@ A question names an input, and at most one shard and what became of it (``done``
 
 The answer to it is one of
 
-    {"shard": 8, "uri": "hdfs:///data/8", "size": 1048576, "modified_ms": 1760000000000}
+    {"shard": 8, "uri": "hdfs:///data/8", "size": 1048576, "modified_ms": 1760000000000, "path": "…"}
     {"end": true, "failed": 0, "failures": ""}       none is left; how many could not be read, and the first of these
     {}                                               none was asked for
     {"error": "…"}                                   it was refused
 
+``path`` is there where the shard was copied to this node: until something is said of it.
 What a connection has taken is given back when it ends.
 """
 
@@ -23,7 +24,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol, TypeVar
 
 import attrs
 
@@ -34,10 +35,32 @@ from tony_provider.runtime.protocol import tony_pb2
 log = logging.getLogger(__name__)
 
 _LONGEST_LINE = 1 << 20  # bytes
-_LOOKS_AT_ONCE = 4
+_AT_ONCE = 4  # shards that are looked at, or copied
 
-Look = Callable[[bytes], str]
-"""Why a shard, given as its line, cannot be read any more; empty: it can. Blocks."""
+
+@attrs.frozen
+class TakenShard:
+    """A shard as the program gets it."""
+
+    problem: str = ""  # why nobody can read it; empty: it can be read
+    path: str = ""  # of its copy on this node, where there is one
+
+
+class NotCopiedError(Exception):
+    """A shard that could not be copied here; somebody else may have better luck."""
+
+
+class TakenShards(Protocol):
+    """What is done about shards on this node. Both block, and are called in threads."""
+
+    def take(self, name: str, number: int, line: bytes) -> TakenShard:
+        """Look at a shard of this line, and have it here if it is wanted here. Raises NotCopiedError."""
+
+    def settle(self, name: str, number: int) -> None:
+        """Nothing more is done with it."""
+
+
+T = TypeVar("T")
 
 
 class QuestionError(ValueError):
@@ -88,13 +111,13 @@ class Question:
 class ShardServer:
     """Passes the questions of one start's user process on to the application master."""
 
-    def __init__(self, path: Path, requests: InputRequests, start: int, look: Look) -> None:
+    def __init__(self, path: Path, requests: InputRequests, start: int, shards: TakenShards) -> None:
         self._path = path
         self._requests = requests
         self._start = start
-        self._look = look
+        self._shards = shards
         # Own threads: a store that hangs is not to take those that heartbeats need.
-        self._looking = ThreadPoolExecutor(_LOOKS_AT_ONCE, "look")
+        self._working = ThreadPoolExecutor(_AT_ONCE, "shards")
         self._server: Optional[asyncio.AbstractServer] = None
         self._connections: set[asyncio.Task[None]] = set()
         self._held: set[tuple[str, int]] = set()  # by all connections
@@ -120,7 +143,7 @@ class ShardServer:
         for task in connections:
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
-        self._looking.shutdown(wait=False)
+        self._working.shutdown(wait=False)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -167,13 +190,22 @@ class ShardServer:
                 return {}
             if not answer.HasField("shard"):
                 return {"end": True, "failed": answer.failed, "failures": answer.failures}
-            shard = json.loads(answer.line)
-            looking = asyncio.get_running_loop().run_in_executor(self._looking, self._look, answer.line.encode())
-            problem = await looking
-            if not problem:
-                return {"shard": answer.shard, **shard}
-            log.warning("%s: %s", question.name, problem)
-            question = Question(question.name, failed=answer.shard, reason=problem, take=True)
+            try:
+                taken = await self._do(self._shards.take, question.name, answer.shard, answer.line.encode())
+            except NotCopiedError as error:
+                await self._ask(Question(question.name, back=answer.shard), held)
+                return {"error": str(error)}
+            if not taken.problem:
+                return {
+                    "shard": answer.shard,
+                    **json.loads(answer.line),
+                    **({"path": taken.path} if taken.path else {}),
+                }
+            log.warning("%s: %s", question.name, taken.problem)
+            question = Question(question.name, failed=answer.shard, reason=taken.problem, take=True)
+
+    async def _do(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._working, work, *args)
 
     async def _ask(self, question: Question, held: set[tuple[str, int]]) -> tony_pb2.ShardAnswer:
         answer = await self._requests.shard(question.message(self._start))
@@ -181,6 +213,7 @@ class ShardServer:
             if settled is not None:
                 held.discard((question.name, settled))
                 self._held.discard((question.name, settled))
+                await self._do(self._shards.settle, question.name, settled)
         if answer.HasField("shard"):
             held.add((question.name, answer.shard))
             self._held.add((question.name, answer.shard))

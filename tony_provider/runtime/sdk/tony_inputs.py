@@ -32,14 +32,20 @@ class InputError(Exception):
 class TaskShard:
     """One file of an input. ``uri`` is where it is; ``size`` in bytes and ``modified_ms`` are as it was listed."""
 
-    def __init__(self, uri: str, size: int = 0, modified_ms: int = 0) -> None:
+    def __init__(self, uri: str, size: int = 0, modified_ms: int = 0, path: str = "") -> None:
         self.uri = uri
         self.size = size
         self.modified_ms = modified_ms
+        self._path = path
 
     @property
     def path(self) -> str:
-        """A path for a file of this machine; for all else the URI."""
+        """The path of a file of this machine: the shard, or its copy (``fetch: true``); for all else the URI.
+
+        The copy of a shard of a queue is there until something is said of the shard.
+        """
+        if self._path:
+            return self._path
         return self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
 
     def done(self, *outputs: str) -> None:
@@ -74,8 +80,8 @@ class TaskShard:
 class QueuedShard(TaskShard):
     """A shard that was taken from a queue, and is to be done with once."""
 
-    def __init__(self, queue: _Queue, number: int, uri: str, size: int, modified_ms: int) -> None:
-        super().__init__(uri, size, modified_ms)
+    def __init__(self, queue: _Queue, number: int, uri: str, size: int, modified_ms: int, path: str) -> None:
+        super().__init__(uri, size, modified_ms, path)
         self.open = True  # nobody has said what became of it
         self._queue = queue
         self._number = number
@@ -175,7 +181,9 @@ def _queued(name: str, path: str) -> Iterator[TaskShard]:
             answer = shard.take_next() if shard else queue.ask(take=True)
             if answer.get("end"):
                 break
-            shard = QueuedShard(queue, answer["shard"], answer["uri"], answer["size"], answer["modified_ms"])
+            shard = QueuedShard(
+                queue, answer["shard"], answer["uri"], answer["size"], answer["modified_ms"], answer.get("path", "")
+            )
             yield shard
     finally:
         queue.close()

@@ -274,6 +274,7 @@ class InputSpec:
     paths: list[str]  # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``
     deal: InputDeal = InputDeal.STATIC
     tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers that have a command
+    fetch: bool = False  # shards are copied to the node of their task, for programs that cannot read the store
 
 
 @attrs.frozen
