@@ -45,7 +45,8 @@ def test_pages_name_every_variable_of_the_framework(framework: str, airflow_db: 
     parsed = parse_job(job(dag), overrides={"tasks": {"worker": {"command": "true"}}})
     env = task_environment(parsed, cluster_of(parsed), "worker", 0).env
     theirs = {name for name in env if not name.startswith(("TONY_", "CUDA_"))}
-    theirs |= get_framework(framework).made_variables | get_framework(framework).local_variables
+    known = get_framework(framework)
+    theirs |= known.made_variables | known.local_variables | known.secret_variables
     said = set(re.findall(r"`([A-Z][A-Z_]+)`", page(framework).read_text()))
     assert theirs - said == set()
 
