@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 project = "tony_provider"
 html_show_copyright = False
 extensions = ["myst_parser"]
-include_patterns = ["docs/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = ["docs/*.md", "docs/*/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
 exclude_patterns = [f"{path.name}/**" for path in ROOT.iterdir() if path.is_dir() and path.name != "docs"]
 root_doc = "docs/index"
 myst_heading_anchors = 4  # as GitHub makes them
@@ -28,8 +28,8 @@ html_css_files = ["tables.css"]
 def add_navigation(app: Sphinx, document: str, source: list[str]) -> None:
     """The map's links, in their order; then what it does not name."""
     if document == root_doc:
-        linked = re.findall(r"\]\(((?:\.\./)?[\w-]+\.md)", source[0])
-        pages = [(ROOT / "docs" / link).resolve() for link in linked] + sorted((ROOT / "docs").glob("*.md"))
+        linked = re.findall(r"\]\(((?:\.\./)?[\w/-]+\.md)", source[0])
+        pages = [(ROOT / "docs" / link).resolve() for link in linked] + sorted((ROOT / "docs").rglob("*.md"))
         paths = dict.fromkeys("/" + str(page.relative_to(ROOT).with_suffix("")) for page in pages)
         paths.pop(f"/{root_doc}")
         named = [f"Begin here <{path}>" if path == "/README" else path for path in paths]

@@ -28,6 +28,11 @@ def environment() -> Path:
     return _made(PINS, lambda made: _install(made, *PINS))
 
 
+def torch_environment() -> Path:
+    """One over Debian's PyTorch, whose ``bin`` has a ``python``. Raises subprocess.CalledProcessError."""
+    return _made(("torch",), lambda made: None, "--system-site-packages", python=SYSTEM_PYTHON)
+
+
 def horovod_environment() -> Path:
     """One with Horovod, over Debian's PyTorch. Raises subprocess.CalledProcessError."""
 

@@ -152,7 +152,7 @@ def test_ray_outlives_a_node(wide: YarnPlace, pace: Pace, note: Note) -> None:
     pace.set(0)
     left = result(job)
     assert_is_the_line(left)
-    assert (left["world_size"], left["used"], left["begun"]) == (3, 3, 0)
+    assert (left["world_size"], left["used"], left["begun"], left["safe"]) == (3, 3, 0, True)
     assert job.status().generation == 1
     assert_nothing_left(wide, job)
     note("ray", job, "the line, without a restart of the driver", "a worker's raylet")

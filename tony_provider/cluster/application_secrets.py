@@ -27,8 +27,8 @@ def application_secrets(application_id: str, user_secrets: Mapping[str, str]) ->
     """The secrets of one application, by the names that the contract gives them.
 
     A certificate authority of its own (P-256), whose key is thrown away here, one certificate for the application
-    master, named after the application, one for its clients; the keys of the tasks' HMACs and of the master's address;
-    the user's own secrets.
+    master, named after the application, one for its clients; the keys of the tasks' HMACs, of the master's address and
+    of what user processes know each other by; the user's own secrets.
     """
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _authority(application_id, authority_key)
@@ -44,6 +44,7 @@ def application_secrets(application_id: str, user_secrets: Mapping[str, str]) ->
         contract.SECRET_CLIENT_KEY: client_key,
         contract.SECRET_TASK_KEY: secrets.token_bytes(_HMAC_KEY_BYTES),
         contract.SECRET_ADDRESS_KEY: secrets.token_bytes(_HMAC_KEY_BYTES),
+        contract.SECRET_JOB_KEY: secrets.token_bytes(_HMAC_KEY_BYTES),
     }
     made.update({contract.SECRET_USER_PREFIX + name: value.encode() for name, value in user_secrets.items()})
     return made

@@ -128,5 +128,6 @@ SECRET_CLIENT_KEY = "tony.client.key"
 SECRET_TASK_KEY = "tony.task-key"  # of the application master: it makes each task's HMAC with it
 SECRET_TASK_TOKEN = "tony.task-token"  # of one container's executor
 SECRET_ADDRESS_KEY = "tony.address-key"  # of the executors: proves that MASTER_FILE is their master's
+SECRET_JOB_KEY = "tony.job-key"  # of the executors: what user processes know each other by is made of it
 SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on secure clusters
 SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets

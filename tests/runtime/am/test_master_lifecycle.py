@@ -119,6 +119,7 @@ async def test_executors_get_no_secret_of_the_application_master(tmp_path: Path)
         contract.SECRET_CLIENT_CERTIFICATE,
         contract.SECRET_CLIENT_KEY,
         contract.SECRET_ADDRESS_KEY,
+        contract.SECRET_JOB_KEY,
         contract.SECRET_STORE_TOKEN,
         contract.SECRET_TASK_TOKEN,
         contract.SECRET_USER_PREFIX + "API_KEY",

@@ -87,6 +87,13 @@ def test_a_node_of_ray_ends_at_once_when_its_head_has_ended() -> None:
     assert node.env["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == "0"
 
 
+def test_whoever_reaches_ray_s_ports_has_to_know_the_job_s_token() -> None:
+    job = ray_job()
+    for task_type in ("chief", "worker"):
+        assert task_environment(job, cluster_of(job), task_type, 0).env["RAY_AUTH_MODE"] == "token"
+    assert get_framework("ray").secret_variables == {"RAY_AUTH_TOKEN"}
+
+
 def test_a_node_of_ray_starts_again_alone_and_all_with_their_head() -> None:
     framework = get_framework("ray")
     assert framework.scope(Role.WORKER) is RestartScope.TASK

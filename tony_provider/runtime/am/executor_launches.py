@@ -20,6 +20,7 @@ _HANDED_ON = frozenset(
         contract.SECRET_CLIENT_CERTIFICATE,
         contract.SECRET_CLIENT_KEY,
         contract.SECRET_ADDRESS_KEY,
+        contract.SECRET_JOB_KEY,
         contract.SECRET_STORE_TOKEN,
     }
 )

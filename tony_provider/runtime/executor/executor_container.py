@@ -13,7 +13,7 @@ from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.container_inputs import ContainerError, variable
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.ranks import leading_type
+from tony_provider.runtime.ranks import in_cluster, leading_type
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
 from tony_provider.runtime.task_identity import TaskIdentity
 
@@ -114,6 +114,19 @@ class ExecutorContainer:
             for name, value in self.secrets.items()
             if name.startswith(prefix)
         }
+
+    @property
+    def framework_secrets(self) -> dict[str, str]:
+        """What processes of the cluster know each other by, where the framework wants it: in all tasks the same.
+
+        Raises MissingSecretError.
+        """
+        variables = get_framework(self.job.framework).secret_variables if in_cluster(self.role) else frozenset()
+        return {variable: self._made_of_the_job_key(variable) for variable in variables}
+
+    def _made_of_the_job_key(self, purpose: str) -> str:
+        key = task_identity.secret(self.secrets, contract.SECRET_JOB_KEY)
+        return hmac.new(key, purpose.encode(), hashlib.sha256).hexdigest()
 
 
 def _token(secrets: Mapping[str, bytes]) -> str:

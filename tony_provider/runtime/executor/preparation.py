@@ -168,7 +168,9 @@ def _launch(
     )
     for name, text in found.files.items():
         Path(workspace.files, name).write_text(text)
-    environ = user_environment(container, workspace, {**before, **found.env, **after}, resumed, python_bin)
+    environ = user_environment(
+        container, workspace, {**before, **found.env, **container.framework_secrets, **after}, resumed, python_bin
+    )
     command = "\n".join(filter(None, [found.before, container.command]))
     if container.process_count == 1:
         return ProcessLaunch(environ, command)

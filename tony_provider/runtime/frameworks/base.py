@@ -109,6 +109,9 @@ class Framework(ABC):
     local_variables: frozenset[str] = frozenset()
     """Those that tell the processes of one container apart, which no job may set whose containers run several."""
 
+    secret_variables: frozenset[str] = frozenset()
+    """Those that hold a secret of the job's, the same in all tasks of the cluster, which nobody else knows."""
+
     def problems(self, job: JobSpec) -> list[Problem]:
         """What in the job this framework cannot run; empty when it can."""
         several = any(task.process_count > 1 for task in job.tasks.values())

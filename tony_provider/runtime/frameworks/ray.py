@@ -19,6 +19,7 @@ from tony_provider.runtime.spec.problems import Problem, child
 _START = 'ray start --temp-dir="$TMPDIR/ray" $TONY_RAY_ARGUMENTS'
 _HEAD = f"{_START} --head --port=$TONY_PORT --include-dashboard=false || exit"
 _NODE = f"exec {_START} --block --address=$RAY_ADDRESS"
+_TOKEN = "RAY_AUTH_TOKEN"  # since Ray 2.52; older ones read neither this nor RAY_AUTH_MODE
 _FOR_OBJECTS = 0.3  # of the container's memory, as Ray itself takes of a machine's
 _LEAST_FOR_OBJECTS = 80 << 20  # bytes: Ray takes no less than 75 MiB
 
@@ -28,6 +29,7 @@ class Ray(Framework):
 
     name = "ray"
     made_variables = frozenset({"RAY_ADDRESS"})
+    secret_variables = frozenset({_TOKEN})
 
     def problems(self, job: JobSpec) -> list[Problem]:
         found = super().problems(job)
@@ -63,6 +65,7 @@ class Ray(Framework):
         spec = job.tasks[task_type]
         env = {
             "RAY_ADDRESS": head.main,
+            "RAY_AUTH_MODE": "token",  # else whoever reaches a port of Ray's can run code as the job's user
             contract.ENV_RAY_ARGUMENTS: " ".join(_arguments(spec, task)),
             "RAY_USAGE_STATS_ENABLED": "0",
             # A node that is told to end asks the head first, for 30 seconds: here that has ended, or is ending, too.
