@@ -39,6 +39,17 @@ def test_prepare_train_export(place: Place, tmp_path: Path) -> None:
     assert_nothing_left(place, job)
 
 
+def test_stages_take_turns_where_there_is_room_for_one(local: LocalPlace) -> None:
+    local.extra.update(local_vcores=2, local_memory=512)
+    tasks = {
+        "prepare": {"memory": "400MiB", "command": "true"},
+        "worker": {"instances": 2, "memory": "256MiB", "command": "true"},
+        "export": {"role": "once", "after": {"worker": "succeeded"}, "memory": "512MiB", "command": "true"},
+    }
+    job = local.submit({"framework": "generic", "tasks": tasks})
+    assert {task.state for task in job.succeeded().tasks} == {TaskState.SUCCEEDED}
+
+
 @pytest.mark.parametrize(
     "ready",
     [

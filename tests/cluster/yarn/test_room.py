@@ -11,8 +11,9 @@ from tony_provider.cluster.errors import JobRejected, JobTooLarge
 from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue, queues, shared_labels
 from tony_provider.cluster.yarn.job_check import too_little
 from tony_provider.runtime.resource_names import GPU
-from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
+from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, Milestone, Role, StartRule, TaskSpec
 
+SUCCEEDED = Milestone.SUCCEEDED
 GIB = 1024
 PLAIN = [Node(host, frozenset(), {"memory-mb": 4 * GIB, "vcores": 4}) for host in ("a", "b")]
 LABELLED = Node("c", frozenset({"gpu"}), {"memory-mb": 8 * GIB, "vcores": 8, GPU: 4})
@@ -88,6 +89,42 @@ def test_what_has_room(fitting: JobSpec) -> None:
 )
 def test_what_could_never_be_held(large: JobSpec, expected: str) -> None:
     assert too_little(large, VIEW) == [expected]
+
+
+def staged(*after: str, memory: int = 4 * GIB) -> JobSpec:
+    """A worker of two containers, something before it, and something after these types."""
+    tasks = {
+        "prepare": TaskSpec("true", memory=Memory(memory)),
+        "worker": TaskSpec("true", instances=2, memory=Memory(memory)),
+        "export": TaskSpec("true", memory=Memory(memory), role=Role.ONCE, after=dict.fromkeys(after, SUCCEEDED)),
+    }
+    return JobSpec("tensorflow", tasks, queue="ml", am=AmSpec(Memory(256)))
+
+
+def test_types_that_are_never_there_together_need_room_one_after_the_other() -> None:
+    nodes = [attrs.evolve(node, resources={**node.resources, "memory-mb": 5 * GIB}) for node in PLAIN]
+    view = attrs.evolve(VIEW, nodes=nodes)
+    assert too_little(staged("worker"), view) == []
+    (problem,) = too_little(staged(), view)
+    assert problem.startswith("1 x 256 MiB (am) + 2 x 4096 MiB (tasks.worker) + 1 x 4096 MiB (tasks.export) is")
+    (problem,) = too_little(staged("worker", memory=5 * GIB), view)
+    assert problem.startswith("1 x 256 MiB (am) + 2 x 5120 MiB (tasks.worker) is")
+    narrow = attrs.evolve(
+        VIEW, nodes=[attrs.evolve(nodes[0], resources={"memory-mb": 13 * GIB, "vcores": 4}), nodes[1]]
+    )
+    (problem,) = too_little(staged(memory=5 * GIB + 1), narrow)
+    assert problem == "3 containers of 5121 MiB or more are needed; the nodes have room for 2"
+
+
+def test_tasks_that_come_one_by_one_need_room_for_one() -> None:
+    tasks = {name: TaskSpec("true", instances=9, memory=Memory(4 * GIB)) for name in ("worker", "more")}
+    spec = JobSpec("standalone", tasks, start=StartRule.FIRST_COME, queue="ml", am=AmSpec(Memory(256)))
+    nodes = [PLAIN[0], attrs.evolve(PLAIN[1], resources={"memory-mb": GIB, "vcores": 4})]
+    assert too_little(spec, attrs.evolve(VIEW, nodes=nodes)) == []
+    once = attrs.evolve(spec, tasks={**tasks, "once": TaskSpec("true", 9, Memory(4 * GIB), role=Role.ONCE)})
+    assert too_little(once, attrs.evolve(VIEW, nodes=nodes)) == []
+    served = attrs.evolve(spec, tasks={**tasks, "sidecar": TaskSpec("true", 1, Memory(GIB))})
+    assert too_little(served, attrs.evolve(VIEW, nodes=nodes)) != []
 
 
 def test_idle_nodes_of_a_shared_label_count() -> None:

@@ -13,6 +13,7 @@ from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import kinds
 from tony_provider.runtime.executor.result_upload import commit_directory
+from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.spec.model import Duration, TaskSpec, Timeouts
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 
@@ -67,6 +68,17 @@ async def test_only_the_leading_task_keeps_its_model(launch: Launch) -> None:
     ended = await running.master.first("exited")
     assert (ended.exit_code, ended.model_dir) == (0, "")
     assert stored(running.container.application_dir) == []
+
+
+async def test_where_the_leader_is_missing_the_next_one_keeps_its_model(launch: Launch) -> None:
+    spec = job("", tasks={"worker": TaskSpec(command=_SAVE, instances=3, min_instances=2)})
+    running = await launch(spec, task="worker:1")
+    registration = await running.master.first("registration")
+    own, other = address("worker", 1, registration.ports[MAIN_PORT]), address("worker", 2, 20001, host="10.0.0.2")
+    running.master.rendezvous(own, other, generation=2)
+    ended = await running.master.first("exited")
+    assert ended.model_dir == f"file://{running.container.application_dir}/model"
+    assert "model/saved.pb" in stored(running.container.application_dir)
 
 
 async def test_a_model_that_cannot_be_uploaded_fails_the_task(launch: Launch) -> None:

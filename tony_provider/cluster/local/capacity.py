@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony_provider.cluster.settings import LocalSettings
+from tony_provider.runtime.peak import Peak
 from tony_provider.runtime.spec.model import JobSpec, StartRule
 
 
@@ -20,15 +21,25 @@ def problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 
 def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
-    first_come = job.start is StartRule.FIRST_COME  # else all are asked for at once, whatever would be enough
-    tasks = [(task, job.at_once(name) if first_come else task.instances) for name, task in job.tasks.items()]
+    first_come = job.start is StartRule.FIRST_COME  # else all of a stage are asked for, whatever would be enough
+    tasks = {name: (task, job.at_once(name) if first_come else task.instances) for name, task in job.tasks.items()}
+    peak = Peak(job)
+
+    def most(weights: dict[str, int]) -> int:
+        return sum(weights[name] for name in peak.heaviest(weights))
+
     return [
         f"{key}: tasks that run together want {wanted}{unit}, and this machine gives one job {limit}{unit}; ask "
         f"for less, or set `local_{key}` in the tony connection"
         for key, wanted, limit, unit in (
-            ("memory", sum(task.memory * number for task, number in tasks), limits.memory, " MiB"),
-            ("vcores", sum(task.vcores * number for task, number in tasks), limits.vcores, ""),
-            ("gpus", sum(task.gpus * number for task, number in tasks), limits.gpus, ""),
+            (
+                "memory",
+                most({name: task.memory * number for name, (task, number) in tasks.items()}),
+                limits.memory,
+                " MiB",
+            ),
+            ("vcores", most({name: task.vcores * number for name, (task, number) in tasks.items()}), limits.vcores, ""),
+            ("gpus", most({name: task.gpus * number for name, (task, number) in tasks.items()}), limits.gpus, ""),
         )
         if wanted > limit
     ]

@@ -1,4 +1,4 @@
-"""The containers that a job needs, all at the same time, and how they are told to people."""
+"""The containers that a job needs, and how they are told to people."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tony_provider.runtime.spec.model import JobSpec
 
 @attrs.frozen
 class Demand:
-    """The containers of one kind that a job needs."""
+    """The containers of one kind that a job needs, all at the same time."""
 
     what: str  # such as tasks.worker
     resources: dict[str, int]  # of each, by YARN's names, in the cluster's units
     label: str | None
     count: int = 1  # without which the job does not go on
     units: Mapping[str, str] = attrs.field(factory=dict)  # of the cluster, for resources not counted one by one
+    task_type: str | None = None  # None: the application master, which is always there
 
     def key(self, resource: str) -> str:
         """The key of the job specification that says how much of a resource is asked for."""
@@ -40,4 +41,4 @@ def demands(job: JobSpec, units: Mapping[str, str]) -> Iterator[Demand]:
         wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **others}
         if task.gpus:
             wanted[GPU] = task.gpus
-        yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label, job.at_once(name), units)
+        yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label, job.at_once(name), units, name)

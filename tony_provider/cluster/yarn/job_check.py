@@ -8,6 +8,7 @@ from tony_provider.cluster.yarn.cluster_view import ClusterView, Node
 from tony_provider.cluster.yarn.demand import Demand, demands
 from tony_provider.cluster.yarn.queue_check import find_queue, queue_problem
 from tony_provider.cluster.yarn.room import shortages
+from tony_provider.runtime.peak import Peak
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
 
@@ -37,7 +38,7 @@ def too_little(job: JobSpec, view: ClusterView) -> list[str]:
     if found or any(not _has_nodes(demand.label, view) for demand in needed):
         return found
     queue = find_queue(job.queue, view.queues) if job.queue is not None and view.queues is not None else None
-    return shortages(needed, view.nodes, queue, view.shared_labels)
+    return shortages(needed, Peak(job), view.nodes, queue, view.shared_labels)
 
 
 def _has_nodes(label: str | None, view: ClusterView) -> bool:

@@ -13,7 +13,10 @@ from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.container_inputs import ContainerError, variable
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.ranks import in_cluster, leading_type
+<<<<<<< HEAD
+from tony_provider.runtime.ranks import in_cluster
+=======
+>>>>>>> mend
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
 from tony_provider.runtime.task_identity import TaskIdentity
 
@@ -89,11 +92,6 @@ class ExecutorContainer:
     @property
     def role(self) -> Role:
         return self.job.role(self.task_type)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this task's model directory is the job's model."""
-        return self.index == 0 and self.task_type == leading_type(self.job.roles)
 
     @property
     def shows_tensorboard(self) -> bool:

@@ -26,13 +26,13 @@ _LONGEST_WRITING = 120.0  # seconds after which it is told that no copy comes th
 _LONGEST_LAST_PAUSE = 3.0  # once the process has ended, and somebody waits
 
 
-def mirrors(container: ExecutorContainer) -> bool:
-    """Whether this task's checkpoints go to the store."""
+def mirrors(container: ExecutorContainer, *, leads: bool) -> bool:
+    """Whether this task's checkpoints go to the store. ``leads``: it has rank 0."""
     scope = container.job.checkpoint.mirror
     if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
     if scope is MirrorScope.LEADER:
-        return container.leads
+        return leads
     return in_cluster(container.role) and container.role is not Role.PS
 
 

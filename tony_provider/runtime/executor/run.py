@@ -68,7 +68,7 @@ class Run:
         self._results = Results(context, order, self._stopping)
         self._inputs = RunInputs(context, order.start, input_requests)
         self._mirror: Optional[Mirror] = None
-        if mirrors(context.container):
+        if mirrors(context.container, leads=self._leads):
             self._mirror = self._make_mirror(commit_requests)
 
     def _make_mirror(self, commit_requests: CommitRequests) -> Mirror:
@@ -78,6 +78,12 @@ class Run:
             common = GangCopies(context.checkpoints, uploader, self._reported_step, self.order, self._send)
             return Mirror(common, uploader)
         return Mirror(OwnCopies(context.checkpoints, uploader, self._reported_step), uploader)
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this task's model and result are the job's. Another one may lead the next generation."""
+        container = self._context.container
+        return self.order.rank(container.task_type, container.index) == 0
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
@@ -288,7 +294,7 @@ class Run:
         return await self._mirror.finish(self._stopping, lambda: self._stopping.copy_until(ended_at, seconds))
 
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
-        if not self._context.container.leads:
+        if not self._leads:
             return
         self._activity = "uploading"
         try:

@@ -324,7 +324,8 @@ class JobSpec:
     def at_once(self, task_type: str) -> int:
         """How many containers of a type must be there at the same time for the job to go on."""
         task = self.tasks[task_type]
-        if self.start is StartRule.FIRST_COME and self.role(task_type).is_tracked:
+        role = self.role(task_type)
+        if self.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE):
             return min(1, task.instances)
         return task.instances if task.min_instances is None else task.min_instances
 

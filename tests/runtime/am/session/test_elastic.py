@@ -7,6 +7,7 @@ from typing import Any
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.elastic import GROW_WAIT
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
+from tony_provider.runtime.ranks import ranks
 from tony_provider.runtime.spec.model import RestartPolicy
 
 REPLACEMENT = 60
@@ -139,12 +140,52 @@ def test_not_below_the_least() -> None:
     assert set(gang.rendezvous[-1].starts) == {"worker:0", "worker:1", "worker:2"}
 
 
-def test_never_without_the_leader() -> None:
+def led_by_the_next() -> World:
+    """One whose leader was lost and not replaced in time."""
     gang = world()
+    gang.commit(5)
     gang.lose("worker:0")
     gang.obey_all()
     gang.wait(REPLACEMENT + 1)
-    assert gang.session.phase is JobState.WAITING
+    return gang
+
+
+def test_without_the_leader_the_next_one_leads() -> None:
+    gang = led_by_the_next()
+    sent = gang.rendezvous[-1]
+    assert sent.starts == {"worker:1": 2, "worker:2": 2}
+    assert sent.resume == point(5, "store/step-5-1")
+    assert ranks(sent.cluster.tasks) == {("worker", 1): 0, ("worker", 2): 1}
+    assert gang.session.mirror_ranks() == [("worker:1", 0)]
+    assert gang.status.leader == "worker:1"
+    gang.start_all()
+    gang.end("worker:1", model_dir="store/model")
+    gang.end("worker:2")
+    gang.complete_all()
+    assert gang.verdict.status is FinalStatus.SUCCEEDED
+    assert (gang.status.leader, gang.status.model_dir) == ("worker:1", "store/model")
+
+
+def test_the_leader_leads_again_when_it_is_back() -> None:
+    gang = led_by_the_next()
+    gang.start_all()
+    gang.grant()
+    gang.register("worker:0")
+    gang.commit(8, "worker:1")
+    gang.obey_all()
+    assert gang.rendezvous[-1].resume == point(8, "store/step-8-2")
+    assert gang.session.mirror_ranks() == [("worker:0", 0)]
+    assert gang.status.leader == "worker:0"
+
+
+def test_the_next_master_knows_who_leads() -> None:
+    gang = led_by_the_next()
+    gang.start_all()
+    gang.master_dies()
+    gang.come_back()
+    assert gang.session.phase is JobState.RUNNING
+    assert gang.status.leader == "worker:1"
+    assert gang.session.mirror_ranks() == [("worker:1", 0)]
 
 
 def test_never_without_a_parameter_server() -> None:

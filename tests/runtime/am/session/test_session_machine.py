@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.runtime.am.session.world import Executor, World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
+from tony_provider.runtime.am.session.checkpoints.mirroring import mirror_ranks
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
@@ -436,12 +437,19 @@ class SessionMachine(RuleBasedStateMachine):
             assert not any(task.has_container or task.key for task in self._tasks() if task.over or task.waits)
 
     @invariant()
-    def the_leader_is_never_missing(self) -> None:
+    def enough_are_never_missing(self) -> None:
         if not self.world:
             return
         absent = [task for task in self._tasks() if task.absent]
-        assert not any(task.index == 0 or task.role is not Role.WORKER for task in absent)
+        assert all(task.role is Role.WORKER for task in absent)
         assert len(absent) <= 1
+
+    @invariant()
+    def somebody_leads(self) -> None:
+        """Rank 0 of the newest generation, whose status is the job's."""
+        if self.world and self.w.generation:
+            ((leader, _),) = mirror_ranks(MirrorScope.LEADER, self.w.session.state.members())
+            assert self.w.status.leader == leader
 
     def teardown(self) -> None:
         """Whatever state it is in, it ends once all goes well, and a stop ends it though nobody answers any more."""

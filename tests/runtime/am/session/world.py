@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ContainerRequest, ExitReason
+from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import (
     Action,
     AskCheckpoint,
@@ -34,7 +35,7 @@ from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
-from tony_provider.runtime.protocol.status import TaskProgress, TaskState
+from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
     CheckpointSpec,
@@ -495,6 +496,12 @@ class World:
         self.unanswered.remove(generation)
         newest = max(self.checkpoints, key=lambda each: each.save, default=None)
         self.carry_out(self.session.resume_chosen(generation, newest, self.now))
+
+    @property
+    def status(self) -> JobStatus:
+        return job_status.job_status(
+            self.session, application_id="application_1_1", am_attempt=1, started_ms=0, now=self.now, now_ms=0
+        )
 
     def commit(self, step: int, name: str | None = None, *, reported: bool = False) -> str | None:
         """Rank 0, or another task, asks for the commit of a checkpoint. Why it was refused; None when it was not."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 
 import attrs
@@ -30,6 +30,7 @@ from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
 from tony_provider.runtime.local.container_dir import NODE_HOST
 from tony_provider.runtime.local.trees import remove_tree
+from tony_provider.runtime.peak import Peak
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -62,6 +63,10 @@ class Share:
         return ", ".join([amount(MEMORY, self.memory), amount(VCORES, self.vcores), amount(GPU, self.gpus)])
 
 
+def _sum(shares: Iterable[Share]) -> Share:
+    return sum(shares, Share())
+
+
 class LocalResourceManager(ResourceManager):
     """The local cluster as the application master sees it: starts containers as process groups on this machine.
 
@@ -75,6 +80,7 @@ class LocalResourceManager(ResourceManager):
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
         self._one_by_one = description.job.start is StartRule.FIRST_COME
+        self._gives_back = Peak(description.job).in_turns
         self._cache = ArchiveCache(shared, self._root / "unpacked", description.owns)
         self._numbers = itertools.count(2)  # 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
@@ -90,17 +96,21 @@ class LocalResourceManager(ResourceManager):
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
         self._waiting.update((request.key, request) for request in requests)
-        shares = [Share.of(request) for request in self._waiting.values()]
-        wanted = sum([*self._held.values(), *shares], Share())
-        if wanted.fits(self._whole) or (self._one_by_one and all(share.fits(self._whole) for share in shares)):
+        wanted = self._wanted_at_once()
+        if all(share.fits(self._whole) for share in wanted) if self._one_by_one else _sum(wanted).fits(self._whole):
             self._grant()
             return
         self._events.fail(
             ResourceManagerError(
-                f"the job needs {wanted} for {count(len(self._held) + len(self._waiting), 'task')} at once, and "
+                f"the job needs {_sum(wanted)} for {count(len(wanted), 'task')} at once, and "
                 f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
             )
         )
+
+    def _wanted_at_once(self) -> list[Share]:
+        """Where what is held now may be given back, those that were asked for can wait until it was."""
+        waiting = [Share.of(request) for request in self._waiting.values()]
+        return waiting if self._one_by_one or self._gives_back else [*self._held.values(), *waiting]
 
     def cancel(self, keys: Sequence[int]) -> None:
         for key in keys:
@@ -167,7 +177,7 @@ class LocalResourceManager(ResourceManager):
         """In the order of priorities and requests, as far as there is room."""
         for request in sorted(self._waiting.values(), key=lambda request: (request.priority, request.key)):
             share = Share.of(request)
-            if not (share + sum(self._held.values(), Share())).fits(self._whole):
+            if not _sum([share, *self._held.values()]).fits(self._whole):
                 return
             del self._waiting[request.key]
             container_id = self._container_id(next(self._numbers))

@@ -1,4 +1,8 @@
-"""Going on with fewer tasks when lost ones cannot be replaced, and with all again when they can."""
+"""Going on with fewer tasks when lost ones cannot be replaced, and with all again when they can.
+
+Ranks are those of the tasks that are there. So where the leader is missing, the next one leads, from the newest
+committed checkpoint like all others.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,6 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.ranks import leading_type
 
 GROW_WAIT = 60.0  # seconds for a checkpoint to be committed before the gang starts again with more tasks
 
@@ -37,14 +40,13 @@ class Elastic:
         self._groups = groups
         self._restarts = restarts
         self._checkpoints = checkpoints
-        self._leader = (leading_type(state.job.roles), 0)
         self._grow_at: Optional[float] = None
 
     # ---- smaller -----------------------------------------------------------------------------------------------
 
     def may_leave_out(self, tasks: Collection[Task]) -> bool:
         """Whether the gang can go on without these tasks, and those that it lacks already."""
-        return all(self._is_dispensable(task) and self._enough_left(task.type, tasks) for task in tasks)
+        return all(self._framework.elastic(task.role) and self._enough_left(task.type, tasks) for task in tasks)
 
     def leave_out(self, tasks: Collection[Task]) -> None:
         """Go on without these tasks. Their containers are still asked for."""
@@ -52,11 +54,6 @@ class Elastic:
             task.absent, task.deadline = True, None
         names = words.some(task.name for task in tasks)
         self._state.note("smaller", f"going on without {names}: no container for it was granted in time")
-
-    def _is_dispensable(self, task: Task) -> bool:
-        if task.spec.min_instances is None or (task.type, task.index) == self._leader:
-            return False
-        return self._framework.elastic(task.role)
 
     def _enough_left(self, task_type: str, leaving: Collection[Task]) -> bool:
         of_type = [task for task in self._state.tasks if task.type == task_type]

@@ -78,9 +78,10 @@ def fraction_done(session: Session) -> float:
 
 
 def _leader(session: Session) -> Optional[Task]:
-    """The task that speaks for the job: rank 0."""
-    name = leading_type(session.state.job.roles)
-    return session.task(f"{name}:0") if name else None
+    """The task that speaks for the job: rank 0 of the current generation."""
+    leading = leading_type(session.state.job.roles)
+    without = session.without
+    return next((task for task in session.tasks if task.type == leading and task.name not in without), None)
 
 
 def _model_dir(leader: Optional[Task]) -> Optional[str]:

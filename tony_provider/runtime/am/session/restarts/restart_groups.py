@@ -11,8 +11,9 @@ from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudg
 from tony_provider.runtime.am.session.restarts.root_cause import RootCause
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.peak import takes_gang_along
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role, StartRule
+from tony_provider.runtime.spec.model import JobSpec
 
 GANG = "gang"
 
@@ -65,10 +66,9 @@ class RestartGroups:
                 name, members, RootCause(members), RestartBudget(job.restart), RepeatedFailures(job.restart)
             )
 
-        # Where tasks begin, or may fail, without the others, the failure of one says nothing about another's.
-        self._independent = job.start is StartRule.FIRST_COME or job.most_failures > 0
-        self.gang = group(GANG, [task for task in tasks if in_cluster(task.role) or self._takes_gang_along(task)])
-        self._own = {task.name: group(task.name, [task]) for task in tasks if not self._takes_gang_along(task)}
+        along = {task.name: takes_gang_along(job, task.role, task.scope) for task in tasks}
+        self.gang = group(GANG, [task for task in tasks if in_cluster(task.role) or along[task.name]])
+        self._own = {task.name: group(task.name, [task]) for task in tasks if not along[task.name]}
         self.every = [self.gang, *self._own.values()]
 
     def of(self, task: Task) -> RestartGroup:
@@ -81,11 +81,3 @@ class RestartGroups:
             if group.restart and task in group.restart.members:
                 return group
         return None
-
-    def _takes_gang_along(self, task: Task) -> bool:
-        """Whether its failure is the gang's. A side-car's never is: the job can do without it."""
-        if task.role is Role.SIDECAR:
-            return False
-        if task.scope is RestartScope.NEVER:
-            return in_cluster(task.role) and not self._independent
-        return task.scope is RestartScope.GANG
