@@ -12,6 +12,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.input_parts import fetch_part
 from tony_provider.runtime.executor.input_requests import InputRequests
+from tony_provider.runtime.executor.run_outputs import RunOutputs
 from tony_provider.runtime.executor.shard_server import ShardServer
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 class RunInputs:
     """What one start finds of the job's inputs. ``open`` it at most once, and ``close`` it."""
 
-    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests) -> None:
+    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests, outputs: RunOutputs) -> None:
         container = context.container
         job = container.job
         read = [name for name in job.inputs if container.task_type in job.readers(name)]
@@ -35,7 +36,7 @@ class RunInputs:
         self._requests = requests
         self._stores = InputStores(context.storage, container.description.application_dir)
         self._socket = Path(context.workspace.tmpdir, f"inputs-{start}")
-        self._server = ShardServer(self._socket, requests, start, partial(shard_problem, self._stores))
+        self._server = ShardServer(self._socket, requests, start, partial(shard_problem, self._stores), outputs.copy)
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -28,6 +28,7 @@ from typing import Any, Callable, Optional
 import attrs
 
 from tony_provider.runtime.executor.input_requests import InputRequests
+from tony_provider.runtime.executor.run_outputs import NotCopiedError, ShardCopies
 from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
 from tony_provider.runtime.protocol import tony_pb2
 
@@ -35,6 +36,9 @@ log = logging.getLogger(__name__)
 
 _LONGEST_LINE = 1 << 20  # bytes
 _LOOKS_AT_ONCE = 4
+
+Copy = Callable[[Sequence[str]], Awaitable[ShardCopies]]
+"""Has on the store what was made of a shard, see ``RunOutputs.copy``."""
 
 Look = Callable[[bytes], str]
 """Why a shard, given as its line, cannot be read any more; empty: it can. Blocks."""
@@ -88,11 +92,12 @@ class Question:
 class ShardServer:
     """Passes the questions of one start's user process on to the application master."""
 
-    def __init__(self, path: Path, requests: InputRequests, start: int, look: Look) -> None:
+    def __init__(self, path: Path, requests: InputRequests, start: int, look: Look, copy: Copy) -> None:
         self._path = path
         self._requests = requests
         self._start = start
         self._look = look
+        self._copy = copy
         # Own threads: a store that hangs is not to take those that heartbeats need.
         self._looking = ThreadPoolExecutor(_LOOKS_AT_ONCE, "look")
         self._server: Optional[asyncio.AbstractServer] = None
@@ -157,10 +162,14 @@ class ShardServer:
     async def _answer(self, line: bytes, held: set[tuple[str, int]]) -> Mapping[str, Any]:
         try:
             question = Question.of_line(line)
-        except QuestionError as error:
+            copies = await self._copy(question.outputs) if question.done is not None else ShardCopies([], [])
+        except (QuestionError, NotCopiedError) as error:
             return {"error": str(error)}
+        question = attrs.evolve(question, outputs=copies.names)
         while True:
             answer = await self._ask(question, held)
+            copies.settle(committed=not answer.problem)
+            copies = ShardCopies([], [])
             if answer.problem:
                 return {"error": answer.problem}
             if not question.take:
