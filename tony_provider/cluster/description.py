@@ -60,6 +60,7 @@ def describe(
         warm_start=about.warm_start,
         hadoop=cluster.client_configuration() if job.hadoop else {},
         gpu_dealing=where.opened.settings.gpu_dealing,
+        training=where.identity.name,
         labels=dict(labels),
     )
 

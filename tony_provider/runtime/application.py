@@ -80,6 +80,7 @@ class ApplicationDescription:
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
     hadoop: dict[str, str] = attrs.field(factory=dict)  # Hadoop's properties, for nodes that have none to show
     gpu_dealing: Optional[GpuDealing] = None  # None: containers have the GPUs that their nodes show them
+    training: str = ""  # the name of its identity: the same over all tries
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
     version: int = 1
 

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import logging
+
 from tony_provider.runtime import contract
-from tony_provider.runtime.storage import uris
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.outputs.output_place import OutputPlace
+from tony_provider.runtime.outputs.publication import clear_away
+from tony_provider.runtime.storage import StorageNotFound, read_bytes, uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.leftovers import remove_leftovers
+
+log = logging.getLogger(__name__)
 
 
 def clean_up(storage: Storage, application_dir: str) -> None:
     """Remove what an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
+    clear_outputs(storage, application_dir)
     storage.remove(uris.join(application_dir, contract.LAUNCH_DIR), recursive=True)
     remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR])
+
+
+def clear_outputs(storage: Storage, application_dir: str) -> None:
+    """Remove what its tasks have left beside the paths of its outputs. Raises StorageError.
+
+    Of the job's own store, and of others as far as they can be reached from here.
+    """
+    about = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
+    try:
+        description = load_json(read_bytes(storage, about), ApplicationDescription)
+    except StorageNotFound:
+        return  # it was cleaned up before
+    except CodecError as error:
+        log.warning("%s cannot be read, so that nothing is removed beside its outputs: %s", about, error)
+        return
+    stores = InputStores(storage, application_dir)
+    try:
+        for spec in description.job.outputs.values():
+            try:
+                clear_away(stores.of(spec.path), OutputPlace(spec.path, description.application_id))
+            except Exception:  # the drivers of other stores raise whatever they like
+                log.warning("what is left beside %s could not be removed", spec.path, exc_info=True)
+    finally:
+        stores.close()

@@ -39,6 +39,7 @@ ENV_WARM_START = "TONY_WARM_START"  # a local directory with an earlier model's 
 ENV_INPUT_PREFIX = "TONY_INPUT_"  # + NAME: a file with this task's part of the input, a JSON line for each shard
 ENV_INPUT_QUEUES = "TONY_INPUT_QUEUES"  # names of inputs that are taken shard by shard, comma-separated
 ENV_INPUT_SOCKET = "TONY_INPUT_SOCKET"  # a Unix socket: whoever wants a shard of these asks there
+ENV_OUTPUT_PREFIX = "TONY_OUTPUT_"  # + NAME: a local directory; what is left there becomes part of the output
 
 # The tensorflow framework's, beside TF_CONFIG: the values that classic scripts take as arguments.
 ENV_TF_CONFIG_FILE = "TONY_TF_CONFIG_FILE"  # TF_CONFIG in a file, always; the variable itself is left out when too long
@@ -92,6 +93,8 @@ MODEL_DIR = "model"
 RETURN_VALUE_FILE = (
     "return_value.json"  # what the chief, or rank 0, left in TONY_RESULT_FILE; counts when the job succeeded
 )
+SUCCESS_FILE = "_SUCCESS"  # in an output, the last that is written: by whom, when, how much
+OUTPUT_MARK_FILE = "_tony.json"  # in an output that is being written in place: by whom
 INPUTS_DIR = "inputs"  # what each input was, and which shards of a queue are committed
 LAUNCH_DIR = "launch"  # removed when the application ends
 

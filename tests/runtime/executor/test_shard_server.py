@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ import pytest
 from tests.runtime.executor.containers import until
 from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.run_inputs import shard_problem
+from tony_provider.runtime.executor.run_outputs import ShardCopies
 from tony_provider.runtime.executor.shard_server import ShardServer, TakenShard
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
@@ -46,6 +47,10 @@ def hung() -> Iterator[threading.Event]:
     over.set()
 
 
+async def copy(said: Sequence[str]) -> ShardCopies:
+    return ShardCopies(list(said), [])
+
+
 async def test_a_store_that_hangs_leaves_others_their_threads(tmp_path: Path, hung: threading.Event) -> None:
     looked = threading.Event()
 
@@ -59,7 +64,7 @@ async def test_a_store_that_hangs_leaves_others_their_threads(tmp_path: Path, hu
             """Nothing is kept."""
 
     path = tmp_path / "socket"
-    server = ShardServer(path, Desk().requests, 1, Shards())
+    server = ShardServer(path, Desk().requests, 1, Shards(), copy)
     await server.open()
     connections = [await asyncio.open_unix_connection(path) for _ in range(MANY)]
     for _, writer in connections:

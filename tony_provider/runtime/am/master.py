@@ -22,6 +22,7 @@ from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.inputs.input_dealer import InputDealer
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.last_outputs import LastOutputs
+from tony_provider.runtime.am.outputs.output_publisher import OutputPublisher
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
 from tony_provider.runtime.am.resource_manager import (
@@ -49,6 +50,7 @@ from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
+from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import StorageError
 
@@ -82,6 +84,7 @@ class Master:
         chain: OwnChain,
         *,
         inputs: Sequence[OpenedInput] = (),
+        outputs: Optional[OutputPublisher] = None,
         history: Optional[History] = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -102,6 +105,7 @@ class Master:
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._checkpoints = CheckpointCommits(description, chain, self.session, self._steps.put_nowait, self._send)
         self._inputs = InputDealer(inputs, self.session, ownership, lambda *said: self._note(Note(*said)))
+        self._outputs = outputs or OutputPublisher(ownership)
         self._last_outputs = LastOutputs(ownership.storage, description.application_dir)
         self.executors = ExecutorGateway(
             self.session,
@@ -133,7 +137,9 @@ class Master:
             now_ms=epoch_ms(),
         )
         away = [self._cluster_away] if self._cluster_away else []
-        return attrs.evolve(status, troubles=[*away, *self._records.troubles], inputs=self._inputs.status)
+        return attrs.evolve(
+            status, troubles=[*away, *self._records.troubles], inputs=self._inputs.status, outputs=self._outputs.status
+        )
 
     def stop(self, reason: str, grace: Optional[float] = None) -> None:
         """Have the job end as killed; a second time it hurries. ``grace`` in seconds, default: timeouts.grace."""
@@ -156,13 +162,13 @@ class Master:
 
     # ---- running -----------------------------------------------------------------------------------------------
 
-    def begin(self, registered: Registered, *, fenced: str = "", input_problem: str = "") -> None:
+    def begin(self, registered: Registered, *, refused: Optional[tuple[FailureKind, str]] = None) -> None:
         """Take the first step, with the answer to the registration. Executors may come when it is taken.
 
-        ``fenced``: why nothing may be started; ``input_problem``: why the inputs cannot be dealt.
+        ``refused``: why nothing may be started.
         """
         before = self.session.phase
-        for action in self._first_step(registered, fenced, input_problem)(_now()):
+        for action in self._first_step(registered, refused)(_now()):
             self._carry_out(action)
         self._look_at_phase(before)
 
@@ -183,14 +189,12 @@ class Master:
             await self._background.close()
             await self._last_outputs.close()
 
-    def _first_step(self, registered: Registered, fenced: str, input_problem: str) -> Step:
-        if self._history and not (fenced or input_problem):
+    def _first_step(self, registered: Registered, refused: Optional[tuple[FailureKind, str]]) -> Step:
+        if self._history and not refused:
             return partial(self.session.recover, registered.containers, self._history, largest=registered.largest)
         self._rm.release([container.id for container in registered.containers])
-        if fenced:
-            return partial(self.session.fail, FailureKind.FENCED, fenced)
-        if input_problem:
-            return partial(self.session.fail, FailureKind.INPUT, input_problem)
+        if refused:
+            return partial(self.session.fail, *refused)
         # Not known, YARN itself refuses what is too large, in its own words.
         problem = too_large(self.description.job, registered.largest) if registered.largest else None
         if problem:
@@ -319,6 +323,7 @@ class Master:
                 action.tasks, wire_messages.checkpoint_now(action.reason)
             ),
             actions.Disconnect: lambda action: streams.close(action.task),
+            actions.PublishOutputs: lambda action: self._background.spawn(self._publish(action)),
             actions.Finish: self._finish,
         }
 
@@ -329,6 +334,20 @@ class Master:
     def _keep_notes(self, action: actions.KeepNotes) -> None:
         kept = partial(self.session.notes_kept, action.task, action.attempt)
         self._records.when_kept(partial(self._steps.put_nowait, kept))
+
+    async def _publish(self, action: actions.PublishOutputs) -> None:
+        self._note(Note("publishing", ", ".join(self.description.job.outputs)))
+        problem = await self._outputs.publish(
+            action.parts, lambda trouble: self._note(Note("store_unavailable", trouble))
+        )
+        for each in self._outputs.status:
+            if each.files is not None:
+                self._note(
+                    Note(
+                        "published", f"{each.name}: {count(each.files, 'file')}, {size(each.bytes or 0)}, in {each.uri}"
+                    )
+                )
+        self._steps.put_nowait(partial(self.session.outputs_published, problem))
 
     async def _launch(self) -> None:
         """One container after the other; what a launch holds is made when its turn comes."""

@@ -18,6 +18,7 @@ from tony_provider.runtime.am.executor_launches import ExecutorLaunches, applica
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput, close_inputs, open_inputs
 from tony_provider.runtime.am.master import DismissedError, Master
 from tony_provider.runtime.am.master_recovery import PreviousMasters, RecoveredState, from_store, look
+from tony_provider.runtime.am.outputs.output_publisher import OutputPublisher
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
@@ -33,6 +34,7 @@ from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.inputs.finding import BadInputError
+from tony_provider.runtime.outputs.publish_error import PublishError
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import Storage, StorageError
@@ -144,6 +146,8 @@ class MasterLifecycle:
                 return await self._leave_after(legacy.result, records)
             staged = await from_store(partial(application_file, storage, description))
             inputs, input_problem = await self._open_inputs()
+            outputs = OutputPublisher(self.ownership)
+            output_problem = await self._open(outputs)
         except StorageError as error:
             log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
             return await self._leave(FinalStatus.FAILED, str(error))
@@ -156,12 +160,15 @@ class MasterLifecycle:
             self.ownership,
             self.chain,
             inputs=inputs,
+            outputs=outputs,
             history=legacy.history if legacy else None,
         )
         try:
-            return await self._run(master, records, registered, found, input_problem)
+            refused = _refused(found.fenced, input_problem, output_problem)
+            return await self._run(master, records, registered, found, refused)
         finally:
             close_inputs(inputs)
+            outputs.close()
 
     async def _open_inputs(self) -> tuple[list[OpenedInput], str]:
         """The job's inputs, and what is wrong with them. Raises SupersededError, StorageError."""
@@ -170,15 +177,23 @@ class MasterLifecycle:
         except BadInputError as error:
             return [], str(error)
 
+    async def _open(self, outputs: OutputPublisher) -> str:
+        """What is wrong with the job's outputs. Raises SupersededError, StorageError."""
+        try:
+            await from_store(outputs.open)
+        except PublishError as error:
+            return str(error)
+        return ""
+
     async def _run(
         self,
         master: Master,
         records: ApplicationRecords,
         registered: Registered,
         found: RecoveredState,
-        input_problem: str,
+        refused: Optional[tuple[FailureKind, str]],
     ) -> FinalStatus:
-        master.begin(registered, fenced=found.fenced, input_problem=input_problem)
+        master.begin(registered, refused=refused)
         application_id = self.ownership.description.application_id
         await self.server.start(ExecutorService(application_id, self._task_key, master.executors))
         await self.web_app.serve(master)
@@ -240,6 +255,16 @@ class MasterLifecycle:
     @property
     def _task_key(self) -> bytes:
         return secret(self.credentials.secrets, contract.SECRET_TASK_KEY)
+
+
+def _refused(fenced: str, input_problem: str, output_problem: str) -> Optional[tuple[FailureKind, str]]:
+    """Why nothing may be started, if so."""
+    reasons = (
+        (FailureKind.FENCED, fenced),
+        (FailureKind.INPUT, input_problem),
+        (FailureKind.OUTPUT, output_problem),
+    )
+    return next(((kind, reason) for kind, reason in reasons if reason), None)
 
 
 def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStatus:

@@ -10,6 +10,7 @@ from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.frameworks.base import ClusterSpec
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol import addresses, points, tony_pb2
 from tony_provider.runtime.protocol.status import ProcessStatus, TaskProgress
 
@@ -43,6 +44,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         progress=_progress(message),
         output_problem=message.output_problem,
         process=message.process,
+        outputs=tuple(OutputPart(each.name, each.part, each.files, each.bytes) for each in message.outputs),
     )
 
 

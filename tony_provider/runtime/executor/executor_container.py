@@ -13,10 +13,7 @@ from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.container_inputs import ContainerError, variable
 from tony_provider.runtime.frameworks import get_framework
-<<<<<<< HEAD
 from tony_provider.runtime.ranks import in_cluster
-=======
->>>>>>> mend
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
 from tony_provider.runtime.task_identity import TaskIdentity
 

@@ -26,8 +26,11 @@ from tony_provider.runtime.executor.preparation import PreparationError, Prepare
 from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.progress_reports import ProgressReader
 from tony_provider.runtime.executor.readiness import Readiness
-from tony_provider.runtime.executor.result_upload import NotKeptError, Results, UploadCancelledError
+from tony_provider.runtime.executor.result_upload import keep_results
 from tony_provider.runtime.executor.run_inputs import RunInputs
+from tony_provider.runtime.executor.run_outputs import RunOutputs
+from tony_provider.runtime.executor.tree_upload import UploadCancelledError
+from tony_provider.runtime.executor.upload_retries import NotKeptError, UploadRetries
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.user_processes import UserProcesses
 from tony_provider.runtime.executor.workspace import PythonEnvError
@@ -65,8 +68,9 @@ class Run:
         self._readers: list[ProgressReader] = []
         self._reading = asyncio.Lock()
         self._readiness: Optional[Readiness] = None  # from the preparation on, where the task has a probe
-        self._results = Results(context, order, self._stopping)
-        self._inputs = RunInputs(context, order.start, input_requests)
+        self._uploads = UploadRetries(context, self._stopping)
+        self._outputs = RunOutputs(context, order.start, self._stopping, self._uploads)
+        self._inputs = RunInputs(context, order.start, input_requests, self._outputs)
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container, leads=self._leads):
             self._mirror = self._make_mirror(commit_requests)
@@ -119,7 +123,7 @@ class Run:
     @property
     def activity(self) -> str:
         """What it is doing, for people."""
-        copying = (self._mirror.activity if self._mirror else "") or self._results.activity
+        copying = (self._mirror.activity if self._mirror else "") or self._uploads.activity
         if not copying:
             return self._activity
         return f"running, {copying}" if self._activity == "running" else copying
@@ -127,7 +131,7 @@ class Run:
     @property
     def trouble(self) -> str:
         """What does not get to the store at present, and why, for people; empty: nothing is wrong."""
-        return self._results.trouble or (self._mirror.trouble if self._mirror else "")
+        return self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
         """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
@@ -172,6 +176,7 @@ class Run:
         finally:
             await self._close_readiness()
             await self._inputs.close()
+            await self._outputs.close()
             if self._mirror is not None:
                 await self._mirror.close()
             self._activity = "ended"
@@ -181,8 +186,8 @@ class Run:
         exited = tony_pb2.ProcessExited(generation=self.order.generation, start=self.order.start)
         try:
             prepared = await self._prepare()
-            inputs = await self._open_inputs()
-            launches = [attrs.evolve(each, environ={**each.environ, **inputs}) for each in prepared.launches]
+            places = {**await self._outputs.open(), **await self._open_inputs()}
+            launches = [attrs.evolve(each, environ={**each.environ, **places}) for each in prepared.launches]
             await self._processes.run(launches, exited, self._started)
         except PreparationError as error:
             await self._stay_stopped(error)
@@ -294,11 +299,11 @@ class Run:
         return await self._mirror.finish(self._stopping, lambda: self._stopping.copy_until(ended_at, seconds))
 
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
-        if not self._leads:
-            return
         self._activity = "uploading"
         try:
-            exited.model_dir = await self._results.keep()
+            if self._leads:
+                exited.model_dir = await keep_results(self._context, self.order, self._stopping, self._uploads)
+            exited.outputs.extend(await self._outputs.keep())
         except UploadCancelledError:
             exited.stopped = True
         except NotKeptError as error:

@@ -12,11 +12,12 @@ import attrs
 from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.fetched_shards import FetchedShards, ShardChangedError
 from tony_provider.runtime.executor.input_parts import fetch_part
 from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.preparation import PreparationError
-from tony_provider.runtime.executor.shard_copies import ShardChangedError, ShardCopies
-from tony_provider.runtime.executor.shard_server import NotCopiedError, ShardServer, TakenShard
+from tony_provider.runtime.executor.run_outputs import RunOutputs
+from tony_provider.runtime.executor.shard_server import NotFetchedError, ShardServer, TakenShard
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.protocol import tony_pb2
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 class RunInputs:
     """What one start finds of the job's inputs. ``open`` it at most once, and ``close`` it."""
 
-    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests) -> None:
+    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests, outputs: RunOutputs) -> None:
         container = context.container
         job = container.job
         read = [name for name in job.inputs if container.task_type in job.readers(name)]
@@ -39,10 +40,10 @@ class RunInputs:
         self._requests = requests
         self._stores = InputStores(context.storage, container.description.application_dir)
         self._socket = Path(context.workspace.tmpdir, f"inputs-{start}")
-        self._copies = ShardCopies(self._stores, context.workspace.inputs)
+        self._copies = FetchedShards(self._stores, context.workspace.inputs)
         self._copied = frozenset(name for name in read if job.inputs[name].fetch)
         shards = NodeShards(self._stores, self._copies, self._copied)
-        self._server = ShardServer(self._socket, requests, start, shards)
+        self._server = ShardServer(self._socket, requests, start, shards, outputs.copy)
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:
@@ -94,7 +95,7 @@ class NodeShards:
     """Looks at the shards that are taken, and copies those that are wanted here."""
 
     stores: InputStores
-    copies: ShardCopies
+    copies: FetchedShards
     copied: frozenset[str]  # names of inputs
 
     def take(self, name: str, number: int, line: bytes) -> TakenShard:
@@ -106,7 +107,7 @@ class NodeShards:
         except ShardChangedError as error:
             return TakenShard(str(error))
         except Exception as error:  # the drivers of other stores raise whatever they like
-            raise NotCopiedError(f"shard {number} could not be copied: {error}") from error
+            raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
 
     def settle(self, name: str, number: int) -> None:
         if name in self.copied:

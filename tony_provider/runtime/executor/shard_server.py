@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional, Protocol, TypeVar
@@ -29,6 +29,7 @@ from typing import Any, Callable, Optional, Protocol, TypeVar
 import attrs
 
 from tony_provider.runtime.executor.input_requests import InputRequests
+from tony_provider.runtime.executor.run_outputs import NotCopiedError, ShardCopies
 from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
 from tony_provider.runtime.protocol import tony_pb2
 
@@ -36,6 +37,9 @@ log = logging.getLogger(__name__)
 
 _LONGEST_LINE = 1 << 20  # bytes
 _AT_ONCE = 4  # shards that are looked at, or copied
+
+Copy = Callable[[Sequence[str]], Awaitable[ShardCopies]]
+"""Has on the store what was made of a shard, see ``RunOutputs.copy``."""
 
 
 @attrs.frozen
@@ -46,7 +50,7 @@ class TakenShard:
     path: str = ""  # of its copy on this node, where there is one
 
 
-class NotCopiedError(Exception):
+class NotFetchedError(Exception):
     """A shard that could not be copied here; somebody else may have better luck."""
 
 
@@ -54,7 +58,7 @@ class TakenShards(Protocol):
     """What is done about shards on this node. Both block, and are called in threads."""
 
     def take(self, name: str, number: int, line: bytes) -> TakenShard:
-        """Look at a shard of this line, and have it here if it is wanted here. Raises NotCopiedError."""
+        """Look at a shard of this line, and have it here if it is wanted here. Raises NotFetchedError."""
 
     def settle(self, name: str, number: int) -> None:
         """Nothing more is done with it."""
@@ -111,11 +115,12 @@ class Question:
 class ShardServer:
     """Passes the questions of one start's user process on to the application master."""
 
-    def __init__(self, path: Path, requests: InputRequests, start: int, shards: TakenShards) -> None:
+    def __init__(self, path: Path, requests: InputRequests, start: int, shards: TakenShards, copy: Copy) -> None:
         self._path = path
         self._requests = requests
         self._start = start
         self._shards = shards
+        self._copy = copy
         # Own threads: a store that hangs is not to take those that heartbeats need.
         self._working = ThreadPoolExecutor(_AT_ONCE, "shards")
         self._server: Optional[asyncio.AbstractServer] = None
@@ -180,10 +185,14 @@ class ShardServer:
     async def _answer(self, line: bytes, held: set[tuple[str, int]]) -> Mapping[str, Any]:
         try:
             question = Question.of_line(line)
-        except QuestionError as error:
+            copies = await self._copy(question.outputs) if question.done is not None else ShardCopies([], [])
+        except (QuestionError, NotCopiedError) as error:
             return {"error": str(error)}
+        question = attrs.evolve(question, outputs=copies.names)
         while True:
             answer = await self._ask(question, held)
+            copies.settle(committed=not answer.problem)
+            copies = ShardCopies([], [])
             if answer.problem:
                 return {"error": answer.problem}
             if not question.take:
@@ -192,15 +201,12 @@ class ShardServer:
                 return {"end": True, "failed": answer.failed, "failures": answer.failures}
             try:
                 taken = await self._do(self._shards.take, question.name, answer.shard, answer.line.encode())
-            except NotCopiedError as error:
+            except NotFetchedError as error:
                 await self._ask(Question(question.name, back=answer.shard), held)
                 return {"error": str(error)}
             if not taken.problem:
-                return {
-                    "shard": answer.shard,
-                    **json.loads(answer.line),
-                    **({"path": taken.path} if taken.path else {}),
-                }
+                here = {"path": taken.path} if taken.path else {}
+                return {"shard": answer.shard, **json.loads(answer.line), **here}
             log.warning("%s: %s", question.name, taken.problem)
             question = Question(question.name, failed=answer.shard, reason=taken.problem, take=True)
 

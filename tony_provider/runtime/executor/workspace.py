@@ -121,6 +121,11 @@ class Workspace:
         return self.root / "inputs"
 
     @property
+    def outputs(self) -> Path:
+        """The directory for those of this task's outputs."""
+        return self.root / "outputs"
+
+    @property
     def sdk(self) -> Path:
         """The directory that user processes import from: ``tony_sdk``, and modules that act by themselves.
 

@@ -12,6 +12,7 @@ from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framewor
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import Framework, fits
 from tony_provider.runtime.parsing.validate_inputs import input_problems
+from tony_provider.runtime.parsing.validate_outputs import output_problems
 from tony_provider.runtime.parsing.validate_starts import start_problems
 from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import PER_GPU, TENSORBOARD, JobSpec, Role, SuccessRule, TaskSpec, role_of
@@ -77,6 +78,7 @@ def validate(job: JobSpec) -> list[Problem]:
         *_checkpoint(job),
         *_tensorboard(job),
         *input_problems(job),
+        *output_problems(job, _known_framework(job)),
         *_port_range(job),
     ]
 

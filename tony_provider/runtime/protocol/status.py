@@ -72,6 +72,7 @@ class FailureKind(str, Enum):
     STALLED = "STALLED"  # no new step for timeouts.stall
     UPLOAD = "UPLOAD"  # training has ended well, and what it left could not be kept on the store
     INPUT = "INPUT"  # an input of the job could not be listed or dealt
+    OUTPUT = "OUTPUT"  # what the tasks have left for an output could not be put at its path
     CHECKPOINT = "CHECKPOINT"  # the resume point could not be restored
     FENCED = "FENCED"  # a newer application owns the checkpoint chain
     KILLED = "KILLED"
@@ -155,6 +156,16 @@ class InputStatus:
 
 
 @attrs.frozen
+class OutputStatus:
+    """An output of the job: where it is, and how much is there."""
+
+    name: str
+    uri: str
+    files: Optional[int] = None  # None: they are not there (yet)
+    bytes: Optional[int] = None
+
+
+@attrs.frozen
 class JobStatus:
     """The status of a job and of all its tasks, as its master sees them at one moment."""
 
@@ -180,6 +191,7 @@ class JobStatus:
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept
     troubles: list[str] = attrs.field(factory=list)  # whom the application master cannot reach just now, since when
     inputs: list[InputStatus] = attrs.field(factory=list)
+    outputs: list[OutputStatus] = attrs.field(factory=list)
     version: int = 1  # of this message's form
 
     @property

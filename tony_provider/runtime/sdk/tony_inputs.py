@@ -48,7 +48,7 @@ class TaskShard:
             return self._path
         return self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
 
-    def done(self, *outputs: str) -> None:
+    def done(self, *outputs: Union[str, os.PathLike[str]]) -> None:
         """Say that nothing of it is to be done any more, and what was made of it. Nothing to do with a static deal."""
 
     def give_back(self) -> None:
@@ -86,12 +86,12 @@ class QueuedShard(TaskShard):
         self._queue = queue
         self._number = number
 
-    def done(self, *outputs: str) -> None:
+    def done(self, *outputs: Union[str, os.PathLike[str]]) -> None:
         """Commit it, with the names of what was made of it. Returns when that is safe; once more it does nothing.
 
         Raises InputError when it is somebody else's by now: what was made of it does not count then.
         """
-        self._settle(done=self._number, outputs=list(outputs))
+        self._settle(done=self._number, outputs=[_whole(each) for each in outputs])
 
     def give_back(self) -> None:
         """Have somebody else do it."""
@@ -162,6 +162,11 @@ def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator
     if os.environ.get("TONY_TASK_TYPE"):
         raise InputError(f"the job has no input {name!r} for this task type")
     return _outside(local)
+
+
+def _whole(made: Union[str, os.PathLike[str]]) -> str:
+    """The absolute path of what is here; the executor has a working directory of its own."""
+    return os.path.abspath(made) if os.path.exists(made) else os.fspath(made)  # noqa: PTH100, PTH110 - not resolved
 
 
 def _static(part: str) -> Iterator[TaskShard]:

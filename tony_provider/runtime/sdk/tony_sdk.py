@@ -148,6 +148,24 @@ def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator
     return shards
 
 
+def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
+    """A local directory: what this task has left in it when it ends well becomes part of that output of the job.
+
+    It is empty when the program starts; the processes of a container share it. ``local`` is the directory to use
+    outside a job, which is made where it is missing. Raises ValueError when the job has no such output for this task
+    type, and outside a job without ``local``.
+    """
+    directory = os.environ.get("TONY_OUTPUT_" + name.upper())
+    if directory:
+        return directory
+    if os.environ.get("TONY_TASK_TYPE"):
+        raise ValueError(f"the job has no output {name!r} for this task type")
+    if local is None:
+        raise ValueError(f"output {name!r}: this is no task of a job; say local=… for where to write then")
+    Path(local).mkdir(parents=True, exist_ok=True)
+    return os.fspath(local)
+
+
 def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool:
     """Tell the job how far this task is; the newest counts. ``metrics`` are numbers, or arrays of one number.
 

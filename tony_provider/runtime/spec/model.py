@@ -277,6 +277,31 @@ class InputSpec:
     fetch: bool = False  # shards are copied to the node of their task, for programs that cannot read the store
 
 
+class OutputCommit(str, Enum):
+    """When what the tasks leave for an output appears at its path."""
+
+    JOB = "job"  # all of it at once, when the job has succeeded
+    TASK = "task"  # each task's part when that task has succeeded
+
+
+class OutputLayout(str, Enum):
+    """Where the files of a task are below the path of an output."""
+
+    TASKS = "tasks"  # in a directory of the task: worker-3/
+    FLAT = "flat"  # beside those of all others
+
+
+@attrs.frozen
+class OutputSpec:
+    """A directory of the store that tasks write by way of a local one. Written as its path, too."""
+
+    path: str  # a URI or an absolute path; what is in it appears when the job has succeeded, with ``_SUCCESS``
+    tasks: list[str] = attrs.field(factory=list)  # types that write it; default: chief and workers that have a command
+    commit: OutputCommit = OutputCommit.JOB
+    layout: OutputLayout = OutputLayout.TASKS
+    replace: bool = False  # what is there already is replaced; default: only what the same training has written
+
+
 @attrs.frozen
 class JobSpec:
     """One distributed training job."""
@@ -305,6 +330,7 @@ class JobSpec:
     hadoop: bool = False  # user processes get the HDFS tokens, configuration and class path of Hadoop
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # shards that are dealt to the tasks, by name
+    outputs: dict[str, OutputSpec] = attrs.field(factory=dict)  # directories that the tasks write, by name
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 
     @property
@@ -338,7 +364,13 @@ class JobSpec:
 
         Types that run their framework's command, and no program of the job's, read nothing unless they are named.
         """
-        named = self.inputs[name].tasks
+        return self._those_of(self.inputs[name].tasks)
+
+    def writers(self, name: str) -> list[str]:
+        """The task types that write an output, as specified; raises KeyError for one that is not in ``outputs``."""
+        return self._those_of(self.outputs[name].tasks)
+
+    def _those_of(self, named: list[str]) -> list[str]:
         able = [each for each, task in self.tasks.items() if self.role(each).is_tracked and task.command]
         return [each for each in self.tasks if each in (named or able)]
 

@@ -19,6 +19,7 @@ from tony_provider.runtime.spec.model import (
     LogSpec,
     Memory,
     Moment,
+    OutputSpec,
     PortRange,
     Processes,
     Resource,
@@ -79,6 +80,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (LogSpec, "logs"),
     (TensorBoardSpec, "tensorboard"),
     (InputSpec, "inputs.<name>"),
+    (OutputSpec, "outputs.<name>"),
 )
 
 
@@ -127,6 +129,8 @@ class Reader:
             return self._tensorboard(value, path)
         if wanted is InputSpec and isinstance(value, str):
             return self._object(InputSpec, {"paths": [value]}, path)
+        if wanted is OutputSpec and isinstance(value, str):
+            return self._object(OutputSpec, {"path": value}, path)
         if issubclass(wanted, Enum):
             return self._enum(wanted, value, path)
         return self._object(wanted, value, path)

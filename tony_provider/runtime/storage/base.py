@@ -47,6 +47,8 @@ class Storage(ABC):
     StorageUnreachable or StorageTimeout at the deadline, StorageAuthError, and StorageNoSpace where bytes are written.
     """
 
+    renames_at_once = True  # False: a directory that is renamed moves file by file
+
     @abstractmethod
     def status(self, uri: str) -> FileStatus:
         """What the store says of a file or directory. Raises StorageNotFound."""

@@ -53,6 +53,8 @@ class FsspecStorage(Storage):
     Errors that a driver raises outside of Python's OSError family pass through; it has its own deadlines.
     """
 
+    renames_at_once = False
+
     def __init__(self, scheme: str, options: Optional[Mapping[str, Any]] = None) -> None:
         self.scheme = scheme
         self._fs = _driver(scheme, {"use_listings_cache": False, **(options or {})})

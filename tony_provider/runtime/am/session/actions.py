@@ -10,6 +10,7 @@ import attrs
 from tony_provider.runtime.am.resource_manager import Container, ContainerRequest
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import Failure, FinalStatus
 
 
@@ -140,6 +141,16 @@ class KeepNotes:
 
 
 @attrs.frozen
+class PublishOutputs:
+    """Have these parts of the job's outputs at their paths; ``Session.outputs_published`` comes of it.
+
+    What other starts have left is dropped, but for what committed shards name. Everything is stopped by now.
+    """
+
+    parts: tuple[OutputPart, ...]
+
+
+@attrs.frozen
 class Finish:
     """Everything is stopped, or given up: say so and end. The last action, once."""
 
@@ -161,5 +172,6 @@ Action = Union[
     AvoidNodes,
     Note,
     KeepNotes,
+    PublishOutputs,
     Finish,
 ]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import attrs
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.session.actions import Finish, Verdict
+from tony_provider.runtime.am.session.actions import Finish, PublishOutputs, Verdict
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import Role, SuccessRule
@@ -27,6 +29,7 @@ class JobCompletion:
         self._containers = containers
         self._evaluators_until: Optional[float] = None
         self._looking_at = 0  # a task that has not succeeded, by the last look
+        self._publishing: Optional[bool] = None  # outputs, at present; None: it has not begun
 
     def fail(self, failure: Failure, now: float) -> None:
         self._conclude(Verdict(FinalStatus.FAILED, failure.message, failure), now, "the job has failed")
@@ -67,7 +70,9 @@ class JobCompletion:
             state.enter(JobState.FINISHING)
             self._evaluators_until = now + state.job.timeouts.evaluator
             message = f"{self._who} has succeeded; stopping the others"
-            state.note("stopping", message, data=_noted(Verdict(FinalStatus.SUCCEEDED, self._success)))
+            state.parts = self._parts()
+            data = {**_noted(Verdict(FinalStatus.SUCCEEDED, self._success)), "parts": to_plain(list(state.parts))}
+            state.note("stopping", message, data=data)
             for task in state.tasks:
                 if task.role is not Role.EVALUATOR or task.ended or task.waits:
                     self.stop(task, now, _SUCCESS)
@@ -75,8 +80,12 @@ class JobCompletion:
         if not running or now >= self._evaluators_until:
             self._conclude(Verdict(FinalStatus.SUCCEEDED, self._success), now, _SUCCESS)
 
-    def take_over(self, verdict: Verdict, now: float) -> None:
-        """A former application master was ending the job: its tasks were told to stop, and none starts again."""
+    def take_over(self, verdict: Verdict, parts: Sequence[OutputPart], now: float) -> None:
+        """A former application master was ending the job: its tasks were told to stop, and none starts again.
+
+        ``parts`` are those of outputs that count.
+        """
+        self._state.parts = tuple(parts)
         if verdict.status is FinalStatus.SUCCEEDED and not self._any:
             for task in self._deciders():
                 task.enter(TaskState.SUCCEEDED)  # or there would be no such verdict
@@ -134,11 +143,35 @@ class JobCompletion:
         state = self._state
         if state.verdict is None or state.finished or not self._containers.shutdowns.done:
             return
+        if self._still_publishes(state.verdict):
+            return
         state.enter(JobState(state.verdict.status.value))
         for task in state.tasks:
             if not task.ended:
                 task.enter(TaskState.STOPPED)
         state.emit(Finish(state.verdict))
+
+    def _parts(self) -> tuple[OutputPart, ...]:
+        """What those that have succeeded by now left for outputs. Whoever is stopped from now on leaves nothing."""
+        succeeded = [task for task in self._state.tasks if task.state is TaskState.SUCCEEDED and task.process]
+        ends = [task.process.end for task in succeeded if task.process]
+        return tuple(part for end in ends if end for part in end.outputs)
+
+    def _still_publishes(self, verdict: Verdict) -> bool:
+        """Whether the outputs of a job that has succeeded are not at their paths yet."""
+        if self._publishing is None and verdict.status is FinalStatus.SUCCEEDED and self._state.job.outputs:
+            self._publishing = True
+            self._state.emit(PublishOutputs(self._state.parts))
+        return bool(self._publishing)
+
+    def outputs_published(self, problem: str) -> None:
+        """They are, or ``problem`` says why they will never be: then the job has failed after all."""
+        self._publishing = False
+        if problem:
+            message = f"the tasks have succeeded, and what they left cannot be published: {problem}"
+            verdict = Verdict(FinalStatus.FAILED, message, Failure(FailureKind.OUTPUT, message))
+            self._state.verdict = verdict
+            self._state.note("verdict", f"FAILED: {words.first_line(message)}", data=_noted(verdict))
 
     def _conclude(self, verdict: Verdict, now: float, reason: str, grace: Optional[float] = None) -> None:
         state = self._state

@@ -174,7 +174,7 @@ class Session:
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
-            self._completion.take_over(history.verdict, now)
+            self._completion.take_over(history.verdict, history.parts, now)
         return self._checked(now)
 
     def _begin(self, started: float, largest: Optional[Largest]) -> None:
@@ -330,6 +330,11 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self._finished.release(task, now)
+        return self._checked(now)
+
+    def outputs_published(self, problem: str, now: float) -> list[Action]:
+        """The answer to PublishOutputs; ``problem`` is empty when they are at their paths."""
+        self._completion.outputs_published(problem)
         return self._checked(now)
 
     # ---- the clock ---------------------------------------------------------------------------------------------

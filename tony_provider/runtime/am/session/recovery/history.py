@@ -17,6 +17,7 @@ from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFail
 from tony_provider.runtime.am.session.state.task_outcome import TaskOutcome
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import from_plain
+from tony_provider.runtime.outputs.output_part import OutputPart
 
 
 @attrs.frozen
@@ -46,6 +47,7 @@ class History:
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed
     verdict: Optional[Verdict] = None  # that the job was ending with
+    parts: list[OutputPart] = attrs.field(factory=list)  # of outputs: those that count, once all that decide succeeded
 
     @classmethod
     def read(cls, events: Iterable[Mapping[str, Any]]) -> History:

@@ -54,7 +54,8 @@ class FinishedTasks:
 
     def _note(self, task: Task) -> None:
         end = task.process.end if task.process else None
-        outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress)
+        outputs = list(end.outputs) if end else []
+        outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress, outputs=outputs)
         data = {"tasks": {task.name: over(task, outcome)}}
         if task.has_container:
             self._state.note("over", "it has succeeded; its container is given back", task, data)
@@ -132,7 +133,8 @@ class FinishedTasks:
                 task.fail(outcome.failure, TaskState.FAILED)
                 self._record(task, outcome.failure)
             else:
-                end = ProcessEnd(task.start, model_dir=outcome.model_dir, progress=outcome.progress)
+                outputs = tuple(outcome.outputs)
+                end = ProcessEnd(task.start, model_dir=outcome.model_dir, progress=outcome.progress, outputs=outputs)
                 task.process = ProcessState(task.start, self._state.generation.number, end=end, settled=True)
                 task.progress, task.released = outcome.progress, True
                 task.enter(TaskState.SUCCEEDED)

@@ -8,6 +8,7 @@ import attrs
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import SendRendezvous
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import TaskProgress
 
 
@@ -27,6 +28,7 @@ class ProcessEnd:
     progress: Optional[TaskProgress] = None
     output_problem: str = ""  # why lines that it printed are lost
     process: str = ""  # which of several processes it was
+    outputs: tuple[OutputPart, ...] = ()  # what it left for outputs of the job, on the store
 
     @property
     def succeeded(self) -> bool:

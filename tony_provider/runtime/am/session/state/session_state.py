@@ -13,6 +13,7 @@ from tony_provider.runtime.am.session.state.lifecycle import Lifecycle
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, StartRule, SuccessRule
@@ -78,6 +79,7 @@ class SessionState:
         self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
         self.restarts = 0
         self.verdict: Optional[Verdict] = None
+        self.parts: tuple[OutputPart, ...] = ()  # of outputs: those that count, once all that decide have succeeded
         self.warnings: list[str] = []
         self.out: list[Action] = []
 

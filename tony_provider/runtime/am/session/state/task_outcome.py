@@ -8,6 +8,7 @@ import attrs
 
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import Failure, TaskProgress
 
 
@@ -18,6 +19,7 @@ class TaskOutcome:
     failure: Optional[Failure] = None  # None: it has succeeded
     model_dir: str = ""  # URI; empty: it left none
     progress: Optional[TaskProgress] = None
+    outputs: list[OutputPart] = attrs.field(factory=list)  # what it left for outputs of the job
 
 
 def over(task: Task, outcome: TaskOutcome) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import pytest
 from tests.waiting import until
 from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.executor import disk
+from tony_provider.runtime.executor.fetched_shards import FetchedShards, ShardChangedError
 from tony_provider.runtime.executor.run_inputs import NodeShards
-from tony_provider.runtime.executor.shard_copies import ShardChangedError, ShardCopies
-from tony_provider.runtime.executor.shard_server import NotCopiedError
+from tony_provider.runtime.executor.shard_server import NotFetchedError
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.storage import FileStatus, LocalStorage, StoragePermissionDenied, uris
@@ -51,8 +51,8 @@ def far(tmp_path: Path) -> FarStore:
 
 
 @pytest.fixture
-def copies(far: FarStore, tmp_path: Path) -> ShardCopies:
-    return ShardCopies(InputStores(far, "far:///"), tmp_path / "inputs")
+def copies(far: FarStore, tmp_path: Path) -> FetchedShards:
+    return FetchedShards(InputStores(far, "far:///"), tmp_path / "inputs")
 
 
 def shard(far: FarStore, path: Path) -> InputShard:
@@ -60,7 +60,9 @@ def shard(far: FarStore, path: Path) -> InputShard:
     return InputShard(f"far://{path}", status.size, status.modified_ms)
 
 
-def test_the_copy_of_a_queued_shard_keeps_its_name_and_goes(far: FarStore, copies: ShardCopies, tmp_path: Path) -> None:
+def test_the_copy_of_a_queued_shard_keeps_its_name_and_goes(
+    far: FarStore, copies: FetchedShards, tmp_path: Path
+) -> None:
     path = copies.copy("images", 7, shard(far, tmp_path / "far/a.txt"))
     assert (path.name, path.read_bytes()) == ("a.txt", b"first")
     copies.remove("images", 7)
@@ -68,7 +70,7 @@ def test_the_copy_of_a_queued_shard_keeps_its_name_and_goes(far: FarStore, copie
     assert (tmp_path / "far/a.txt").exists()
 
 
-def test_a_file_of_the_node_itself_is_read_where_it_is(copies: ShardCopies, far: FarStore, tmp_path: Path) -> None:
+def test_a_file_of_the_node_itself_is_read_where_it_is(copies: FetchedShards, far: FarStore, tmp_path: Path) -> None:
     original = tmp_path / "far/a.txt"
     assert copies.copy("images", 7, InputShard(f"file://{original}", 5, 0)) == original
     copies.remove("images", 7)
@@ -76,7 +78,7 @@ def test_a_file_of_the_node_itself_is_read_where_it_is(copies: ShardCopies, far:
     assert far.reads == 0
 
 
-def test_a_part_is_copied_once_for_all_starts(far: FarStore, copies: ShardCopies, tmp_path: Path) -> None:
+def test_a_part_is_copied_once_for_all_starts(far: FarStore, copies: FetchedShards, tmp_path: Path) -> None:
     part = tmp_path / "train.jsonl"
     shards = [shard(far, tmp_path / "far" / name) for name in ("a.txt", "b.txt")]
 
@@ -95,7 +97,7 @@ def test_a_part_is_copied_once_for_all_starts(far: FarStore, copies: ShardCopies
     assert len(list((tmp_path / "inputs/train").iterdir())) == 1
 
 
-def test_what_is_not_what_was_listed_is_named(far: FarStore, copies: ShardCopies, tmp_path: Path) -> None:
+def test_what_is_not_what_was_listed_is_named(far: FarStore, copies: FetchedShards, tmp_path: Path) -> None:
     listed = shard(far, tmp_path / "far/a.txt")
     (tmp_path / "far/a.txt").write_bytes(b"longer than before")
     with pytest.raises(ShardChangedError, match=r"a\.txt has changed since"):
@@ -106,7 +108,7 @@ def test_what_is_not_what_was_listed_is_named(far: FarStore, copies: ShardCopies
 
 
 def test_a_full_disk_is_told_before_anything_is_copied(
-    far: FarStore, copies: ShardCopies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    far: FarStore, copies: FetchedShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk, "crowded", lambda directory, wanted: f"no room for {wanted}")
     with pytest.raises(OSError, match="no room for 5, and 5 bytes are to be copied"):
@@ -114,7 +116,7 @@ def test_a_full_disk_is_told_before_anything_is_copied(
     assert far.reads == 0
 
 
-def test_copying_ends_when_it_is_told_to(far: FarStore, copies: ShardCopies, tmp_path: Path) -> None:
+def test_copying_ends_when_it_is_told_to(far: FarStore, copies: FetchedShards, tmp_path: Path) -> None:
     far.hung = threading.Event()
     ended: list[BaseException] = []
 
@@ -134,12 +136,12 @@ def test_copying_ends_when_it_is_told_to(far: FarStore, copies: ShardCopies, tmp
 
 
 def test_a_shard_that_cannot_be_copied_here_is_no_failed_shard(
-    far: FarStore, copies: ShardCopies, tmp_path: Path
+    far: FarStore, copies: FetchedShards, tmp_path: Path
 ) -> None:
     queued = NodeShards(InputStores(far, "far:///"), copies, frozenset({"images"}))
     line = shard(far, tmp_path / "far/a.txt").line()
     far.refuses = True
-    with pytest.raises(NotCopiedError, match="shard 3 could not be copied"):
+    with pytest.raises(NotFetchedError, match="shard 3 could not be copied"):
         queued.take("images", 3, line)
     far.refuses = False
     taken = queued.take("images", 3, line)

@@ -29,7 +29,7 @@ class ShardChangedError(Exception):
     """What is on the store is not what was listed: another try finds the same."""
 
 
-class ShardCopies:
+class FetchedShards:
     """The copies that one start of a task has. A copy keeps its file's name, in a directory of its own."""
 
     def __init__(self, stores: InputStores, directory: Path) -> None:

@@ -1,0 +1,112 @@
+"""The outputs of a job as its application master has them: looked at before the job, published after it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Callable
+
+from tony_provider.runtime.am.outputs.committed_files import committed_files
+from tony_provider.runtime.am.owner import Ownership, SupersededError
+from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.outputs.output_part import OutputPart
+from tony_provider.runtime.outputs.output_place import OutputPlace
+from tony_provider.runtime.outputs.publication import Publication
+from tony_provider.runtime.outputs.publish_error import PublishError
+from tony_provider.runtime.protocol.status import OutputStatus
+from tony_provider.runtime.retrying import retry
+from tony_provider.runtime.spec.model import InputDeal
+from tony_provider.runtime.spec.problems import child
+from tony_provider.runtime.storage import StorageError, StorageInvalidPath, StorageUnreachable, StorageUnsupported
+
+log = logging.getLogger(__name__)
+
+_FINAL = (StorageInvalidPath, StorageUnsupported)  # again it would be the same
+
+
+class OutputPublisher:
+    """Puts the outputs of one application at their paths."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        description = ownership.description
+        self._ownership = ownership
+        self._stores = InputStores(ownership.storage, description.application_dir)
+        self._statuses = {
+            name: OutputStatus(name, OutputPlace(spec.path, description.application_id).uri)
+            for name, spec in description.job.outputs.items()
+        }
+
+    @property
+    def status(self) -> list[OutputStatus]:
+        """Each output, as specified; with its size once it is at its path."""
+        return list(self._statuses.values())
+
+    def open(self) -> None:
+        """Make sure that there is something to write to. Blocks.
+
+        Raises PublishError with all that is wrong, SupersededError, StorageUnreachable.
+        """
+        problems = []
+        for name in self._statuses:
+            try:
+                self._ownership.check_newest()
+                self._publication(name).open()
+            except (StorageUnreachable, SupersededError):
+                raise
+            except PublishError as error:
+                problems.append(str(error))
+            except Exception as error:  # the drivers of other stores raise whatever they like
+                log.exception("an output cannot be written")
+                problems.append(f"{child('outputs', name)}: {error or type(error).__name__}")
+        if problems:
+            raise PublishError("\n".join(problems))
+
+    async def publish(self, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
+        """Have these parts at their paths, and what committed shards name; why that cannot be, empty when it is done.
+
+        Tried again for ``timeouts.upload``; ``told`` hears of the first failure. Raises SupersededError.
+        """
+        seconds = self._ownership.description.job.timeouts.upload
+        for name in self._statuses:
+            mine = [part for part in parts if part.output == name]
+            publish = partial(asyncio.to_thread, self._publish, name, mine)
+            try:
+                self._statuses[name] = await retry(publish, seconds, StorageError, lambda error: told(str(error)))
+            except SupersededError:
+                raise
+            except PublishError as error:
+                return str(error)
+            except Exception as error:
+                log.exception("an output cannot be published")
+                return f"{child('outputs', name)}: {error or type(error).__name__}"
+        return ""
+
+    def _publish(self, name: str, parts: Sequence[OutputPart]) -> OutputStatus:
+        try:
+            return self._publication(name).publish(parts, partial(self._committed, name))
+        except _FINAL as error:
+            raise PublishError(f"{child('outputs', name)}: {error}") from error
+
+    def publish_part(self, part: OutputPart) -> None:
+        """Have one part at its path, where parts appear one by one. Blocks. Raises PublishError, StorageError."""
+        self._publication(part.output).publish_part(part)
+
+    def _publication(self, name: str) -> Publication:
+        description = self._ownership.description
+        spec = description.job.outputs[name]
+        place = OutputPlace(spec.path, description.application_id)
+        storage = self._stores.of(place.target)
+        return Publication(storage, name, spec, place, description.training, self._ownership.check_newest)
+
+    def _committed(self, name: str) -> Iterator[tuple[str, str]]:
+        description = self._ownership.description
+        place = OutputPlace(description.job.outputs[name].path, description.application_id)
+        for each, spec in description.job.inputs.items():
+            if spec.deal is InputDeal.QUEUE:
+                yield from committed_files(self._ownership.storage, description.application_dir, each, place)
+
+    def close(self) -> None:
+        """Free what is held."""
+        self._stores.close()

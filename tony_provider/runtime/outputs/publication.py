@@ -1,0 +1,239 @@
+"""How an output gets to its path: the parts that count are put together beside it, and then there is one rename.
+
+Two cases have no such rename: stores that move a directory file by file, and outputs whose parts appear one after the
+other (``commit: task``). There the path holds a mark until ``_SUCCESS`` is written, last of all.
+
+Whoever dies in the middle is followed by somebody who does the same once more: each step is one that is done already,
+or that was not begun. Nothing here deletes what counts before it is in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Callable, Optional
+
+import attrs
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.at_once import at_once
+from tony_provider.runtime.clock import epoch_ms
+from tony_provider.runtime.outputs.output_mark import OutputMark, read_mark, write_mark
+from tony_provider.runtime.outputs.output_part import OutputPart, start_directory, task_directory
+from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, OutputPlace
+from tony_provider.runtime.outputs.publish_error import PublishError
+from tony_provider.runtime.outputs.same_names import check_names
+from tony_provider.runtime.outputs.target_check import target_problem
+from tony_provider.runtime.protocol.status import OutputStatus
+from tony_provider.runtime.spec.model import OutputCommit, OutputLayout, OutputSpec
+from tony_provider.runtime.spec.problems import child
+from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 8  # files that are renamed
+
+CommittedFile = tuple[str, str]
+"""A file that a committed shard names: the part that it is in, and its path there."""
+
+
+@attrs.frozen
+class Publication:
+    """Puts one output of one application at its path. All methods block, and may be called again after any failure.
+
+    They raise PublishError, StorageError, and what ``look`` does, which is called before whatever changes the path.
+    """
+
+    storage: Storage
+    name: str
+    spec: OutputSpec
+    place: OutputPlace
+    training: str  # the name of its identity
+    look: Callable[[], None] = lambda: None
+
+    def open(self) -> None:
+        """Make the staging directory, as a proof that it can be."""
+        self._check_target()
+        self.storage.make_directories(uris.parent(self.place.target), permission=DATA_DIRECTORY)
+        self.storage.make_directories(self.place.staging, permission=DATA_DIRECTORY)
+
+    def publish(
+        self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple
+    ) -> OutputStatus:
+        """Have at the path: these parts as a whole, and of others the files that committed shards name.
+
+        ``committed`` is called more than once.
+        """
+        mark = self._finished()
+        if mark is None:
+            mark = self._publish(parts, committed)
+        clear_away(self.storage, self.place)
+        return OutputStatus(self.name, self.place.uri, mark.files, mark.bytes)
+
+    def publish_part(self, part: OutputPart) -> None:
+        """Have this part at the path, where parts appear one after the other."""
+        self._begin_in_place()
+        self._take_whole(part)
+
+    # ---- the steps ---------------------------------------------------------------------------------------------
+
+    @property
+    def _in_place(self) -> bool:
+        return self.spec.commit is OutputCommit.TASK or not self.storage.renames_at_once
+
+    @property
+    def _base(self) -> str:
+        """The directory that parts are moved to."""
+        return self.place.target if self._in_place else self.place.assembled
+
+    def _finished(self) -> Optional[OutputMark]:
+        mark = read_mark(self.storage, self.place.target, contract.SUCCESS_FILE)
+        if mark is None or mark.application_id != self.place.application_id:
+            return None
+        self.storage.remove(uris.join(self.place.target, contract.OUTPUT_MARK_FILE))
+        return mark
+
+    def _publish(self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]]) -> OutputMark:
+        whole = {each.part for each in parts}
+
+        def further() -> Iterator[CommittedFile]:
+            return (each for each in committed() if each[0] not in whole)
+
+        if self.spec.layout is OutputLayout.FLAT:
+            check_names(self._names(parts, further()), self._key)
+        self.look()
+        if self._in_place:
+            self._begin_in_place()
+        else:
+            self.storage.make_directories(self._base, permission=DATA_DIRECTORY)
+        for part in parts:
+            self._take_whole(part)
+        sizes = list(at_once(self._take_committed, further(), _AT_ONCE, "publish"))
+        files, size = len(sizes) + sum(each.files for each in parts), sum(sizes) + sum(each.bytes for each in parts)
+        mark = OutputMark(self.place.application_id, self.training, epoch_ms(), files, size)
+        write_mark(self.storage, self._base, contract.SUCCESS_FILE, mark)
+        if self._in_place:
+            self.storage.remove(uris.join(self.place.target, contract.OUTPUT_MARK_FILE))
+        else:
+            self._swap()
+        return mark
+
+    def _check_target(self) -> None:
+        problem = target_problem(self.storage, self.name, self.spec, self.training)
+        if problem:
+            raise PublishError(problem)
+
+    def _swap(self) -> None:
+        """One rename, where nothing is at the path; otherwise two."""
+        storage, place = self.storage, self.place
+        self._check_target()
+        self.look()
+        if storage.exists(place.target):
+            storage.remove(place.former, recursive=True)
+            storage.rename(place.target, place.former)
+        storage.rename(place.assembled, place.target)
+
+    def _begin_in_place(self) -> None:
+        """Have the path be ours, with nothing in it but what was put there from here."""
+        storage, target = self.storage, self.place.target
+        mark = read_mark(storage, target, contract.OUTPUT_MARK_FILE)
+        mine = mark is not None and mark.application_id == self.place.application_id
+        if mine and mark is not None and mark.cleared:
+            return
+        if not mine:
+            self._check_target()
+            self.look()
+            with suppress(StorageNotFound):
+                if not storage.status(target).is_directory:
+                    storage.remove(target)
+            storage.make_directories(target, permission=DATA_DIRECTORY)
+        begun = OutputMark(self.place.application_id, self.training, cleared=False)
+        write_mark(storage, target, contract.OUTPUT_MARK_FILE, begun)
+        storage.remove(uris.join(target, contract.SUCCESS_FILE))
+        for each in storage.list(target):
+            if each.name != contract.OUTPUT_MARK_FILE:
+                storage.remove(each.path, recursive=True)
+        write_mark(storage, target, contract.OUTPUT_MARK_FILE, attrs.evolve(begun, cleared=True))
+
+    # ---- moving ------------------------------------------------------------------------------------------------
+
+    def _take_whole(self, part: OutputPart) -> None:
+        source = self.place.part(part.part)
+        if self.spec.layout is OutputLayout.TASKS and self.storage.renames_at_once:
+            self._move(source, uris.join(self._base, task_directory(part.part)))
+            return
+        below = task_directory(part.part) if self.spec.layout is OutputLayout.TASKS else ""
+        directory = uris.join(self._base, below)
+
+        def take(path: str) -> None:
+            self._move_file(uris.join(source, path), uris.join(directory, path))
+
+        for _ in at_once(take, self._files_of(source), _AT_ONCE, "publish"):
+            pass
+
+    def _take_committed(self, file: CommittedFile) -> int:
+        """Returns its size in bytes."""
+        part, path = file
+        below = start_directory(part) if self.spec.layout is OutputLayout.TASKS else ""
+        target = uris.join(self._base, below, path)
+        self._move_file(uris.join(self.place.part(part), path), target)
+        return self.storage.status(target).size
+
+    def _move(self, source: str, target: str) -> None:
+        try:
+            self.storage.rename(source, target)
+        except StorageNotFound as error:
+            if not self.storage.exists(target):
+                raise self._missing(source) from error
+
+    def _move_file(self, source: str, target: str) -> None:
+        """What is at its target already is the same file: names were looked at before."""
+        with suppress(StorageNotFound):
+            self.storage.rename(source, target, overwrite=True)
+            return
+        self.storage.make_directories(uris.parent(target), permission=DATA_DIRECTORY)
+        try:
+            self.storage.rename(source, target, overwrite=True)
+        except StorageNotFound as error:
+            if not self.storage.exists(target):
+                raise self._missing(source) from error
+
+    def _missing(self, uri: str) -> PublishError:
+        shared = "; all nodes must have the path's file system mounted" if uris.scheme(uri) == "file" else ""
+        return PublishError(f"{self._key}: {uri}, which a task has left, is not there any more{shared}")
+
+    @property
+    def _key(self) -> str:
+        return child("outputs", self.name)
+
+    def _names(self, parts: Sequence[OutputPart], further: Iterable[CommittedFile]) -> Iterator[CommittedFile]:
+        """Every file that is to lie beside the others, as far as it does not yet."""
+        for part in parts:
+            for path in self._files_of(self.place.part(part.part)):
+                yield part.part, path
+        yield from further
+
+    def _files_of(self, directory: str) -> Iterator[str]:
+        """The paths of the files below a part's directory. None of them, where it was moved already."""
+        beginning = len(directory) + 1
+        with suppress(StorageNotFound):
+            for status in walk(self.storage, directory):
+                if not status.is_directory and status.name not in _OWN:
+                    yield status.path[beginning:]
+
+
+_OWN = (contract.SUCCESS_FILE, contract.OUTPUT_MARK_FILE)
+
+
+def clear_away(storage: Storage, place: OutputPlace) -> None:
+    """Remove whatever is beside the path of an output that nobody makes any more. Blocks. Raises StorageError.
+
+    What was at the path before, and was moved away in vain, goes back.
+    """
+    if storage.exists(place.former):
+        if storage.exists(place.target):
+            storage.remove(place.former, recursive=True)
+        else:
+            storage.rename(place.former, place.target)
+    storage.remove(place.staging, recursive=True)
