@@ -5,7 +5,7 @@ Every day: learn from the day's clicks, publish the model, and let it say for ev
 tomorrow how likely a click is. What is to be scored comes in a few hundred files, *shards*; what is made of them
 appears in its directory all at once, or not at all.
 
-**Scoring is a job like training**, with another shape. Its tasks need not know each other, so none waits for the others:
+**Scoring is a job like training**, with another shape. Its tasks need not know each other, so none waits for others:
 each begins as soon as its container is there (`start: first-come`), also where the queue has room for a few at a time.
 Each takes one shard after the other (`deal: queue`), so a fast node scores more of them than a slow one.
 
@@ -13,9 +13,9 @@ Each takes one shard after the other (`deal: queue`), so a fast node scores more
 others, and what it has scored before stays scored: `shard.done()` has the predictions of that shard on the store before
 it counts. A scorer starts again alone.
 
-**All of the predictions, or none.** `outputs` gathers what the scorers have made beside its target, and puts it there by
-one rename when the job has succeeded, with a `_SUCCESS`. Whoever reads the directory never sees half of a day. Run the
-day again, and its own predictions are replaced.
+**All of the predictions, or none.** `outputs` gathers what the scorers have made beside its target, and puts it there
+by one rename when the job has succeeded, with a `_SUCCESS`. Whoever reads the directory never sees half of a day. Run
+the day again, and its own predictions are replaced.
 
 The task `score` has the asset `clicks_scored_predictions` for an outlet, for DAGs that go on with them.
 
@@ -41,7 +41,6 @@ with DAG(
     schedule="@daily",
     start_date=datetime(2026, 1, 1),
     catchup=False,
-    render_template_as_native_obj=True,  # `scorers` is a number in the job
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
         "shards": Param(
