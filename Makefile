@@ -54,8 +54,12 @@ comma := ,
 faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
+# Rows of the table that are tests of something else, too.
+KINDS_ELSEWHERE := "tests/jobs/test_gpus.py::test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill[yarn]" \
+	tests/jobs/test_hadoop_access.py::test_with_kerberos
+
 kinds: packages-kinds $(VENV)/.test  ## a small real training by each framework on a real cluster, and a table of them
-	$(BIN)/python -m pytest tests/kinds --durations 0
+	$(BIN)/python -m pytest tests/kinds $(KINDS_ELSEWHERE) --durations 0
 
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))

@@ -1,4 +1,4 @@
-"""What the DAGs about clicks learn from, and the job that learns.
+"""What the DAGs about clicks learn from and score, and the job that learns.
 
 The data are made up from the date, so that every day has its own, and always the same.
 """
@@ -17,6 +17,7 @@ from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.runtime.storage.uris import join
 
 EXAMPLES = {"train": 4000, "held_out": 1000}  # of a day
+UNSEEN = 50  # in each shard that is to be scored
 FEATURES = 8
 AS_IN_THE_FORM = "--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }}"  # of form.how_to_train
 
@@ -24,21 +25,45 @@ AS_IN_THE_FORM = "--epochs {{ params.epochs }} --learning-rate {{ params.learnin
 @task
 def write_clicks() -> dict[str, str]:
     """Write the clicks of this run's day to the job's store: what is learnt from, and what is held out."""
-    import numpy as np
-
-    run = get_current_context()["dag_run"]
-    features, clicked = clicks_of(period_end(run).date())
+    features, clicked = clicks_of(period_end(get_current_context()["dag_run"]).date())
     with TonyHook() as hook:
-        # A run id may hold what paths may not; an identity's name is made for them.
-        name = hook.identity(dag_id=run.dag_id, run_id=run.run_id, task_id="write_clicks").name
-        directory = join(hook.layout.root, run.dag_id, "data", name)
+        directory = data_directory(hook, "write_clicks")
         begin = 0
         for split, count in EXAMPLES.items():
             part = slice(begin, begin := begin + count)
-            shard = BytesIO()
-            np.savez(shard, features=features[part], clicked=clicked[part])
-            write_atomically(hook.storage(), join(directory, split, "clicks.npz"), shard.getvalue())
+            write_shard(hook, join(directory, split, "clicks.npz"), features=features[part], clicked=clicked[part])
     return {split: join(directory, split) for split in EXAMPLES}
+
+
+@task
+def write_unseen() -> dict[str, str]:
+    """Write what nobody has clicked on yet, in shards; and say where the predictions for it are to be."""
+    import numpy as np
+
+    context = get_current_context()
+    random = np.random.default_rng(period_end(context["dag_run"]).date().toordinal())
+    with TonyHook() as hook:
+        directory = data_directory(hook, "write_unseen")
+        for number in range(context["params"]["shards"]):
+            features = random.normal(size=(UNSEEN, FEATURES))
+            write_shard(hook, join(directory, "unseen", f"part-{number:05}.npz"), features=features)
+    return {name: join(directory, name) for name in ("unseen", "predictions")}
+
+
+def data_directory(hook: TonyHook, task_id: str) -> str:
+    """The URI of a directory for what this task of this run writes."""
+    run = get_current_context()["dag_run"]
+    # A run id may hold what paths may not; an identity's name is made for them.
+    name = hook.identity(dag_id=run.dag_id, run_id=run.run_id, task_id=task_id).name
+    return join(hook.layout.root, run.dag_id, "data", name)
+
+
+def write_shard(hook: TonyHook, uri: str, **arrays: Any) -> None:
+    import numpy as np
+
+    content = BytesIO()
+    np.savez(content, **arrays)
+    write_atomically(hook.storage(), uri, content.getvalue())
 
 
 def clicks_of(day: date) -> tuple[Any, Any]:

@@ -140,6 +140,25 @@ def test_a_setting_that_fails_is_one_fewer_to_choose_from(
     assert current(hook, "clicks_search/models")["metrics"]["learning_rate"] == 0.1
 
 
+# -- train, then score -----------------------------------------------------------------------------------------------
+
+
+def test_every_shard_is_scored_once_and_all_appear_at_once(examples: DagBag, hook: TonyHook) -> None:
+    scored = examples.dags["clicks_scored"]
+    done = succeeded(run(scored, logical_date=None, run_conf={"shards": 20, "scorers": 3}))
+    uri = done.results["write_unseen"]["predictions"]
+    names = {each.name for each in hook.storage().list(uri)}
+    assert names == {"_SUCCESS", *(f"part-{number:05}.csv" for number in range(20))}
+    lines = read_bytes(hook.storage(), join(uri, "part-00007.csv")).decode().split()
+    assert lines[0] == "chance"
+    assert all(0 < float(line) < 1 for line in lines[1:])
+    assert len(lines) == 51
+    # Once more: the day's own predictions are replaced.
+    again = succeeded(run_again(scored, done.run_id, ["score"]))
+    assert again.results["score"]["application_id"] != done.results["score"]["application_id"]
+    assert {each.name for each in hook.storage().list(uri)} == names
+
+
 # -- with somebody's approval ----------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,9 @@ import pytest
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.places import USER, LocalPlace, Place, YarnPlace
+from tests.kinds.table import note
+
+__all__ = ["note"]
 
 
 @pytest.fixture

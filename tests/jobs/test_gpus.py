@@ -12,6 +12,7 @@ import pytest
 from tests.jobs.job import Job
 from tests.jobs.places import Place
 from tests.jobs.processes import below, every_process
+from tests.kinds.table import Note
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import JobState
 
@@ -38,7 +39,7 @@ def started(job: Job, task: str, times: int = 1) -> str:
     return until(lambda: seen[-1] if len(seen := sees(job, task)) >= times else None, job.describe)
 
 
-def test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill(place: Place) -> None:
+def test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill(place: Place, note: Note) -> None:
     names = {f"GPU-{uuid.uuid4()}" for _ in range(4)}  # the nodes of the YARN here are one machine
     place.extra.update(deal_gpus=True, gpu_devices=",".join(sorted(names)), local_gpus=2)
     spec = {"tasks": {"worker": {"instances": 2, "gpus": 1, "memory": "128MiB", "command": SEES}}}
@@ -64,6 +65,7 @@ def test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill(place: P
         os.kill(pid, signal.SIGKILL)
     assert started(hit, "worker:1", times=2) == seen[hit.id, "worker:1"]
     assert [sees(other, task) for task in TASKS] == [[seen[other.id, task]] for task in TASKS]
+    note("2 jobs, 4 GPUs of a node", hit, "each container its own GPU", "an executor, a process")
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import pytest
 from tests.hadoop.distribution import lay_out
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, LocalPlace, YarnPlace
+from tests.kinds.table import Note
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage.helpers import write_atomically
 
@@ -34,7 +35,7 @@ def job_that_reads(place: YarnPlace, home: Path, **fields: Any) -> dict[str, Any
     return {"env": env, "restart": {"budget": 0}, "tasks": {"worker": {"memory": "600MiB", "command": READ}}, **fields}
 
 
-def test_with_kerberos(secure: YarnPlace, home: Path) -> None:
+def test_with_kerberos(secure: YarnPlace, home: Path, note: Note) -> None:
     spec = job_that_reads(secure, home, hadoop=True)
     job = secure.run(spec)
 
@@ -45,6 +46,7 @@ def test_with_kerberos(secure: YarnPlace, home: Path) -> None:
     copy = job.hook.storage().status(spec["env"]["DATA"] + ".copy")
     assert (copy.owner, copy.size) == (USER, len("two words\n"))
     assert_nothing_left(secure, job)
+    note("hdfs:// with Kerberos", job, "read and written by the user's own program, as the user")
 
 
 def test_with_kerberos_and_without_the_key(secure: YarnPlace, home: Path) -> None:

@@ -1,9 +1,8 @@
-"""A cluster with room for several nodes' worth of frameworks, and the table of what was seen on it."""
+"""A cluster with room for several nodes' worth of frameworks."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,12 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.jobs.conftest import yarn
-from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tests.kinds.environments import has_torch
 from tests.kinds.pace import Pace
+from tests.kinds.table import note, pytest_terminal_summary
 
-__all__ = ["three_nodes", "wide", "yarn"]
-
-Note = Callable[..., None]
-_HEADER = ("kind", "version", "containers", "nodes", "what was killed", "result")
-_rows: list[tuple[str, ...]] = []
+__all__ = ["note", "pytest_terminal_summary", "three_nodes", "wide", "yarn"]
 
 
 @pytest.fixture(scope="session")
@@ -48,26 +43,3 @@ def torch() -> None:
     """Debian's PyTorch. Looked for when it is needed: to import it takes seconds."""
     if not has_torch():
         pytest.skip("needs Debian's python3-torch: sh tests/packages.sh torch")
-
-
-@pytest.fixture
-def note() -> Note:
-    """Call it with what is to stand in the table."""
-
-    def add(kind: str, job: Job, result: str, killed: str = "nothing") -> None:
-        tasks = job.status().tasks
-        left = json.loads(job.read("return_value.json")) if "return_value.json" in job.files() else {}
-        version = left.get("version", "")
-        _rows.append((kind, version, str(len(tasks)), str(len({task.node for task in tasks})), killed, result))
-
-    return add
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _rows:
-        return
-    rows = [_HEADER, *_rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    terminalreporter.section("kinds of jobs")
-    for row in rows:
-        terminalreporter.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -11,10 +11,10 @@ import pytest
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
-from tests.kinds.conftest import Note
 from tests.kinds.environments import SYSTEM_PYTHON
 from tests.kinds.pace import Pace
 from tests.kinds.programs import line
+from tests.kinds.table import Note
 from tests.kinds.training import assert_is_the_line, result, spec, until_committed, until_generation, workers
 
 ELASTIC: dict[str, Any] = {"memory": "3GiB", "min_instances": 2}  # one on a node: two nodes have no room for three

@@ -12,9 +12,9 @@ import pytest
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
-from tests.kinds.conftest import Note
 from tests.kinds.environments import SYSTEM_PYTHON, environment, horovod_environment
 from tests.kinds.pace import Pace
+from tests.kinds.table import Note
 from tests.kinds.training import (
     assert_is_the_line,
     kill,

@@ -13,25 +13,27 @@ import pytest
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
-from tests.kinds.conftest import Note
+from tests.kinds.table import Note
 from tests.kinds.training import SECONDS, kill
 from tests.waiting import until
 from tony_provider.runtime import contract
 from tony_provider.runtime.inputs.commit_log import read_log
 from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
 
 SCORE = """
-import os, pathlib, sys, time
+import pathlib, sys, time
 import tony_sdk
 
-scores = pathlib.Path(sys.argv[1])
+begun, scores = pathlib.Path(sys.argv[1]), pathlib.Path(tony_sdk.output("scores"))
 for shard in tony_sdk.inputs("photos"):
-    name = pathlib.Path(shard.path).name
-    with (scores / name).open("a") as said:
-        said.write(os.environ["TONY_RANK"] + "\\n")
+    photo = pathlib.Path(shard.path)
+    (begun / photo.name).touch()
     time.sleep(0.1)
-    shard.done(name)
+    score = scores / photo.with_suffix(".txt").name
+    score.write_text("score of " + photo.read_text())
+    shard.done(str(score))
 """
 
 
@@ -107,23 +109,27 @@ def test_a_straggler_does_not_hold_the_others_containers(wide: YarnPlace, shared
 
 @pytest.mark.long
 def test_two_hundred_shards_each_once(wide: YarnPlace, shared: Path, note: Note) -> None:
-    """Room for three; one of them is killed, and so is the master."""
-    photos, scores = shared / "photos", shared / "scores"
-    for directory in (photos, scores):
-        directory.mkdir()
-        directory.chmod(0o777)
+    """Room for three; one of them is killed, and so is the master. What they read and what they make is on HDFS."""
+    hook = wide.hook()
+    directory = join(hook.layout.root, f"photos-{shared.name}")
+    photos, scores = join(directory, "new"), join(directory, "scores")
     for number in range(200):
-        (photos / f"{number:03}.jpg").write_text(str(number))
+        hook.storage().write(join(photos, f"{number:03}.jpg"), str(number).encode())
+    begun = shared / "begun"
+    begun.mkdir()
+    begun.chmod(0o777)
     (shared / "score.py").write_text(SCORE)
     tasks = {
-        "scorer": {"instances": 3, "memory": wide.most_of_a_node, "command": f"exec python3 {shared}/score.py {scores}"}
+        "scorer": {"instances": 3, "memory": wide.most_of_a_node, "command": f"exec python3 {shared}/score.py {begun}"}
     }
-    inputs = {"photos": {"paths": [f"file://{photos}"], "deal": "queue"}}
-    job = wide.submit({"start": "first-come", "inputs": inputs, "tasks": tasks})
-    until(lambda: len(list(scores.iterdir())) >= 40, job.describe, SECONDS)
-    kill(job, "score.py " + str(scores), "scorer:1")
-    until(lambda: len(list(scores.iterdir())) >= 80, job.describe, SECONDS)
+    inputs = {"photos": {"paths": photos, "deal": "queue", "fetch": True}}
+    outputs = {"scores": {"path": scores, "layout": "flat", "tasks": ["scorer"]}}
+    job = wide.submit({"start": "first-come", "inputs": inputs, "outputs": outputs, "tasks": tasks})
+    until(lambda: len(list(begun.iterdir())) >= 40, job.describe, SECONDS)
+    kill(job, "score.py " + str(begun), "scorer:1")
+    until(lambda: len(list(begun.iterdir())) >= 80, job.describe, SECONDS)
     os.kill(job.master().pid, signal.SIGKILL)
+    assert not hook.storage().exists(scores)
 
     job.end(SECONDS)
     status = job.succeeded()
@@ -132,6 +138,8 @@ def test_two_hundred_shards_each_once(wide: YarnPlace, shared: Path, note: Note)
     settled = list(read_log(job.hook.storage(), join(job.directory, contract.INPUTS_DIR, "photos.commits")))
     assert Counter(each.shard for each in settled) == Counter(range(200))
     assert not any(each.failed for each in settled)
-    assert len(list(scores.iterdir())) == 200
+    made = {each.name: read_text(job.hook.storage(), each.path) for each in job.hook.storage().list(scores)}
+    del made["_SUCCESS"]
+    assert made == {f"{number:03}.txt": f"score of {number}" for number in range(200)}
     assert_nothing_left(wide, job)
-    note("200 shards, room for 3", job, "each committed once", "a scorer, the master")
+    note("200 shards, room for 3", job, "each committed once, and what was made of it", "a scorer, the master")
