@@ -89,7 +89,7 @@ with DAG(
             "files": ["clicks/score.py", "clicks/model.py", "{{ ti.xcom_pull('publish')['model_dir'] }}::model"],
             "python_env": "{{ params.python_env }}",
             "inputs": {
-                "unseen": {"paths": "{{ ti.xcom_pull('write_unseen')['unseen'] }}", "deal": "queue", "fetch": True}
+                "unseen": {"paths": ["{{ ti.xcom_pull('write_unseen')['unseen'] }}"], "deal": "queue", "fetch": True}
             },
             "outputs": {"predictions": {"path": "{{ ti.xcom_pull('write_unseen')['predictions'] }}", "layout": "flat"}},
             "tasks": {

@@ -122,7 +122,7 @@ def test_two_hundred_shards_each_once(wide: YarnPlace, shared: Path, note: Note)
     tasks = {
         "scorer": {"instances": 3, "memory": wide.most_of_a_node, "command": f"exec python3 {shared}/score.py {begun}"}
     }
-    inputs = {"photos": {"paths": photos, "deal": "queue", "fetch": True}}
+    inputs = {"photos": {"paths": [photos], "deal": "queue", "fetch": True}}
     outputs = {"scores": {"path": scores, "layout": "flat", "tasks": ["scorer"]}}
     job = wide.submit({"start": "first-come", "inputs": inputs, "outputs": outputs, "tasks": tasks})
     until(lambda: len(list(begun.iterdir())) >= 40, job.describe, SECONDS)
