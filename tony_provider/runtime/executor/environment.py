@@ -98,6 +98,9 @@ def _contract(container: ExecutorContainer, workspace: Workspace, resumed: Optio
         contract.ENV_CHECKPOINT_REQUEST: str(workspace.checkpoint_request),
         contract.ENV_TENSORBOARD_DIR: str(workspace.tensorboard),
     }
+    if container.leads and workspace.local_rank == 0:  # whose model is the job's
+        env[contract.ENV_EXPORT_DIR] = str(workspace.exports)
+        env[contract.ENV_EXPORT_REQUEST] = str(workspace.export_request)
     if container.shows_tensorboard:
         env[contract.ENV_TENSORBOARD_PATH] = container.tensorboard_path
     description = container.description

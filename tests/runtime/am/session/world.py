@@ -11,6 +11,7 @@ from tony_provider.runtime.am.resource_manager import Container, ContainerExit, 
 from tony_provider.runtime.am.session.actions import (
     Action,
     AskCheckpoint,
+    AskExport,
     AvoidNodes,
     CancelRequests,
     ChooseResumePoint,
@@ -171,6 +172,7 @@ class World:
         self.choices: list[int] = []
         self.unanswered: list[int] = []
         self.asked: list[AskCheckpoint] = []
+        self.asked_to_export: list[AskExport] = []
         self.set_aside: list[SetAside] = []
         self.avoided: tuple[str, ...] = ()
         self.shutdowns: list[ShutdownTask] = []
@@ -225,6 +227,8 @@ class World:
             self.not_kept.append(action)
         elif isinstance(action, AskCheckpoint):
             self.asked.append(action)
+        elif isinstance(action, AskExport):
+            self.asked_to_export.append(action)
         elif isinstance(action, SetAside):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]

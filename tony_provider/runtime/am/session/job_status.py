@@ -7,13 +7,17 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime import clock
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.progress_line import message as message
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
 from tony_provider.runtime.ranks import leading_type
+
+_UNHEEDED = 300.0  # seconds after which a request for an export is said to have led to nothing
 
 
 def job_status(
@@ -38,9 +42,11 @@ def job_status(
         model_dir=_model_dir(leader),
         resumed=state.generation.resume,
         checkpoint=state.checkpoint,
+        export=state.export,
+        export_request=state.export_request,
         restarts=state.restarts,
         failure=verdict.failure if verdict else None,
-        warnings=[*state.warnings, *_losses(session)],
+        warnings=[*state.warnings, *_losses(session), *_exports(state, now_ms)],
     )
 
 
@@ -52,6 +58,19 @@ def _losses(session: Session) -> Iterator[str]:
             yield f"the newest checkpoint of {task.name} is not on the store: {not_copied}"
         elif task.store_trouble and not task.ended:
             yield f"{task.name}: {task.store_trouble}"
+
+
+def _exports(state: SessionState, now_ms: int) -> Iterator[str]:
+    """What is not right with exports of the model at present."""
+    request = state.export_request
+    if state.export_problem:
+        yield state.export_problem
+    elif request and now_ms - request.since_ms >= _UNHEEDED * 1000:
+        asked = clock.time_of_day(request.since_ms)
+        yield (
+            f"an export of the model was asked for at {asked}, and none has come: the program has to look for requests "
+            "(tony_sdk.export_requested, TONY_EXPORT_REQUEST)"
+        )
 
 
 def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:

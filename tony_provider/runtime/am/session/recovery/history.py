@@ -17,6 +17,7 @@ from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFail
 from tony_provider.runtime.am.session.state.task_outcome import TaskOutcome
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import from_plain
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 
 
 @attrs.frozen
@@ -45,6 +46,8 @@ class History:
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+    export: Optional[ExportedModel] = None  # the newest
+    export_request: Optional[ExportRequest] = None  # that was not answered
     verdict: Optional[Verdict] = None  # that the job was ending with
 
     @classmethod

@@ -13,6 +13,7 @@ from tony_provider.runtime.am.session.state.lifecycle import Lifecycle
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, StartRule, SuccessRule
@@ -76,6 +77,9 @@ class SessionState:
         self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()
         self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+        self.export: Optional[ExportedModel] = None  # the newest that is on the store
+        self.export_request: Optional[ExportRequest] = None  # that is not answered
+        self.export_problem = ""  # why the newest is not on the store; empty: it is, or there is none
         self.restarts = 0
         self.verdict: Optional[Verdict] = None
         self.warnings: list[str] = []
