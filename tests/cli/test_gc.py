@@ -168,6 +168,9 @@ def test_a_published_model_stays(store: Store, tony: Tony) -> None:
     assert store.path(model).exists()
     assert not store.path(store.chain(which)).exists()
 
+    file.write_text(json.dumps({"model_dir": model.replace("/model", "/exports/step-120")}))
+    assert going(store) == set()
+
     # By another name of the same store, and elsewhere than below the staging directory.
     file.write_text(json.dumps({"model_dir": model.replace("file://", "hdfs://nn:8020")}))
     assert going(store) == set()

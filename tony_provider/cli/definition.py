@@ -90,6 +90,24 @@ _KILL = ActionCommand(
         ),
     ),
 )
+_EXPORT = ActionCommand(
+    name="export",
+    help="Have a job that trains export its model",
+    description=(
+        "Ask the program for its model as it is now, and print where on the store it is. The job goes on. A program "
+        "that never looks for such requests exports nothing: then the newest checkpoint is named."
+    ),
+    func=lazily("tony_provider.cli.export.export"),
+    args=(
+        *_WHICH,
+        _arg("--reason", help="For the job's log and its events"),
+        _arg(
+            "--timeout",
+            default="5m",
+            help="How long to wait for it, such as 30s; 0s: only ask (default: %(default)s)",
+        ),
+    ),
+)
 _LIST = ActionCommand(
     name="list",
     help="List the jobs that a cluster runs",
@@ -165,5 +183,5 @@ _RUNTIME_BUILD = ActionCommand(
 def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
-    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _LIST, _CHECK, _DOCTOR, _GC, runtime)
+    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _EXPORT, _LIST, _CHECK, _DOCTOR, _GC, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

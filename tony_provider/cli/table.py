@@ -71,6 +71,10 @@ def _named(
             facts.append(("as of", Text(moment(status.updated_ms))))
         facts += [("out of reach", Text(each, style="yellow")) for each in status.troubles]
         facts += [("warning", Text(each, style="yellow")) for each in status.warnings]
+        if status.export is not None:
+            facts.append(("export", Text(f"{status.export.label}: {status.export.uri}")))
+        if status.export_request is not None and not status.state.is_final:
+            facts.append(("export", Text(f"asked for at {moment(status.export_request.since_ms)}")))
         if status.model_dir:
             facts.append(("model", Text(status.model_dir)))
     elif application is not None and application.diagnostics:

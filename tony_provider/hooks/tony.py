@@ -19,6 +19,7 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.model_export import EXPORT_SECONDS, export_model
 from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.cluster.preview import Preview, preview
@@ -30,6 +31,7 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.submitter import submit
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime import application_cleanup
+from tony_provider.runtime.protocol.export_status import ExportedModel
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
@@ -220,9 +222,21 @@ class TonyHook(BaseHook):
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
         """Ask the master of a running application to ``stop`` it (``{"reason": …, "grace": seconds}``), or for a
-        ``checkpoint`` now (``{"reason": …}``); see ``Cluster.control``.
+        ``checkpoint`` or an ``export`` now (``{"reason": …}``); see ``Cluster.control``.
         """
         return self.get_conn().control(application_id, action, body, seconds=seconds)
+
+    def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
+        """Ask a running job for an export of its model, and wait so long for it; the job goes on.
+
+        Returns where it is (``uri``, a directory on the store) and of which ``step``. Raises NotExported, a
+        ClusterError, when none comes: the program never looks for requests, the job ends, or the export fails.
+        """
+        return export_model(self.get_conn(), application_id, reason, seconds, lambda: self._result_of(application_id))
+
+    def _result_of(self, application_id: str) -> JobStatus | None:
+        found = self.application_ref(application_id=application_id)
+        return self.job_status(found.identity, application_id) if found and found.identity else None
 
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
         """The end of what a running task has printed so far; see ``Cluster.task_log``."""

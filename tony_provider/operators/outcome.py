@@ -214,6 +214,8 @@ class JobResult:
     checkpoint: str | None = None  # the newest that was committed to the store: "step 120", or "save 7, 14:03:12 UTC"
     checkpoint_step: int | None = None  # its step; None: nothing says one
     checkpoint_dir: str | None = None  # URI of that checkpoint; None where checkpoint.after_success is "remove"
+    export_dir: str | None = None  # URI of the newest export of the model that was made while it trained
+    export_step: int | None = None  # its step
     tracking_url: str | None = None  # the application's page on the cluster
     queue: str | None = None  # where the cluster put it
     final_status: str | None = None  # SUCCEEDED; None when not waited for
@@ -247,6 +249,8 @@ class JobResult:
                 checkpoint=newest.label if newest else None,
                 checkpoint_step=status.checkpoint_step,
                 checkpoint_dir=status.checkpoint_dir,
+                export_dir=status.export.uri if status.export else None,
+                export_step=status.export.step if status.export else None,
                 metrics=to_plain(status.metrics),
                 step=status.step,
                 total_steps=status.total_steps,

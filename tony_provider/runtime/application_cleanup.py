@@ -21,7 +21,9 @@ def clean_up(storage: Storage, application_dir: str) -> None:
     """Remove what an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
     clear_outputs(storage, application_dir)
     storage.remove(uris.join(application_dir, contract.LAUNCH_DIR), recursive=True)
-    remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR])
+    remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR, contract.EXPORTS_DIR])
+    exports = uris.join(application_dir, contract.EXPORTS_DIR)
+    remove_leftovers(storage, exports, without=_whole_exports(storage, exports))
 
 
 def clear_outputs(storage: Storage, application_dir: str) -> None:
@@ -46,3 +48,12 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
                 log.warning("what is left beside %s could not be removed", spec.path, exc_info=True)
     finally:
         stores.close()
+
+
+def _whole_exports(storage: Storage, uri: str) -> list[str]:
+    """Their names: what is in them is the program's."""
+    try:
+        found = storage.list(uri)
+    except StorageNotFound:
+        return []
+    return [status.name for status in found if contract.step_of_export(status.name) is not None]

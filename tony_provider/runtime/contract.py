@@ -5,6 +5,8 @@ The variables and the metrics file are the whole contract with user code; there 
 
 from __future__ import annotations
 
+from typing import Optional
+
 OWN_ENV_PREFIX = "TONY_"  # of our variables; users' may not begin so
 TAG_PREFIX = "tony-"  # of the YARN tag that names a training; users' may not begin so
 
@@ -31,6 +33,8 @@ ENV_CHECKPOINT_URI = (
     "TONY_CHECKPOINT_URI"  # the checkpoint chain's own directory on the store, for programs that write there
 )
 ENV_CHECKPOINT_REQUEST = "TONY_CHECKPOINT_REQUEST"  # a file that appears when a checkpoint is wanted now
+ENV_EXPORT_DIR = "TONY_EXPORT_DIR"  # a local directory; a directory step-<n> in it is an export of the model
+ENV_EXPORT_REQUEST = "TONY_EXPORT_REQUEST"  # a file that appears when an export of the model is wanted now
 ENV_RESUME_FROM = "TONY_RESUME_FROM"  # path of the checkpoint in TONY_CHECKPOINT_DIR to go on from; unset: from step 0
 ENV_RESUME_STEP = "TONY_RESUME_STEP"  # its step; unset where nothing says one
 ENV_CONTAINER = "TONY_CONTAINER_ID"  # the container that the process runs in, as YARN calls it
@@ -57,6 +61,7 @@ ENV_TENSORBOARD_PATH = "TONY_TENSORBOARD_PATH"  # a secret: it answers below thi
 
 LOG_SIZE = 64  # MiB that a task's stdout and stderr may fill together, where neither job nor connection says it
 MAX_RESULT = 1 << 20  # bytes in TONY_RESULT_FILE: what is larger is a file of the model's directory
+_MOST_DIGITS = 18  # of an export's step
 MAX_ENV_STRING = 128 * 1024  # bytes of NAME=value with its closing NUL: Linux's MAX_ARG_STRLEN
 
 # What a container finds, set by whoever launches it; none of it reaches the user process.
@@ -95,6 +100,7 @@ RETURN_VALUE_FILE = (
 )
 SUCCESS_FILE = "_SUCCESS"  # in an output, the last that is written: by whom, when, how much
 OUTPUT_MARK_FILE = "_tony.json"  # in an output that is being written in place: by whom
+EXPORTS_DIR = "exports"  # models of the training on its way: a directory for each, see export_name
 INPUTS_DIR = "inputs"  # what each input was, and which shards of a queue are committed
 LAUNCH_DIR = "launch"  # removed when the application ends
 
@@ -105,6 +111,18 @@ CHECKPOINTS_DIR = "checkpoints"
 BROKEN_DIR = "broken"  # checkpoints that were set aside
 TENSORBOARD_DIR = "tensorboard"  # a directory of event files for each task, over all applications
 USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves
+
+
+def export_name(step: int) -> str:
+    """The name of the export of this step, in TONY_EXPORT_DIR and in EXPORTS_DIR."""
+    return f"step-{step}"
+
+
+def step_of_export(name: str) -> Optional[int]:
+    """The step of the export with this name; None: it is the name of none."""
+    digits = name[len(export_name(0)) - 1 :]
+    step = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+    return step if name == export_name(step) else None
 
 
 def log_name(task: str, attempt: int) -> str:

@@ -123,6 +123,9 @@ class ExecutorGateway(Listener):
                 CommitRequest(name, attempt, message.uploaded, partial(_answer, stream, message))
             )
             return []
+        if kind == "exported":
+            export = wire_messages.exported(message.exported)
+            return session.exported(name, attempt, export, message.exported.problem, now)
         if kind == "held":
             self._checkpoints.held(name, attempt, message.held)
             return []

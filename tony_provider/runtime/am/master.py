@@ -149,6 +149,12 @@ class Master:
         """Have the tasks save a checkpoint now, as far as their programs heed that."""
         self._steps.put_nowait(partial(self.session.checkpoint_requested, reason))
 
+    def ask_export(self, reason: str) -> int:
+        """Have the leading task export its model, as far as its program heeds that; returns which request it is."""
+        asked_ms = epoch_ms()
+        self._steps.put_nowait(partial(self.session.export_requested, reason, asked_ms))
+        return asked_ms
+
     def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
         """Have ``run`` end with this error: the tasks are somebody else's."""
         _set_exception(self._ended, error)
@@ -322,6 +328,7 @@ class Master:
             actions.AskCheckpoint: lambda action: streams.send_all(
                 action.tasks, wire_messages.checkpoint_now(action.reason)
             ),
+            actions.AskExport: lambda action: streams.send(action.task, wire_messages.export_now(action)),
             actions.Disconnect: lambda action: streams.close(action.task),
             actions.PublishOutputs: lambda action: self._background.spawn(self._publish(action)),
             actions.Finish: self._finish,

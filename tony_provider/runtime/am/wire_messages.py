@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Callable, Optional, Union
 
-from tony_provider.runtime.am.session.actions import SendRendezvous, StopProcess
+from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol import addresses, points, tony_pb2
+from tony_provider.runtime.protocol.export_status import ExportedModel
 from tony_provider.runtime.protocol.status import ProcessStatus, TaskProgress
 
 
@@ -121,6 +122,16 @@ def no_more_copies(generation: int, start: int) -> tony_pb2.ToExecutor:
 def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:
     """The message by which an executor asks its user process for a checkpoint."""
     return tony_pb2.ToExecutor(checkpoint_now=tony_pb2.CheckpointNow(reason=reason))
+
+
+def export_now(action: AskExport) -> tony_pb2.ToExecutor:
+    """The message by which an executor asks its user process for an export of its model."""
+    return tony_pb2.ToExecutor(export_now=tony_pb2.ExportNow(asked_ms=action.asked_ms, reason=action.reason))
+
+
+def exported(message: tony_pb2.Exported) -> ExportedModel:
+    """The message of an export as the session takes it."""
+    return ExportedModel(message.step, message.uri, message.exported_ms, message.asked_ms)
 
 
 def tail_wanted(question: int, size: int) -> tony_pb2.ToExecutor:

@@ -52,7 +52,7 @@ def user_environment(
         **container.job.env,
         **container.spec.env,
         **container.user_secrets,
-        **_contract(container, workspace, resumed),
+        **_contract(container, workspace, resumed, leads=cluster.get(contract.ENV_RANK) == "0"),
         **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
@@ -86,7 +86,10 @@ def _places(workspace: Workspace) -> dict[str, str]:
     }
 
 
-def _contract(container: ExecutorContainer, workspace: Workspace, resumed: Optional[Resumed]) -> dict[str, str]:
+def _contract(
+    container: ExecutorContainer, workspace: Workspace, resumed: Optional[Resumed], *, leads: bool
+) -> dict[str, str]:
+    """``leads``: the model of this process is the job's."""
     env = {
         contract.ENV_APPLICATION_ID: container.identity.application_id,
         contract.ENV_CONTAINER: container.identity.container_id,  # what the guard knows its processes by
@@ -98,6 +101,9 @@ def _contract(container: ExecutorContainer, workspace: Workspace, resumed: Optio
         contract.ENV_CHECKPOINT_REQUEST: str(workspace.checkpoint_request),
         contract.ENV_TENSORBOARD_DIR: str(workspace.tensorboard),
     }
+    if leads:
+        env[contract.ENV_EXPORT_DIR] = str(workspace.exports)
+        env[contract.ENV_EXPORT_REQUEST] = str(workspace.export_request)
     if container.shows_tensorboard:
         env[contract.ENV_TENSORBOARD_PATH] = container.tensorboard_path
     description = container.description

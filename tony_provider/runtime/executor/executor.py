@@ -145,6 +145,8 @@ class Executor:
             self._input_requests.answered(message)
         elif kind == "checkpoint_now":
             self._on_checkpoint_now(message.checkpoint_now)
+        elif kind == "export_now":
+            self._on_export_now(message.export_now)
         elif kind == "copy_checkpoint":
             if self._current is not None:
                 self._current.copy_checkpoint(message.copy_checkpoint)
@@ -182,6 +184,11 @@ class Executor:
     def _on_checkpoint_now(self, wanted: tony_pb2.CheckpointNow) -> None:
         log.info("a checkpoint is wanted: %s", wanted.reason)
         self._send_on_errand(self._request_checkpoint(wanted.reason))
+
+    def _on_export_now(self, wanted: tony_pb2.ExportNow) -> None:
+        log.info("an export of the model is wanted: %s", wanted.reason)
+        if self._current is not None:
+            self._send_on_errand(self._current.ask_export(wanted))
 
     def _send_on_errand(self, errand: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(errand)

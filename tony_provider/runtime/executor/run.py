@@ -18,6 +18,7 @@ from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
 from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.exports import Exports
 from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
 from tony_provider.runtime.executor.mirrored_checkpoints import GangCopies, OwnCopies
@@ -71,6 +72,7 @@ class Run:
         self._uploads = UploadRetries(context, self._stopping)
         self._outputs = RunOutputs(context, order.start, self._stopping, self._uploads)
         self._inputs = RunInputs(context, order.start, input_requests, self._outputs)
+        self._exports: Optional[Exports] = Exports(context, send) if self._leads else None
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container, leads=self._leads):
             self._mirror = self._make_mirror(commit_requests)
@@ -92,7 +94,8 @@ class Run:
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
         """The messages, in order, that an application master which missed them must hear."""
-        return [*self._said, *(self._mirror.said if self._mirror else ())]
+        exported = self._exports.said if self._exports else ()
+        return [*self._said, *(self._mirror.said if self._mirror else ()), *exported]
 
     @property
     def running(self) -> Sequence[UserProcess]:
@@ -124,6 +127,7 @@ class Run:
     def activity(self) -> str:
         """What it is doing, for people."""
         copying = (self._mirror.activity if self._mirror else "") or self._uploads.activity
+        copying = copying or (self._exports.activity if self._exports else "")
         if not copying:
             return self._activity
         return f"running, {copying}" if self._activity == "running" else copying
@@ -131,7 +135,8 @@ class Run:
     @property
     def trouble(self) -> str:
         """What does not get to the store at present, and why, for people; empty: nothing is wrong."""
-        return self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
+        trouble = self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
+        return trouble or (self._exports.trouble if self._exports else "")
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
         """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
@@ -153,6 +158,11 @@ class Run:
         """Copy the checkpoint that the application master names: every rank is to copy it."""
         if self._mirror is not None:
             self._mirror.wanted(wanted)
+
+    async def ask_export(self, wanted: tony_pb2.ExportNow) -> None:
+        """Ask the user process for an export of its model, while it runs."""
+        if self._exports is not None:
+            await self._exports.ask(wanted)
 
     async def progress(self) -> Optional[tony_pb2.Progress]:
         """What the user process, or local rank 0 of several, reported last; None before it can have."""
@@ -179,6 +189,8 @@ class Run:
             await self._outputs.close()
             if self._mirror is not None:
                 await self._mirror.close()
+            if self._exports is not None:
+                await self._exports.close()
             self._activity = "ended"
             self.over.set()
 
@@ -245,6 +257,8 @@ class Run:
         log.info("%s: %s", self.order, ", ".join(f"process {each}" for each in self.pids))
         if self._mirror is not None:
             self._mirror.start()
+        if self._exports is not None:
+            self._exports.start()
         if self._readiness is not None:
             self._readiness.start()
 
@@ -291,12 +305,19 @@ class Run:
         self._say(tony_pb2.FromExecutor(settled=settled))
 
     async def _copy_last(self, ended_at: float) -> str:
-        """Why the newest checkpoint is not on the store; empty: it is, or there is none."""
+        """Why the newest checkpoint is not on the store; empty: it is, or there is none. Exports are copied, too."""
         self._activity = "copying its last checkpoint"
-        if self._mirror is None:
-            return ""
         seconds = self._context.container.job.timeouts.checkpoint
-        return await self._mirror.finish(self._stopping, lambda: self._stopping.copy_until(ended_at, seconds))
+
+        def deadline() -> float:
+            return self._stopping.copy_until(ended_at, seconds)
+
+        mirror, exports = self._mirror, self._exports
+        exporting = asyncio.ensure_future(exports.finish(self._stopping, deadline)) if exports else None
+        problem = await mirror.finish(self._stopping, deadline) if mirror else ""
+        if exporting is not None:
+            await exporting
+        return problem
 
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
         self._activity = "uploading"

@@ -93,6 +93,16 @@ class Workspace:
         return self.own / "checkpoint-request"
 
     @property
+    def exports(self) -> Path:
+        """The directory for exports of the model on its way."""
+        return self.own / "exports"
+
+    @property
+    def export_request(self) -> Path:
+        """The file that is there when an export is wanted."""
+        return self.own / "export-request"
+
+    @property
     def metrics_file(self) -> Path:
         return self.own / "metrics.jsonl"
 
@@ -165,15 +175,21 @@ class Workspace:
         """
         for directory in (self.own, self.tensorboard):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.rmtree(self.model, ignore_errors=True)
-        self.model.mkdir(mode=0o700, exist_ok=True)
+        for directory in (self.model, self.exports):
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
         self.metrics_file.unlink(missing_ok=True)
         self.result_file.unlink(missing_ok=True)
         self.checkpoint_request.unlink(missing_ok=True)
+        self.export_request.unlink(missing_ok=True)
 
     def request_checkpoint(self, reason: str) -> None:
         """Ask the user process for a checkpoint, until it takes note or the next one starts. Blocks; raises OSError."""
         self.checkpoint_request.write_text(reason + "\n")
+
+    def request_export(self, reason: str) -> None:
+        """Ask the user process for an export, until it takes note or the next one starts. Blocks; raises OSError."""
+        self.export_request.write_text(reason + "\n")
 
     def python_bin(self, python_env: Optional[str]) -> Path:
         """The directory whose ``python`` is the job's: its environment's, else one that leads to our own interpreter.

@@ -12,6 +12,7 @@ from typing import ClassVar, Optional
 import attrs
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 
 
 class JobState(str, Enum):
@@ -186,6 +187,8 @@ class JobStatus:
     model_dir: Optional[str] = None
     resumed: Optional[ResumePoint] = None  # that the current generation went on from; None: it began at the beginning
     checkpoint: Optional[ResumePoint] = None  # the newest that is committed
+    export: Optional[ExportedModel] = None  # the newest export of the model that is on the store
+    export_request: Optional[ExportRequest] = None  # that is not answered yet
     restarts: int = 0  # of the gang or of single tasks, whatever they were for
     failure: Optional[Failure] = None
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept

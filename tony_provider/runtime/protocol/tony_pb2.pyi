@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held", "input_part_wanted", "shard_request", "last_words")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held", "input_part_wanted", "shard_request", "exported", "last_words")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class FromExecutor(_message.Message):
     HELD_FIELD_NUMBER: _ClassVar[int]
     INPUT_PART_WANTED_FIELD_NUMBER: _ClassVar[int]
     SHARD_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    EXPORTED_FIELD_NUMBER: _ClassVar[int]
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
     registration: Registration
     heartbeat: Heartbeat
@@ -33,11 +34,12 @@ class FromExecutor(_message.Message):
     held: CheckpointsHeld
     input_part_wanted: InputPartWanted
     shard_request: ShardRequest
+    exported: Exported
     last_words: LastWords
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ...) -> None: ...
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
-    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint", "input_part", "shard_answer")
+    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint", "input_part", "shard_answer", "export_now")
     RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +51,7 @@ class ToExecutor(_message.Message):
     COPY_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     INPUT_PART_FIELD_NUMBER: _ClassVar[int]
     SHARD_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    EXPORT_NOW_FIELD_NUMBER: _ClassVar[int]
     rendezvous: Rendezvous
     stop: StopProcess
     shutdown: Shutdown
@@ -60,7 +63,8 @@ class ToExecutor(_message.Message):
     copy_checkpoint: CopyCheckpoint
     input_part: InputPart
     shard_answer: ShardAnswer
-    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ...) -> None: ...
+    export_now: ExportNow
+    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ..., export_now: _Optional[_Union[ExportNow, _Mapping]] = ...) -> None: ...
 
 class Registration(_message.Message):
     __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed", "shards")
@@ -438,6 +442,28 @@ class CheckpointNow(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class ExportNow(_message.Message):
+    __slots__ = ("asked_ms", "reason")
+    ASKED_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    asked_ms: int
+    reason: str
+    def __init__(self, asked_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Exported(_message.Message):
+    __slots__ = ("step", "uri", "exported_ms", "asked_ms", "problem")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    EXPORTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    uri: str
+    exported_ms: int
+    asked_ms: int
+    problem: str
+    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., exported_ms: _Optional[int] = ..., asked_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class StopProcess(_message.Message):
     __slots__ = ("generation", "grace_seconds", "reason", "start", "checkpoint_seconds", "stacks")

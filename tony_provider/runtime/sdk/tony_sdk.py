@@ -22,8 +22,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -100,14 +103,7 @@ def checkpoint_requested() -> bool:
 
     Costs microseconds: ask after each step.
     """
-    path = os.environ.get("TONY_CHECKPOINT_REQUEST")
-    if not path:
-        return False
-    try:
-        Path(path).unlink()
-    except OSError:
-        return False
-    return True
+    return _taken("TONY_CHECKPOINT_REQUEST")
 
 
 def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
@@ -137,6 +133,41 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
         "files": [{"path": file.relative_to(top).as_posix(), "size": files[file]} for file in sorted(files)],
     }
     return _write_whole(top / f"step-{number}.tony.json", json.dumps(manifest).encode())
+
+
+def export_requested() -> bool:
+    """Whether an export of the model is wanted now: somebody asked, or the job wants one now and then. Says so once.
+
+    Of all processes the chief's, or rank 0's, alone is asked. Costs microseconds: ask after each step.
+    """
+    return _taken("TONY_EXPORT_REQUEST")
+
+
+@contextmanager
+def export(step: int) -> Iterator[str]:
+    """A directory to export the model into, for whoever wants it before the training ends::
+
+        if tony_sdk.export_requested():
+            with tony_sdk.export(step) as directory:
+                model.save(os.path.join(directory, "model.keras"))
+
+    It is empty and local. At the end of the block it is whole, and is copied to the store in the background; after an
+    error in the block it is thrown away, and so it is outside a job, and in every process but the chief's or rank 0's.
+    Of one step the first export counts.
+
+    Raises ValueError for a step that is no number from 0 on, OSError when the disk is full.
+    """
+    number = int(step)
+    if number < 0:
+        raise ValueError("export wants a step from 0 on")
+    top = os.environ.get("TONY_EXPORT_DIR") or None
+    aside = Path(tempfile.mkdtemp(prefix=".export-", dir=top))
+    try:
+        yield str(aside)
+        if top is not None and not Path(top, f"step-{number}").exists():
+            aside.rename(Path(top, f"step-{number}"))
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator[tony_inputs.TaskShard]:
@@ -190,6 +221,18 @@ def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool
                 os.close(descriptor)
     except (OSError, TypeError, ValueError, OverflowError):
         return False  # a report is never worth a training
+    return True
+
+
+def _taken(variable: str) -> bool:
+    """Whether there was a request in the file that a variable names; it is gone then."""
+    path = os.environ.get(variable)
+    if not path:
+        return False
+    try:
+        Path(path).unlink()
+    except OSError:
+        return False
     return True
 
 

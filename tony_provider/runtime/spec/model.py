@@ -244,6 +244,14 @@ class CheckpointSpec:
 
 
 @attrs.frozen
+class ExportSpec:
+    """Exports of the model on its way, which the leading task's program makes when it is asked."""
+
+    every: Optional[int] = None  # each time that so many more checkpoints are committed; default: only on request
+    keep_last: int = 3  # newest ones, on the store
+
+
+@attrs.frozen
 class LogSpec:
     """What a task prints, on its node."""
 
@@ -326,6 +334,7 @@ class JobSpec:
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
+    export: ExportSpec = attrs.field(factory=ExportSpec)
     logs: LogSpec = attrs.field(factory=LogSpec)
     hadoop: bool = False  # user processes get the HDFS tokens, configuration and class path of Hadoop
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage.base import FileStatus, Storage, is_temporary
 from tony_provider.runtime.storage.errors import StorageNotFound
 
-_MODEL = f"{contract.MODEL_DIR}.tmp-"  # a model on its way, see executor/result_upload.py
+# A model, or an export of one, on its way: see executor/result_upload.py.
+_ON_ITS_WAY = re.compile(rf"({contract.MODEL_DIR}|{contract.export_name(0)[:-1]}\d+)\.tmp-[0-9a-f]+")
 
 
 def is_leftover(status: FileStatus) -> bool:
     """Whether a file is a leftover, where nobody writes any more."""
-    return is_temporary(status.name) or (status.is_directory and status.name.startswith(_MODEL))
+    return is_temporary(status.name) or (status.is_directory and _ON_ITS_WAY.fullmatch(status.name) is not None)
 
 
 def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> Iterator[FileStatus]:

@@ -12,6 +12,7 @@ from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import (
     Action,
     AskCheckpoint,
+    AskExport,
     AvoidNodes,
     CancelRequests,
     ChooseResumePoint,
@@ -172,6 +173,7 @@ class World:
         self.choices: list[int] = []
         self.unanswered: list[int] = []
         self.asked: list[AskCheckpoint] = []
+        self.asked_to_export: list[AskExport] = []
         self.set_aside: list[SetAside] = []
         self.avoided: tuple[str, ...] = ()
         self.shutdowns: list[ShutdownTask] = []
@@ -226,6 +228,8 @@ class World:
             self.not_kept.append(action)
         elif isinstance(action, AskCheckpoint):
             self.asked.append(action)
+        elif isinstance(action, AskExport):
+            self.asked_to_export.append(action)
         elif isinstance(action, SetAside):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]

@@ -51,6 +51,10 @@ class Master:
     def ask_checkpoint(self, reason: str) -> None:
         self.asked.append(("checkpoint", reason))
 
+    def ask_export(self, reason: str) -> int:
+        self.asked.append(("export", reason))
+        return 1700000000000
+
 
 def router(master: Master, timeouts: Timeouts | None = None) -> Router:
     """All that there is."""

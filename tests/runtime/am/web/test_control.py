@@ -67,6 +67,22 @@ async def test_a_checkpoint_can_be_asked_for(place: Place) -> None:
     assert place.master.asked == [("checkpoint", "before the night")]
 
 
+async def test_an_export_can_be_asked_for(place: Place) -> None:
+    answered = await place.put("export", {"reason": "to evaluate it"})
+    assert answered.status == 202
+    answer = answered.json()
+    assert (answer["asked_ms"], answer["newest"], answer["checkpoint"]["step"]) == (1700000000000, None, 40)
+    assert place.master.asked == [("export", "to evaluate it")]
+    assert (await place.put("export", {"reason": ""})).status == 400
+
+
+async def test_a_job_that_is_ending_exports_nothing_more(place: Place) -> None:
+    place.master.session.verdict = Verdict(FinalStatus.KILLED, "enough")
+    answered = await place.put("export", {"reason": "to evaluate it"})
+    assert (answered.status, answered.json()["error"]) == (409, "the job is ending: nobody is left to export a model")
+    assert place.master.asked == []
+
+
 async def test_the_status_is_the_jobs(place: Place) -> None:
     answered = await ask(place.server, "GET", "/status")
     assert answered.status == 200

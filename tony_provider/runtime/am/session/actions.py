@@ -92,6 +92,15 @@ class AskCheckpoint:
 
 
 @attrs.frozen
+class AskExport:
+    """Ask the user process of the leading task for an export of its model."""
+
+    task: str
+    asked_ms: int  # which request it is
+    reason: str
+
+
+@attrs.frozen
 class SetAside:
     """A committed checkpoint is damaged: nobody is to choose it again."""
 
@@ -167,6 +176,7 @@ Action = Union[
     StopProcess,
     ShutdownTask,
     AskCheckpoint,
+    AskExport,
     SetAside,
     Disconnect,
     AvoidNodes,

@@ -7,20 +7,23 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime import clock
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.progress_line import message as message
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
-from tony_provider.runtime.ranks import leading_type
+
+_UNHEEDED = 300.0  # seconds after which a request for an export is said to have led to nothing
 
 
 def job_status(
     session: Session, *, application_id: str, am_attempt: int, started_ms: int, now: float, now_ms: int
 ) -> JobStatus:
     """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
-    leader = _leader(session)
+    leader = session.state.leader
     verdict, state = session.verdict, session.state
     return JobStatus(
         application_id=application_id,
@@ -38,9 +41,11 @@ def job_status(
         model_dir=_model_dir(leader),
         resumed=state.generation.resume,
         checkpoint=state.checkpoint,
+        export=state.export,
+        export_request=state.export_request,
         restarts=state.restarts,
         failure=verdict.failure if verdict else None,
-        warnings=[*state.warnings, *_losses(session)],
+        warnings=[*state.warnings, *_losses(session), *_exports(state, now_ms)],
     )
 
 
@@ -52,6 +57,19 @@ def _losses(session: Session) -> Iterator[str]:
             yield f"the newest checkpoint of {task.name} is not on the store: {not_copied}"
         elif task.store_trouble and not task.ended:
             yield f"{task.name}: {task.store_trouble}"
+
+
+def _exports(state: SessionState, now_ms: int) -> Iterator[str]:
+    """What is not right with exports of the model at present."""
+    request = state.export_request
+    if state.export_problem:
+        yield state.export_problem
+    elif request and now_ms - request.since_ms >= _UNHEEDED * 1000:
+        asked = clock.time_of_day(request.since_ms)
+        yield (
+            f"an export of the model was asked for at {asked}, and none has come: the program has to look for requests "
+            "(tony_sdk.export_requested, TONY_EXPORT_REQUEST)"
+        )
 
 
 def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
@@ -70,18 +88,11 @@ def fraction_done(session: Session) -> float:
     """0 to 1, by the leader's steps."""
     if session.phase is JobState.SUCCEEDED:
         return 1.0
-    leader = _leader(session)
+    leader = session.state.leader
     progress = leader.progress if leader else None
     if progress is None or not progress.total_steps:
         return 0.0
     return min(1.0, progress.step / progress.total_steps)
-
-
-def _leader(session: Session) -> Optional[Task]:
-    """The task that speaks for the job: rank 0 of the current generation."""
-    leading = leading_type(session.state.job.roles)
-    without = session.without
-    return next((task for task in session.tasks if task.type == leading and task.name not in without), None)
 
 
 def _model_dir(leader: Optional[Task]) -> Optional[str]:

@@ -15,6 +15,7 @@ from tony_provider.runtime.am.session.checkpoints.session_checkpoints import Ses
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.elastic import Elastic
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
+from tony_provider.runtime.am.session.exports import SessionExports
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import Recovery
@@ -33,6 +34,7 @@ from tony_provider.runtime.am.session.timers.liveness import Liveness
 from tony_provider.runtime.am.session.timers.timers import Timers
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import Framework
+from tony_provider.runtime.protocol.export_status import ExportedModel
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -62,6 +64,7 @@ class Session:
         self._checkpoints = SessionCheckpoints(
             self.state, self.containers, self._completion, self.groups, starts, self._restarts
         )
+        self._exports = SessionExports(self.state)
         self._notices = AdvanceNotices(self.state, self.containers, self._checkpoints)
         self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
         self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
@@ -238,13 +241,31 @@ class Session:
 
     def checkpoint_committed(self, point: ResumePoint, now: float) -> list[Action]:
         """A checkpoint is on the store, and counts."""
+        before = self.state.checkpoint or self.state.generation.resume
         self._checkpoints.committed(point)
         self._elastic.committed(now)
+        self._exports.committed(point, before, now)
         return self._checked(now)
 
     def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
         """Somebody wants a checkpoint now."""
         self._notices.checkpoint_requested(reason)
+        return self._checked(now)
+
+    # ---- exports of the model ----------------------------------------------------------------------------------
+
+    def export_requested(self, reason: str, asked_ms: int, now: float) -> list[Action]:
+        """Somebody wants an export of the model; ``asked_ms`` (epoch) tells one request from another."""
+        self._exports.ask(reason, asked_ms)
+        return self._checked(now)
+
+    def exported(self, name: str, attempt: int, export: ExportedModel, problem: str, now: float) -> list[Action]:
+        """A task's program has exported its model. ``problem``: why that is not on the store; empty: it is."""
+        task = self._current(name, attempt)
+        if task and problem:
+            self._exports.failed(task, export, problem)
+        elif task:
+            self._exports.exported(task, export)
         return self._checked(now)
 
     # ---- the executors -----------------------------------------------------------------------------------------
@@ -272,6 +293,7 @@ class Session:
         if self.recovery.waits_for(container_id):
             self.recovery.adopt(task, attempt, container_id, host, ports, generation, start, resumed, now)
         self._reports.registered(task, host, ports, start, now)
+        self._exports.ask_again(task)
         return self._checked(now)
 
     def disconnected(self, name: str, attempt: int, now: float) -> list[Action]:
@@ -293,6 +315,7 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self._reports.process_started(task, start, now)
+            self._exports.ask_again(task)
         return self._checked(now)
 
     def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:

@@ -3,6 +3,7 @@
 ======================== ============================== =============================================
 ``PUT control/stop``       ``{"reason": …, "grace": s}``    ends as killed, for this reason, see StopAnswer
 ``PUT control/checkpoint`` ``{"reason": …}``                user processes are asked for a checkpoint now
+``PUT control/export``     ``{"reason": …}``                the leading task is asked for its model now
 ``GET status``                                              the job's status
 ======================== ============================== =============================================
 
@@ -23,6 +24,7 @@ from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.web.http_messages import HttpError, HttpRequest, HttpResponse
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.protocol.export_status import ExportedModel
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
 from tony_provider.runtime.spec.model import Timeouts
@@ -55,6 +57,8 @@ class Steered(Protocol):
 
     def ask_checkpoint(self, reason: str) -> None: ...
 
+    def ask_export(self, reason: str) -> int: ...
+
 
 @attrs.frozen
 class StopOrder:
@@ -83,6 +87,25 @@ class CheckpointAsked:
     """The answer to a CheckpointOrder."""
 
     newest: Optional[ResumePoint] = None  # the newest committed checkpoint so far
+
+
+@attrs.frozen
+class ExportOrder:
+    """The body of ``PUT control/export``: ask the leading task for an export of its model."""
+
+    reason: str
+
+
+@attrs.frozen
+class ExportAsked:
+    """The answer to an ExportOrder.
+
+    Once the job's status has an ``export`` with this ``asked_ms``, or a later one, the model is on the store.
+    """
+
+    asked_ms: int  # epoch: which request it is
+    newest: Optional[ExportedModel] = None  # the newest export so far
+    checkpoint: Optional[ResumePoint] = None  # the newest committed checkpoint so far, which any program leaves
 
 
 class Control:
@@ -115,6 +138,16 @@ class Control:
         log.info("%r asks for a checkpoint: %s", request.user, order.reason)
         self._master.ask_checkpoint(order.reason)
         return HttpResponse.of_object(CheckpointAsked(self._master.status().checkpoint), HTTPStatus.ACCEPTED)
+
+    async def export(self, request: HttpRequest) -> HttpResponse:
+        order = _read(request, ExportOrder)
+        _check_reason(order.reason)
+        if self._master.session.verdict is not None:
+            raise HttpError(HTTPStatus.CONFLICT, "the job is ending: nobody is left to export a model")
+        log.info("%r asks for an export: %s", request.user, order.reason)
+        asked_ms, status = self._master.ask_export(order.reason), self._master.status()
+        answer = ExportAsked(asked_ms, status.export, status.checkpoint)
+        return HttpResponse.of_object(answer, HTTPStatus.ACCEPTED)
 
     async def status(self, request: HttpRequest) -> HttpResponse:
         return HttpResponse.of_object(self._master.status())

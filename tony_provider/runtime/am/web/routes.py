@@ -57,6 +57,7 @@ def router(
             Route("GET", task_logs.PATH, AccessType.VIEW, log.tail, below=True),
             Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
             Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),
+            Route("PUT", "/control/export", AccessType.MODIFY, control.export),
             *more,
         ]
     )

@@ -63,7 +63,7 @@ class SessionCheckpoints:
     def ask(self, reason: str) -> bool:
         """Ask those that make checkpoints for one now. False when nobody can make one."""
         makers = mirroring.checkpoint_makers(self._state.job.checkpoint.mirror, self._state.members())
-        able = tuple(name for name in makers if _runs(self._state.by_name[name]))
+        able = tuple(name for name in makers if self._state.by_name[name].runs)
         if able:
             self._state.emit(AskCheckpoint(able, reason))
         return bool(able)
@@ -153,7 +153,3 @@ def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
     if point.step is not None and (point.step, point.reported) == (resumed.step, resumed.reported):
         return False
     return point.is_later_step(resumed) is not False
-
-
-def _runs(task: Task) -> bool:
-    return task.process is not None and task.process.started_at is not None and task.process.runs and task.is_up

@@ -18,6 +18,7 @@ from tony_provider.runtime.am.session.state.task_outcome import TaskOutcome
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import from_plain
 from tony_provider.runtime.outputs.output_part import OutputPart
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 
 
 @attrs.frozen
@@ -46,6 +47,8 @@ class History:
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+    export: Optional[ExportedModel] = None  # the newest
+    export_request: Optional[ExportRequest] = None  # that was not answered
     verdict: Optional[Verdict] = None  # that the job was ending with
     parts: list[OutputPart] = attrs.field(factory=list)  # of outputs: those that count, once all that decide succeeded
 

@@ -241,6 +241,7 @@ class Recovery:
         state = self._state
         state.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
         state.checkpoint, state.restarts = history.checkpoint, history.restarts
+        state.export, state.export_request = history.export, history.export_request
         for task in state.tasks:
             known = history.tasks.get(task.name, TaskHistory())
             task.attempt, task.start = known.attempt, max(known.start, history.start)

@@ -14,8 +14,9 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
 from tony_provider.runtime.outputs.output_part import OutputPart
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.ranks import in_cluster, leading_type
 from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, StartRule, SuccessRule
 
 
@@ -77,6 +78,9 @@ class SessionState:
         self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()
         self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+        self.export: Optional[ExportedModel] = None  # the newest that is on the store
+        self.export_request: Optional[ExportRequest] = None  # that is not answered
+        self.export_problem = ""  # why the newest is not on the store; empty: it is, or there is none
         self.restarts = 0
         self.verdict: Optional[Verdict] = None
         self.parts: tuple[OutputPart, ...] = ()  # of outputs: those that count, once all that decide have succeeded
@@ -109,6 +113,12 @@ class SessionState:
         if not self.generation.number:
             return []
         return [task for task in self.tasks if task.name not in self.generation.without]
+
+    @property
+    def leader(self) -> Optional[Task]:
+        """The task that speaks for the job: rank 0 of the newest generation, or of the first one to come."""
+        leading, without = leading_type(self.job.roles), self.generation.without
+        return next((task for task in self.tasks if task.type == leading and task.name not in without), None)
 
     def enter_cluster(self, task: Task) -> None:
         """Others are to look for this task where its executor is now."""

@@ -171,6 +171,12 @@ class Task:
         return self.heard_at is not None and not self.connected and self.has_container and not self.ended
 
     @property
+    def runs(self) -> bool:
+        """Its user process runs, and its executor can be told something."""
+        process = self.process
+        return process is not None and process.started_at is not None and process.runs and self.is_up
+
+    @property
     def busy(self) -> bool:
         """Something may still come of its user process: its end, or a checkpoint."""
         return self.process is not None and not self.process.settled and self.has_container

@@ -178,10 +178,20 @@ def _checkpoint(status: JobStatus) -> list[tuple[str, str]]:
         found.append(("Newest", status.checkpoint.label))
     if status.checkpoint is not None and status.checkpoint.uri:
         found.append(("Kept at", status.checkpoint.uri))
+    found += _export(status)
     if status.generation:
         found.append(("Trains from", status.resumed.label if status.resumed else "the beginning"))
     if status.model_dir:
         found.append(("Model", status.model_dir))
+    return found
+
+
+def _export(status: JobStatus) -> list[tuple[str, str]]:
+    found = []
+    if status.export is not None:
+        found += [("Newest export", status.export.label), ("Exported to", status.export.uri)]
+    if status.export_request is not None:
+        found.append(("Export asked for", moment(status.export_request.since_ms)))
     return found
 
 
