@@ -1,4 +1,4 @@
-"""NodeDisk.java, a class of ours in the NodeManagers: compiled once for each Hadoop version and kept beside its jars."""
+"""NodeDisk.java, a class of ours in the NodeManagers: compiled once for each Hadoop version, kept beside its jars."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _compile(jars: Path, target: Path) -> None:
 
 
 def _run_compiler(jars: Path, output: Path) -> None:
-    command = [str(java_compiler()), "-nowarn", "--release", str(_RELEASE), "-classpath", f"{jars}/*", "-d", str(output)]
+    command = [str(java_compiler()), "-nowarn", "--release", str(_RELEASE), "-classpath", f"{jars}/*"]
     done = subprocess.run(
-        [*command, str(_SOURCE)],
+        [*command, "-d", str(output), str(_SOURCE)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
