@@ -14,6 +14,7 @@ need krb5-config libkrb5-dev # headers: the hdfs extra builds gssapi and krb5
 need gcc gcc
 if [ "${1:-}" != build ]; then
     need java openjdk-17-jdk-headless
+    need javac openjdk-17-jdk-headless
     need mvn maven
     need krb5kdc krb5-kdc
     need kadmin.local krb5-admin-server

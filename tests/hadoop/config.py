@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tests.hadoop import pairs
+from tests.hadoop import node_disk, pairs
 from tests.hadoop.pairs import Properties
 from tests.hadoop.settings import (
     LOOPBACK,
@@ -297,6 +297,7 @@ class Configuration:
 
     def _nodemanager(self, number: int, node: NodeManager) -> Properties:
         return {
+            "fs.AbstractFileSystem.file.impl": node_disk.CLASS,
             "yarn.nodemanager.hostname": node.host,
             "yarn.nodemanager.address": node.rpc,
             "yarn.nodemanager.localizer.address": node.localizer,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hadoop.config import Layout
+from tests.hadoop.node_disk import node_disk
 from tests.hadoop.settings import Settings
 from tests.hadoop.tools import java_program
 
@@ -16,6 +17,11 @@ JVM_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
+    # Most of a start is loading thousands of classes: Hadoop's own need no proof, and have their memory at once.
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+    "-XX:MetaspaceSize=160m",
+    "-Xms96m",
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
     # Hadoop reaches into Java's own classes by reflection, which Java 16 and newer refuse.
@@ -57,7 +63,8 @@ class Java:
         flags += [f"-Dhadoop.log.dir={self.layout.logs}", f"-Dyarn.log.dir={self.layout.logs}"]
         if self.settings.secure:
             flags.append(f"-Djava.security.krb5.conf={self.layout.krb5_conf}")
-        path = os.pathsep.join([str(self.layout.conf(conf)), str(self.jars), str(self.jars / "jars" / "*")])
+        folders = [self.layout.conf(conf), self.jars, node_disk(self.settings.version), self.jars / "jars" / "*"]
+        path = os.pathsep.join(map(str, folders))
         return [str(java_program()), *flags, "-classpath", path, main, *arguments]
 
     def environment(self) -> dict[str, str]:

@@ -22,6 +22,13 @@ def java_program() -> str | None:
     return shutil.which("java")
 
 
+def java_compiler() -> str | None:
+    """The javac beside that java, else the first on PATH."""
+    program = java_program()
+    beside = Path(program).resolve().with_name("javac") if program else None
+    return str(beside) if beside and beside.is_file() else shutil.which("javac")
+
+
 def kdc_program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *KDC_FOLDERS]))
 
@@ -52,7 +59,9 @@ def _missing_java() -> list[str]:
     if found is None:
         return [f"{program} -version does not name a version {advice}"]
     major = int(found[2] or 0) if found[1] == "1" else int(found[1])
-    return [] if major >= OLDEST_JAVA else [f"{program} is Java {major}, too old {advice}"]
+    if major < OLDEST_JAVA:
+        return [f"{program} is Java {major}, too old {advice}"]
+    return [] if java_compiler() else [f"javac is neither beside {program} nor on PATH {advice}"]
 
 
 def _missing_curl() -> list[str]:
