@@ -63,8 +63,17 @@ class SessionState:
         decisive = deciding_types(job, framework)
         self.job = job
         self.epoch = epoch
+        self.successes: set[str] = set()  # names of the tasks that decide and have succeeded
         self.tasks = [
-            Task(name, index, role, spec, name in decisive and spec.decides, spec.restart or framework.scope(role))
+            Task(
+                name,
+                index,
+                role,
+                spec,
+                name in decisive and spec.decides,
+                spec.restart or framework.scope(role),
+                self.successes,
+            )
             for name, spec in job.tasks.items()
             for role in [job.role(name)]
             for index in range(spec.instances)
