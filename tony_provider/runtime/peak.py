@@ -11,7 +11,8 @@ from functools import cache
 
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, Milestone, RestartScope, Role, StartRule
+from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role, StartRule
+from tony_provider.runtime.spec.succession import succeeded_before
 
 
 def takes_gang_along(job: JobSpec, role: Role, scope: RestartScope) -> bool:
@@ -88,22 +89,10 @@ class Peak:
 
     def _gone_before(self, name: str) -> frozenset[str]:
         """The types whose containers were given back when this one begins."""
-        succeeded = self._succeeded_before(name)
+        succeeded = succeeded_before(self._job, name)
         gang = {other for other in self._job.tasks if in_cluster(self._job.role(other)) or self._is_of_gang(other)}
         whole = {other for other in gang if self._job.role(other) is not Role.PS} <= succeeded
         return frozenset(other for other in succeeded if whole or not self._is_of_gang(other))
-
-    def _succeeded_before(self, name: str) -> frozenset[str]:
-        found: set[str] = set()
-        seen, left = {name}, [name]
-        while left:
-            for other, milestone in self._job.waits_for(left.pop()).items():
-                if milestone is Milestone.SUCCEEDED:
-                    found.add(other)
-                if other in self._job.tasks and other not in seen:
-                    seen.add(other)
-                    left.append(other)
-        return frozenset(found)
 
     def _is_of_gang(self, name: str) -> bool:
         role = self._job.role(name)

@@ -210,6 +210,28 @@ async def test_success_before_all_is_committed_is_told(tmp_path: Path) -> None:
     assert [each.shard for each in commits(job)] == [0]
 
 
+async def test_a_store_that_refuses_commits_ends_the_job(tmp_path: Path) -> None:
+    program = """
+import pathlib, sys, time, tony_sdk
+where = pathlib.Path(sys.argv[1], "commits")
+shards = tony_sdk.inputs("data")
+next(shards)
+while not where.exists():
+    time.sleep(0.05)
+pathlib.Path(where.read_text()).touch()  # where the directory is to be
+next(shards)
+"""
+    field, data = Field.make(tmp_path, program), make_data(tmp_path, 5)
+    spec = job_of(field.program, str(data), instances=1)
+    job = await start(tmp_path, attrs.evolve(spec, timeouts=attrs.evolve(spec.timeouts, upload=Duration(1))))
+    (field.directory / "written").write_text(str(job.store / contract.INPUTS_DIR / "data.commits"))
+    (field.directory / "written").rename(field.directory / "commits")
+    status = await job.end()
+    assert status.failure, job.log
+    assert status.failure.kind is FailureKind.INPUT
+    assert status.failure.message.startswith("inputs.data: for 1 s (timeouts.upload) no commit could be written")
+
+
 @pytest.mark.parametrize(
     ("path", "deal", "words"),
     [

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from benchmarks.scale import field
@@ -28,9 +29,11 @@ from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.am.resource_manager import Registered
 from tony_provider.runtime.am.service import WriteTurns
+from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol import timing, tony_pb2
-from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, TaskSpec
+from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, SuccessRule, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
 
 TASKS = 150
@@ -78,6 +81,37 @@ def test_addresses_are_the_same_object_until_one_changes() -> None:
     world.wait(RestartPolicy().backoff)
     world.restarted()
     assert world.rendezvous[-1].cluster != first.cluster
+
+
+def looks(tasks: int, success: SuccessRule | None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often the state of a task is looked at for one message while all run, and for one at the end."""
+    world = World(attrs.evolve(job({"worker": tasks, "evaluator": 1}), success=success), ["worker"], alone=True).run()
+    state = vars(Task)["state"].fget
+    seen: list[Task] = []
+
+    def look(task: Task) -> TaskState:
+        seen.append(task)
+        return TaskState(state(task))
+
+    found = []
+    for phase in (JobState.RUNNING, JobState.FINISHING):
+        assert world.session.phase is phase
+        world.disconnect("evaluator:0")  # what has to be looked at is known from now on
+        seen.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Task, "state", property(look))
+            world.disconnect("evaluator:0")
+        found.append(len(seen))
+        for index in range(1 if success else tasks):
+            world.end(f"worker:{index}")
+    return found
+
+
+@pytest.mark.parametrize("success", [None, SuccessRule.ANY])
+def test_what_a_message_costs_does_not_grow_with_the_tasks(
+    success: SuccessRule | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert looks(300, success, monkeypatch) == looks(30, success, monkeypatch)
 
 
 async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(

@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from tests.runtime.executor.containers import is_alive
 from tony_provider.runtime.executor import readiness
 from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.spec.model import ReadinessProbe
@@ -42,3 +43,17 @@ def test_a_directory_that_cannot_be_entered_yet_is_no_end_of_the_probe(
         return await _ready(ReadinessProbe(file="way/up"), tmp_path, 10.0)
 
     assert asyncio.run(mended())
+
+
+def test_a_command_that_takes_too_long_ends_with_all_that_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "_COMMAND", 1.0)
+    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    background = "sleep 1000 & echo $! > first; sleep 1000; touch on"
+    command = f"cd {tmp_path}; mv first second && exit 0; {background}"
+
+    assert asyncio.run(_ready(ReadinessProbe(command=command), tmp_path, 60.0))
+
+    assert not is_alive(int((tmp_path / "second").read_text()))
+    assert not (tmp_path / "on").exists()

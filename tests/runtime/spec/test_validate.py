@@ -204,6 +204,38 @@ def worker(**changes: Any) -> dict[str, Any]:
             "tasks.export.after.chief",
             "the success of chief is the job's (success: chief), and export never begins",
         ),
+        (
+            {
+                "tasks": {
+                    "export": {"command": "x", "role": "once", "after": {"worker": "succeeded"}},
+                    "evaluator": {"command": "x", "after": {"export": "succeeded"}},
+                },
+            },
+            "tasks.evaluator.after.export",
+            "the success of worker and export is the job's, and evaluator never begins; give it the role once",
+        ),
+        (
+            {
+                "tasks": {
+                    "export": {"command": "x", "role": "once", "decides": False, "after": {"worker": "succeeded"}},
+                },
+            },
+            "tasks.export.after.worker",
+            "the success of worker is the job's, and export never begins",
+        ),
+        (
+            {
+                "framework": "standalone",
+                "tasks": {
+                    "other": {"command": "x"},
+                    "a": {"command": "x", "decides": False, "after": {"worker": "succeeded"}},
+                    "b": {"command": "x", "decides": False, "after": {"other": "succeeded"}},
+                    "more": {"command": "x", "decides": False, "after": {"a": "started", "b": "started"}},
+                },
+            },
+            "tasks.more.after.a",
+            "the success of worker and other is the job's, and more never begins",
+        ),
         ({"framework": "pytorch", "start": "first-come"}, "start", "tasks of the framework pytorch begin together"),
         (
             {"framework": "standalone", "start": "first-come", **worker(restart="gang")},

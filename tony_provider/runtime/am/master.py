@@ -104,7 +104,9 @@ class Master:
         self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._checkpoints = CheckpointCommits(description, chain, self.session, self._steps.put_nowait, self._send)
-        self._inputs = InputDealer(inputs, self.session, ownership, lambda *said: self._note(Note(*said)))
+        self._inputs = InputDealer(
+            inputs, self.session, ownership, lambda *said: self._note(Note(*said)), self._fail_for_input
+        )
         self._outputs = outputs or OutputPublisher(ownership)
         self._last_outputs = LastOutputs(ownership.storage, description.application_dir)
         self.executors = ExecutorGateway(
@@ -301,6 +303,9 @@ class Master:
             self._steps.put_nowait(partial(self.session.fail, FailureKind.FENCED, str(error)))
         except StorageError as error:
             log.warning("whether another application has taken over cannot be seen: %s", error)
+
+    def _fail_for_input(self, problem: str) -> None:
+        self._steps.put_nowait(partial(self.session.fail, FailureKind.INPUT, problem))
 
     def _heard(self) -> None:
         """Something is new of a task, though nothing follows from it."""

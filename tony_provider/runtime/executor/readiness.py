@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.deadline import within
+from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.spec.model import ReadinessProbe
 
@@ -89,6 +91,15 @@ class Readiness:
             return False
         finally:
             if process.returncode is None:
-                process.kill()
-                await process.wait()
+                await _end(process)
             self.pid = None
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the shell, and whatever it has started: each look would leave one more of them otherwise."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGSTOP)  # or it would go on with its next command
+    await processes.kill_all(process.pid, (), processes.KILL_TIMEOUT)
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

@@ -8,9 +8,10 @@ from graphlib import CycleError, TopologicalSorter
 import attrs
 
 from tony_provider.runtime.address import HIGHEST_PORT
+from tony_provider.runtime.deciders import that_end_the_job_before
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, Milestone, ReadinessProbe, RestartScope, Role, SuccessRule
+from tony_provider.runtime.spec.model import JobSpec, Milestone, ReadinessProbe, RestartScope, Role
 from tony_provider.runtime.spec.problems import Problem, child
 from tony_provider.runtime.spec.reader import suggestion
 
@@ -21,8 +22,9 @@ _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
 def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     """Every wait that could not end, and every one of tasks that begin together."""
     for task_type in job.tasks:
-        for other, milestone in job.waits_for(task_type).items():
-            yield from _wait(job, framework, task_type, other, milestone)
+        waits = job.waits_for(task_type).items()
+        found = [each for wait in waits for each in _wait(job, framework, task_type, *wait)]
+        yield from found or _too_late(job, framework, task_type)
     for task_type, task in job.tasks.items():
         if task.ready is not None:
             yield from _probe(task.ready, child(child("tasks", task_type), "ready"))
@@ -51,20 +53,22 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
         elif role in _SERVES and other_role is not Role.ONCE:
             message = f"a {role.value} is stopped when the others have succeeded; give {task_type} the role once"
             yield Problem(path, milestone.value, message)
-        elif job.success and _ends_the_job(job, other):
-            message = (
-                f"the success of {other} is the job's (success: {job.success.value}), and {task_type} never begins"
-            )
-            yield Problem(path, milestone.value, message)
     if {task_type, other} <= set(_gang(job, framework)) and task_type != other:
         message = f"{task_type} and {other} {_together(framework)} and begin together; outside of that is the role once"
         yield Problem(path, milestone.value, message)
 
 
-def _ends_the_job(job: JobSpec, task_type: str) -> bool:
-    if job.success is SuccessRule.CHIEF:
-        return job.role(task_type) is Role.CHIEF
-    return job.success is SuccessRule.ANY and job.role(task_type).is_tracked and job.tasks[task_type].decides
+def _too_late(job: JobSpec, framework: Framework, task_type: str) -> Iterator[Problem]:
+    """The job may be over when this type could begin, by its own waits or by those of the types that it waits for."""
+    ending = that_end_the_job_before(job, framework, task_type)
+    if ending:
+        waits = job.waits_for(task_type)
+        other = next((name for name in waits if name in ending), next(iter(waits)))
+        rule = f" (success: {job.success.value})" if job.success else ""
+        of_these = " and ".join(name for name in job.tasks if name in ending)
+        message = f"the success of {of_these} is the job's{rule}, and {task_type} never begins"
+        remedy = "" if job.success or job.role(task_type) is Role.ONCE else "; give it the role once"
+        yield Problem(_path(task_type, other), waits[other].value, f"{message}{remedy}")
 
 
 def _gang(job: JobSpec, framework: Framework) -> list[str]:

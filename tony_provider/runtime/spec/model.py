@@ -213,7 +213,7 @@ class Timeouts:
     dependency: Optional[Duration] = None  # that a task type waits for others (after); default: for ever
     stall: Optional[Duration] = None  # without a new step a tracked task has failed; default: it may take for ever
     checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint once the user process has ended
-    upload: Duration = Duration(1800)  # for the model and the result of a process that has ended well, again and again
+    upload: Duration = Duration(1800)  # for the model and result of a process that has ended well, and for a commit
 
 
 @attrs.frozen

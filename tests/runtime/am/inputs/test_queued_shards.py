@@ -21,8 +21,8 @@ from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.shard_queue import ShardReader
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.spec.model import InputDeal, InputSpec
-from tony_provider.runtime.storage import StorageUnreachable, uris
+from tony_provider.runtime.spec.model import Duration, InputDeal, InputSpec, Timeouts
+from tony_provider.runtime.storage import StoragePermissionDenied, StorageUnreachable, uris
 
 DEADLINE = 60
 A, B = ShardReader("worker:0", 1, 1), ShardReader("worker:1", 1, 1)
@@ -35,6 +35,7 @@ class Desk:
     site: Site
     session: StandInSession = attrs.field(factory=lambda: StandInSession(running={A, B}))
     events: list[str] = attrs.field(factory=list)
+    failures: list[str] = attrs.field(factory=list)
     numbers: count[int] = attrs.field(factory=lambda: count(1))
     shards: QueuedShards = attrs.field(init=False)
     running: asyncio.Future[None] = attrs.field(init=False)
@@ -45,7 +46,9 @@ class Desk:
         ownership = attrs.evolve(self.site.ownership, am_attempt=am_attempt)
         session = self.session.as_session
         opened = self.site.open(am_attempt)
-        self.shards = QueuedShards(opened, session, ownership, lambda event, _: self.events.append(event))
+        self.shards = QueuedShards(
+            opened, session, ownership, lambda event, _: self.events.append(event), self.failures.append
+        )
         self.running = asyncio.ensure_future(self.shards.run())
         yield
         self.running.cancel()
@@ -101,6 +104,27 @@ async def test_a_store_that_is_away_delays_a_commit(desk: Desk, monkeypatch: pyt
         assert (await asyncio.wait_for(answer, DEADLINE)).problem == ""
         assert desk.events == ["store_unavailable"]
         assert len(desk.commits) == 1
+
+
+async def test_a_store_that_refuses_commits_for_good_is_the_job_s_failure(
+    site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tony_provider.runtime.retrying.FIRST_PAUSE", 0.01)
+    desk = Desk(site(3, InputDeal.QUEUE, timeouts=Timeouts(upload=Duration(0.1))))
+
+    def refuse(log: CommitLog, settled: list[Settled]) -> None:
+        raise StoragePermissionDenied("file:///inputs", "write", "you may not")
+
+    monkeypatch.setattr(CommitLog, "add", refuse)
+    async with desk.working():
+        await desk.hear(A, take=True)
+        answer = desk.say(A, done=0)
+        await asyncio.wait_for(desk.running, DEADLINE)
+        assert not answer.done()
+    (failure,) = desk.failures
+    assert failure.startswith("inputs.data: for 0.1 s (timeouts.upload) no commit could be written to the store: ")
+    assert "you may not" in failure
+    assert desk.events == ["store_unavailable"]
 
 
 async def test_whoever_waits_gets_what_comes_back_and_the_end_when_all_is_done(desk: Desk) -> None:

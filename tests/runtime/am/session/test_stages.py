@@ -317,6 +317,15 @@ def test_one_after_the_other_again_where_nobody_comes_back() -> None:
     assert set(world.states.values()) == {TaskState.RUNNING}
 
 
+def test_what_has_succeeded_stays_out_of_the_next_stage_though_its_container_is_not_given_back_yet() -> None:
+    more = task_type(2, after={"worker": STARTED})
+    world = World(job({"worker": 2, "more": more}), ["worker", "more"], alone=True, keeps=False).run()
+    world.end("worker:0")
+    world.end("worker:1")
+    world.run()
+    assert world.starts == {"worker:0": 1, "worker:1": 1, "more:0": 1, "more:1": 1}
+
+
 def test_what_was_prepared_counts_though_its_node_is_lost_at_once() -> None:
     world = world_of({"prepare": 1, "worker": 2}).run()
     world.end("prepare:0", settles=False)

@@ -110,6 +110,10 @@ def task_type(instances: int | TaskSpec = 1, **how: Any) -> TaskSpec:
     return TaskSpec(command="true", instances=instances, **how)
 
 
+def _has_begun(task: Task) -> bool:
+    return task.process is not None and (task.process.runs or task.state is TaskState.SUCCEEDED)
+
+
 @attrs.define(eq=False)
 class Executor:
     """What runs in a container that was launched."""
@@ -288,8 +292,8 @@ class World:
         if self.spec.start is StartRule.FIRST_COME:
             return
         for task in self.session.tasks:
-            if self.session.groups.of(task) is not self.session.groups.gang and task.process and task.process.runs:
-                continue  # it has begun in an earlier stage
+            if self.session.groups.of(task) is not self.session.groups.gang and _has_begun(task):
+                continue  # in an earlier stage
             if in_cluster(task.role) and not task.absent and not task.over and not task.waits:
                 assert task.name in action.starts, f"a rendezvous without {task.name}"
 

@@ -27,11 +27,16 @@ class InputDealer:
     """Answers executors that ask for their part of an input, or for a shard.
 
     It asks the session which user processes run; the session knows nothing of shards. The methods do not block; ``run``
-    does the work. ``note`` takes events for the event log: a name and a message.
+    does the work. ``note`` takes events for the event log: a name and a message; ``fail`` why the job is to end.
     """
 
     def __init__(
-        self, opened: Sequence[OpenedInput], session: Session, ownership: Ownership, note: Callable[[str, str], None]
+        self,
+        opened: Sequence[OpenedInput],
+        session: Session,
+        ownership: Ownership,
+        note: Callable[[str, str], None],
+        fail: Callable[[str], None],
     ) -> None:
         self._opened = opened
         self._static: dict[str, StaticParts] = {}
@@ -39,7 +44,7 @@ class InputDealer:
         job = ownership.description.job
         for each in opened:
             if each.spec.deal is InputDeal.QUEUE:
-                self._queues[each.name] = QueuedShards(each, session, ownership, note)
+                self._queues[each.name] = QueuedShards(each, session, ownership, note, fail)
             else:
                 self._static[each.name] = StaticParts(each, job.readers(each.name), session)
         if ownership.am_attempt == 1:

@@ -19,11 +19,11 @@ from tony_provider.runtime.inputs.shard_queue import ShardReader
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.retrying import retry
+from tony_provider.runtime.spec.problems import child
 from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
 
-_FOREVER = float("inf")
 _MOST_FAILURES = 5  # that are told by name
 
 Answer = Callable[[tony_pb2.ShardAnswer], None]
@@ -45,17 +45,24 @@ class QueuedShards:
     """Gives shards to whoever asks, one at a time, and takes note of what became of them.
 
     A commit is answered when it is on the store. Many that come at once are written together. ``note`` takes events for
-    the event log: a name and a message.
+    the event log: a name and a message; ``fail`` why the job is to end.
     """
 
     def __init__(
-        self, opened: OpenedInput, session: Session, ownership: Ownership, note: Callable[[str, str], None]
+        self,
+        opened: OpenedInput,
+        session: Session,
+        ownership: Ownership,
+        note: Callable[[str, str], None],
+        fail: Callable[[str], None],
     ) -> None:
         self.opened = opened
         self._queue = opened.queue
         self._session = session
         self._ownership = ownership
         self._note = note
+        self._fail = fail
+        self._longest = ownership.description.job.timeouts.upload
         self._news = asyncio.Event()
         self._settled: list[Settled] = []  # to be written
         self._heard: list[_Request] = []  # to be answered after that
@@ -117,7 +124,19 @@ class QueuedShards:
     # ---- the work ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Write and answer until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        """Write and answer until it is cancelled, or the store refuses commits for too long.
+
+        Raises SupersededError, and what is a fault of ours.
+        """
+        try:
+            await self._work()
+        except StorageError as error:
+            self._fail(
+                f"{child('inputs', self.opened.name)}: for {self._longest:g} s (timeouts.upload) no commit could be "
+                f"written to the store: {error}"
+            )
+
+    async def _work(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
@@ -135,7 +154,7 @@ class QueuedShards:
     async def _write(self, settled: list[Settled]) -> None:
         # The second look: a newer application master that was announced meanwhile may have read the log before.
         for work in (partial(self._write_now, settled), self._ownership.check_newest):
-            await retry(partial(asyncio.to_thread, work), _FOREVER, StorageError, self._troubled)
+            await retry(partial(asyncio.to_thread, work), self._longest, StorageError, self._troubled)
         for each in settled:
             if each.failed is not None:
                 self._note("shard_failed", f"{self.opened.name}: {each.failed}")

@@ -28,6 +28,7 @@ class JobCompletion:
         self._state = state
         self._containers = containers
         self._evaluators_until: Optional[float] = None
+        self._evaluators = [task for task in state.tasks if task.role is Role.EVALUATOR]
         self._looking_at = 0  # a task that has not succeeded, by the last look
         self._publishing: Optional[bool] = None  # outputs, at present; None: it has not begun
 
@@ -59,26 +60,29 @@ class JobCompletion:
 
     def look_at_success(self, now: float) -> None:
         """End the job once every task that decides has succeeded, and the evaluators have had their time."""
-        state = self._state
-        if not self._is_decided():
-            return
-        # What was prepared, or made of it, is no success of those that work with it.
-        if not any(task.state is TaskState.SUCCEEDED for task in self._deciders() if task.role is not Role.ONCE):
-            self._nothing_succeeded(now)
-            return
         if self._evaluators_until is None:
-            state.enter(JobState.FINISHING)
-            self._evaluators_until = now + state.job.timeouts.evaluator
-            message = f"{self._who} has succeeded; stopping the others"
-            state.parts = self._parts()
-            data = {**_noted(Verdict(FinalStatus.SUCCEEDED, self._success)), "parts": to_plain(list(state.parts))}
-            state.note("stopping", message, data=data)
-            for task in state.tasks:
-                if task.role is not Role.EVALUATOR or task.ended or task.waits:
-                    self.stop(task, now, _SUCCESS)
-        running = [task for task in state.tasks if task.role is Role.EVALUATOR and not task.ended]
+            if not self._is_decided():
+                return
+            # What was prepared, or made of it, is no success of those that work with it.
+            if all(self._state.by_name[name].role is Role.ONCE for name in self._state.successes):
+                self._nothing_succeeded(now)
+                return
+            self._evaluators_until = now + self._state.job.timeouts.evaluator
+            self._stop_others(now)
+        running = [task for task in self._evaluators if not task.ended]
         if not running or now >= self._evaluators_until:
             self._conclude(Verdict(FinalStatus.SUCCEEDED, self._success), now, _SUCCESS)
+
+    def _stop_others(self, now: float) -> None:
+        state = self._state
+        state.enter(JobState.FINISHING)
+        message = f"{self._who} has succeeded; stopping the others"
+        state.parts = self._parts()
+        data = {**_noted(Verdict(FinalStatus.SUCCEEDED, self._success)), "parts": to_plain(list(state.parts))}
+        state.note("stopping", message, data=data)
+        for task in state.tasks:
+            if task.role is not Role.EVALUATOR or task.ended or task.waits:
+                self.stop(task, now, _SUCCESS)
 
     def take_over(self, verdict: Verdict, parts: Sequence[OutputPart], now: float) -> None:
         """A former application master was ending the job: its tasks were told to stop, and none starts again.
@@ -121,12 +125,11 @@ class JobCompletion:
             self.fail(attrs.evolve(failure, message=message), now)
 
     def _is_decided(self) -> bool:
-        if self._any and any(task.state is TaskState.SUCCEEDED for task in self._deciders()):
-            return True
-        return self._all_over()
+        """Asked after each of the messages of thousands of executors, like ``_all_over``."""
+        return (self._any and bool(self._state.successes)) or self._all_over()
 
     def _all_over(self) -> bool:
-        """Asked after each of the messages of thousands of executors, so it begins where it ended the last time."""
+        """It begins where it ended the last time."""
         tasks = self._state.tasks
         for _ in tasks:
             task = tasks[self._looking_at]

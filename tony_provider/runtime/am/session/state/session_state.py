@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 import attrs
@@ -12,12 +12,13 @@ from tony_provider.runtime.am.session.state import lifecycle
 from tony_provider.runtime.am.session.state.lifecycle import Lifecycle
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.deciders import deciding_types
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
 from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.ranks import in_cluster, leading_type
-from tony_provider.runtime.spec.model import JobSpec, MirrorScope, Role, StartRule, SuccessRule
+from tony_provider.runtime.spec.model import JobSpec, MirrorScope, StartRule
 
 
 @attrs.define
@@ -47,16 +48,6 @@ def _without_address(task: Task) -> TaskAddress:
     return TaskAddress(task.type, task.index, task.role)
 
 
-def deciding_types(job: JobSpec, framework: Framework) -> Sequence[str]:
-    """The task types whose success is the job's, for those of their tasks that decide."""
-    if job.success is None:
-        return [*framework.decisive(job), *(name for name, role in job.roles.items() if role is Role.ONCE)]
-    chief_only = job.success is SuccessRule.CHIEF
-    once = [name for name, role in job.roles.items() if role is Role.ONCE and job.success is SuccessRule.ALL]
-    tracked = [name for name, role in job.roles.items() if role is Role.CHIEF or (role.is_tracked and not chief_only)]
-    return [*tracked, *once]
-
-
 class SessionState:
     """``out`` are the actions that were not taken yet."""
 
@@ -65,8 +56,17 @@ class SessionState:
         decisive = deciding_types(job, framework)
         self.job = job
         self.epoch = epoch
+        self.successes: set[str] = set()  # names of the tasks that decide and have succeeded
         self.tasks = [
-            Task(name, index, role, spec, name in decisive and spec.decides, spec.restart or framework.scope(role))
+            Task(
+                name,
+                index,
+                role,
+                spec,
+                name in decisive,
+                spec.restart or framework.scope(role),
+                self.successes,
+            )
             for name, spec in job.tasks.items()
             for role in [job.role(name)]
             for index in range(spec.instances)

@@ -41,6 +41,7 @@ class Task:
     spec: TaskSpec
     decisive: bool
     scope: RestartScope
+    successes: set[str] = attrs.field(factory=set)  # names of those that decide and have succeeded; shared by all tasks
     absent: bool = False  # the gang goes on without it, for now
     failure: Optional[Failure] = None
     trouble_at: Optional[float] = None  # first sign that something is wrong with it
@@ -91,6 +92,10 @@ class Task:
     def enter(self, state: TaskState) -> None:
         """Raises ImpossibleTransitionError."""
         self._lifecycle.enter(state)
+        if self.decisive and state is TaskState.SUCCEEDED:
+            self.successes.add(self.name)
+        else:
+            self.successes.discard(self.name)
 
     def fail(self, failure: Failure, state: TaskState) -> None:
         """``state``: FAILED, or LOST with its container."""
