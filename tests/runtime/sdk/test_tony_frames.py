@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -90,4 +89,4 @@ def test_each_connection_has_other_proofs(pair: Pair) -> None:
     for _ in range(3):
         _server, client = meet(*pair, b"secret")
         made += recorded(client, pair[0], {"command": "the same"})
-    assert all(before != after for before, after in pairwise(made))
+    assert len(set(made)) == len(made)
