@@ -52,6 +52,20 @@ def test_commands_run_in_every_container(local: LocalPlace, tmp_path: Path) -> N
     assert processes_of(job.id) == []
 
 
+def test_each_container_can_have_its_part_of_an_input(local: LocalPlace, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for number in range(3):
+        (data / f"{number}.txt").write_text("some")
+    command = LAUNCHER.replace("cd / '&&' tony-here python3 where.py", "cat '\"$TONY_INPUT_DATA\"' '#'")
+    spec = {**mpi(tmp_path, command), "inputs": {"data": data.as_uri()}}
+    spec["tasks"]["worker"]["command"] = "exec python3 -m tony_mpi serve"
+    job = local.run(spec)
+    job.succeeded()
+    shards = [json.loads(line)["uri"] for line in job.log("chief:0").splitlines() if line.startswith("{")]
+    assert sorted(shards) == [(data / f"{number}.txt").as_uri() for number in range(3)]
+
+
 def test_an_exit_code_is_the_remote_shell_s_and_a_stranger_is_turned_away(local: LocalPlace, tmp_path: Path) -> None:
     command = """
         "$TONY_REMOTE_SHELL" tony-worker-0 exit 7; echo "code $?"
