@@ -101,13 +101,15 @@ def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, pace: Pace, 
 
 @pytest.mark.long
 @pytest.mark.timeout(1500)  # with Horovod's build
+@pytest.mark.parametrize("program", ["horovod_line.py", "horovod_elastic.py"])
 @pytest.mark.usefixtures("torch")
-def test_horovod_needs_no_horovodrun(wide: YarnPlace, pace: Pace, note: Note) -> None:
-    tasks = workers("exec python horovod_line.py")
+def test_horovod_needs_no_horovodrun(program: str, wide: YarnPlace, pace: Pace, note: Note) -> None:
+    """Programs for its elastic driver run, too."""
+    tasks = workers(f"exec python {program}")
     more = {"python_env": str(horovod_environment()), "env": pace.env}
-    job = wide.submit(spec("horovod", "horovod_line.py", tasks, **more))
-    left = killed_in_the_middle(wide, job, "horovod_line.py", pace)
-    note("horovod", job, f"the line, from epoch {left['begun']}", "rank 1")
+    job = wide.submit(spec("horovod", program, tasks, **more))
+    left = killed_in_the_middle(wide, job, program, pace)
+    note(f"horovod, {program}", job, f"the line, from epoch {left['begun']}", "rank 1")
 
 
 def mpi_tasks(command: str) -> dict[str, Any]:
