@@ -2,7 +2,7 @@
 # Debian packages that the tests need beside Python. As root on Debian they are installed; elsewhere the missing ones are named.
 # With the argument `build`: only what the virtual environment is built with.
 # With the argument `torch`: PyTorch for the system's Python, too, which a row of the faults trains with.
-# With the argument `kinds`: that, and what Horovod is built with.
+# With the argument `kinds`: that, what Horovod is built with, and MPI.
 set -eu
 
 missing=
@@ -30,6 +30,9 @@ case "${1:-}" in
 torch | kinds) /usr/bin/python3 -c 'import torch' 2>/dev/null || missing="$missing python3-torch" ;;
 esac
 if [ "${1:-}" = kinds ]; then
+    need mpirun.openmpi openmpi-bin
+    need mpirun.mpich mpich
+    /usr/bin/python3 -c 'import mpi4py, numpy' 2>/dev/null || missing="$missing python3-mpi4py python3-numpy"
     need cmake cmake
     need g++ g++
     [ -e /usr/include/pybind11 ] || missing="$missing pybind11-dev"

@@ -12,7 +12,7 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.jobs.conftest import yarn
 from tests.jobs.places import YarnPlace
-from tests.kinds.environments import has_torch
+from tests.kinds.environments import has_mpi, has_torch
 from tests.kinds.pace import Pace
 from tests.kinds.table import note, pytest_terminal_summary
 
@@ -43,3 +43,10 @@ def torch() -> None:
     """Debian's PyTorch. Looked for when it is needed: to import it takes seconds."""
     if not has_torch():
         pytest.skip("needs Debian's python3-torch: sh tests/packages.sh torch")
+
+
+@pytest.fixture
+def mpi() -> None:
+    """Debian's Open MPI with mpi4py, and MPICH."""
+    if not has_mpi():
+        pytest.skip("needs Debian's openmpi-bin, python3-mpi4py and mpich: sh tests/packages.sh kinds")

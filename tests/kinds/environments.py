@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 SYSTEM_PYTHON = "/usr/bin/python3"  # Debian's, with its python3-torch
 PINS = ("jax==0.10.2", "xgboost==3.2.0", "ray==2.60.0", "numpy==2.4.6")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # as whom containers may run here
 HOROVOD = "horovod==0.28.1"  # built from source, some four minutes, for Debian's PyTorch
 _HOROVOD_OPTIONS = {
     "HOROVOD_WITH_PYTORCH": "1",
@@ -58,5 +60,18 @@ def _install(made: Path, *what: str) -> None:
     subprocess.run(command, check=True, env={**os.environ, **_HOROVOD_OPTIONS})
 
 
+def mpi_environment() -> Path:
+    """One over Debian's mpi4py, whose ``bin`` has a ``python``. Raises subprocess.CalledProcessError."""
+    return _made(("mpi4py",), lambda made: None, "--system-site-packages", python=SYSTEM_PYTHON)
+
+
 def has_torch() -> bool:
-    return subprocess.run([SYSTEM_PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0
+    return _has_module("torch")
+
+
+def has_mpi() -> bool:
+    return _has_module("mpi4py, numpy") and all(map(shutil.which, ("mpirun.openmpi", "mpirun.mpich")))
+
+
+def _has_module(names: str) -> bool:
+    return subprocess.run([SYSTEM_PYTHON, "-c", f"import {names}"], capture_output=True, check=False).returncode == 0

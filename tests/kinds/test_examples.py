@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.framework_examples import model_files, place, run_example
-from tests.kinds.environments import environment, horovod_environment, torch_environment
+from tests.kinds.environments import AS_ROOT, environment, horovod_environment, mpi_environment, torch_environment
 
 __all__ = ["place"]
 
@@ -35,6 +35,13 @@ def test_xgboost(place: Path) -> None:
 def test_ray(place: Path) -> None:
     squares = sum(number * number for number in range(100))
     assert run_example("ray", place, str(environment()))["returned"] == {"total": squares}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("mpi")
+def test_mpi(place: Path) -> None:
+    given = run_example("mpi", place, str(mpi_environment()), env=AS_ROOT)
+    assert given["returned"] == {"size": 3, "total": 6}
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
-from tests.kinds.environments import SYSTEM_PYTHON, environment, horovod_environment
+from tests.kinds.environments import AS_ROOT, SYSTEM_PYTHON, environment, horovod_environment
 from tests.kinds.pace import Pace
 from tests.kinds.table import Note
 from tests.kinds.training import (
@@ -101,13 +101,45 @@ def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, pace: Pace, 
 
 @pytest.mark.long
 @pytest.mark.timeout(1500)  # with Horovod's build
+@pytest.mark.parametrize("program", ["horovod_line.py", "horovod_elastic.py"])
 @pytest.mark.usefixtures("torch")
-def test_horovod_needs_no_horovodrun(wide: YarnPlace, pace: Pace, note: Note) -> None:
-    tasks = workers("exec python horovod_line.py")
+def test_horovod_needs_no_horovodrun(program: str, wide: YarnPlace, pace: Pace, note: Note) -> None:
+    """Programs for its elastic driver run, too."""
+    tasks = workers(f"exec python {program}")
     more = {"python_env": str(horovod_environment()), "env": pace.env}
-    job = wide.submit(spec("horovod", "horovod_line.py", tasks, **more))
-    left = killed_in_the_middle(wide, job, "horovod_line.py", pace)
-    note("horovod", job, f"the line, from epoch {left['begun']}", "rank 1")
+    job = wide.submit(spec("horovod", program, tasks, **more))
+    left = killed_in_the_middle(wide, job, program, pace)
+    note(f"horovod, {program}", job, f"the line, from epoch {left['begun']}", "rank 1")
+
+
+def mpi_tasks(command: str) -> dict[str, Any]:
+    chief = {"memory": "700MiB", "command": command}
+    return {"chief": chief, "worker": {"instances": 2, "memory": "700MiB"}}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("mpi")
+def test_mpirun_needs_no_ssh(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    tasks = mpi_tasks(f"mpirun.openmpi tony-here {SYSTEM_PYTHON} mpi_line.py")
+    job = wide.submit(spec("mpi", "mpi_line.py numpy_snapshot.py", tasks, env={**pace.env, **AS_ROOT}))
+    left = killed_in_the_middle(wide, job, "mpi_line.py", pace)
+    assert left["places"] == ["chief:0", "worker:0", "worker:1"]
+    note("mpi, Open MPI", job, f"the line, from step {left['begun']}", "rank 2")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("mpi")
+def test_mpich_s_mpirun_needs_no_ssh_either(wide: YarnPlace, note: Note) -> None:
+    command = "mpirun.mpich tony-here sh -c 'echo \"rank $PMI_RANK of $PMI_SIZE in $TONY_TASK_TYPE:$TONY_TASK_INDEX\"'"
+    job = wide.run(spec("mpi", "", mpi_tasks(command)))
+    job.succeeded()
+    assert sorted(line for line in job.log("chief:0").splitlines() if line.startswith("rank")) == [
+        "rank 0 of 3 in chief:0",
+        "rank 1 of 3 in worker:0",
+        "rank 2 of 3 in worker:1",
+    ]
+    assert_nothing_left(wide, job)
+    note("mpi, MPICH", job, "three ranks")
 
 
 def killed_in_the_middle(wide: YarnPlace, job: Job, program: str, pace: Pace) -> dict[str, Any]:

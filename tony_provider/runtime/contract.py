@@ -54,6 +54,9 @@ ENV_WORKER_HOSTS = "TONY_WORKER_HOSTS"
 ENV_PS_HOSTS = "TONY_PS_HOSTS"
 
 ENV_JAX = "TONY_JAX"  # the jax framework's: sitecustomize then tells JAX which cluster this is
+ENV_MPI_SECRET = "TONY_MPI_SECRET"  # the mpi framework's: what its processes know each other by
+ENV_REMOTE_SHELL = "TONY_REMOTE_SHELL"  # the mpi framework's: the path of what launchers take for ssh
+ENV_HOST_FILE = "TONY_HOSTFILE"  # the mpi framework's: the path of a list of the containers, with their slots
 ENV_RAY_ARGUMENTS = "TONY_RAY_ARGUMENTS"  # the ray framework's: what `ray start` is told of the container
 
 # What our own TensorBoard finds beside that; there TONY_TENSORBOARD_DIR holds the event files of all tasks.

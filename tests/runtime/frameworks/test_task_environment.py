@@ -114,7 +114,7 @@ def test_environments_add_up_and_the_later_one_wins() -> None:
 
 
 def test_the_frameworks_there_are() -> None:
-    ours = "tensorflow pytorch jax xgboost ray horovod mxnet generic standalone"
+    ours = "tensorflow pytorch jax xgboost ray horovod mpi mxnet generic standalone"
     assert " ".join(names()) == ours
     for name in names():
         assert get_framework(name).name == name

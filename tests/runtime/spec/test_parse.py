@@ -227,7 +227,7 @@ tasks:
         "  tasks.ps: must be a mapping (got '4')\n"
         "  tasks.chief.vcores: must be a whole number (got 'many')\n"
         "  tasks.chief.role: must be one of chief, worker, ps, evaluator, once, sidecar (got 'boss')\n"
-        "  framework: must be one of tensorflow, pytorch, jax, xgboost, ray, horovod, mxnet, generic, standalone; "
+        "  framework: must be one of tensorflow, pytorch, jax, xgboost, ray, horovod, mpi, mxnet, generic, standalone; "
         "did you mean tensorflow? (got 'tensrflow')\n"
         "  tasks.worker.command: must not be empty (got ' ')\n"
         "  tasks.worker.instances: must be at least 1 (got '0')\n"

@@ -24,6 +24,8 @@ _SDK = (
     "tony_jax.py",
     "tony_xgboost.py",
     "tony_horovod.py",
+    "tony_mpi.py",
+    "tony_frames.py",
     "tony_wait.py",
 )
 

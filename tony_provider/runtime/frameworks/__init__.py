@@ -7,6 +7,7 @@ from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.frameworks.generic import Generic
 from tony_provider.runtime.frameworks.horovod import Horovod
 from tony_provider.runtime.frameworks.jax import Jax
+from tony_provider.runtime.frameworks.mpi import MPI
 from tony_provider.runtime.frameworks.mxnet import MXNet
 from tony_provider.runtime.frameworks.pytorch import PyTorch
 from tony_provider.runtime.frameworks.ray import Ray
@@ -23,6 +24,7 @@ _OURS: dict[str, Framework] = {
         XGBoost(),
         Ray(),
         Horovod(),
+        MPI(),
         MXNet(),
         Generic(),
         Standalone(),

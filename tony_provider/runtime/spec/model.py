@@ -314,7 +314,7 @@ class OutputSpec:
 class JobSpec:
     """One distributed training job."""
 
-    framework: str  # tensorflow | pytorch | jax | xgboost | ray | horovod | mxnet | generic | standalone
+    framework: str  # tensorflow | pytorch | jax | xgboost | ray | horovod | mpi | mxnet | generic | standalone
     tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
     success: Optional[SuccessRule] = None  # which tasks must succeed; default: what the framework needs

@@ -1,0 +1,186 @@
+"""How mpirun starts processes in all containers of a tony job, without ssh.
+
+``python -m tony_mpi serve`` waits in each container for commands. ``python -m tony_mpi run HOST COMMAND…`` is what
+mpirun takes for ssh: it has the command run in the container that the host file calls HOST, prints what that prints,
+and exits as it does. Both know a secret of the job (TONY_MPI_SECRET), and obey nobody else. A command whose
+caller goes away is ended. ``python -m tony_mpi here COMMAND…`` is what mpirun starts in place of the program: it goes
+on in the directory of its own container.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from base64 import b64decode, b64encode
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tony_frames import Frames  # type: ignore[import-not-found,unused-ignore]  # it lies beside this file
+
+WAIT_SECONDS = 900.0  # for a container that comes later, as one that restores its checkpoint longer
+GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
+_PAUSE = 0.2
+_CHUNK = 1 << 16
+_ANSWER_SECONDS = 30.0  # for the first message of a connection
+_DIRECTORY = "TONY_MPI_DIRECTORY"  # of the container, for what is started there
+
+
+def serve() -> None:
+    """Run what the job's own processes ask for, until it is ended."""
+    with _listening(int(os.environ["TONY_PORT"])) as server:
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=_obey, args=(connection,), daemon=True).start()
+
+
+def _obey(connection: socket.socket) -> None:
+    with connection:
+        try:
+            connection.settimeout(_ANSWER_SECONDS)
+            frames = Frames(connection, _secret(), server=True)
+            command = str(frames.receive()["command"])
+            connection.settimeout(None)
+            _Command(command, frames).run()
+        except (OSError, EOFError) as error:  # whoever it was has gone, or is none of the job's
+            sys.stderr.write(f"tony_mpi: a caller was turned away, or has gone: {error}\n")
+
+
+class _Command:
+    """One command of a caller's, in a process group of its own."""
+
+    def __init__(self, command: str, frames: Frames) -> None:
+        self._frames = frames
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+            env={**os.environ, _DIRECTORY: str(Path.cwd())},
+        )
+
+    def run(self) -> None:
+        """Until it has ended, or its caller has gone. Raises OSError."""
+        threading.Thread(target=self._end_with_caller, daemon=True).start()
+        try:
+            self._tell()
+            self._frames.send({"exit": self._process.wait()})
+        except OSError:
+            self._end()
+            raise
+
+    def _tell(self) -> None:
+        with selectors.DefaultSelector() as outputs:
+            for name, stream in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+                if stream is not None:
+                    outputs.register(stream, selectors.EVENT_READ, name)
+            while outputs.get_map():
+                for key, _ in outputs.select():
+                    part = os.read(key.fd, _CHUNK)
+                    if part:
+                        self._frames.send({key.data: b64encode(part).decode()})
+                    else:
+                        outputs.unregister(key.fileobj)
+
+    def _end_with_caller(self) -> None:
+        try:
+            self._frames.receive()  # a caller says no more than its command
+        except (OSError, EOFError):
+            self._end()
+
+    def _end(self) -> None:
+        for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
+            if self._process.poll() is not None:
+                return
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(self._process.pid, number)
+                self._process.wait(seconds)
+
+
+def run(host: str, command: str) -> int:
+    """Have a command run in a container; its exit code. Raises OSError, EOFError when that container is gone."""
+    with _connected(*_address(host)) as connection:
+        frames = Frames(connection, _secret(), server=False)
+        frames.send({"command": command})
+        while True:
+            message = frames.receive()
+            if "exit" in message:
+                code = int(message["exit"])
+                return code if code >= 0 else 128 - code
+            for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+                if name in message:
+                    stream.buffer.write(b64decode(message[name]))
+                    stream.flush()
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            connection = socket.create_connection((host, port), timeout=10.0)
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            connection.settimeout(None)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return connection
+
+
+def _address(host: str) -> tuple[str, int]:
+    """Of the container that is called so in the host file, such as tony-worker-1. Raises LookupError."""
+    cluster: dict[str, list[str]] = json.loads(Path(os.environ["TONY_CLUSTER_SPEC_FILE"]).read_text())
+    for task_type, addresses in cluster.items():
+        for index, address in enumerate(addresses):
+            if host == f"tony-{task_type}-{index}":
+                name, _, port = address.rpartition(":")
+                return name.strip("[]"), int(port)
+    raise LookupError(f"no container of this job is called {host}")
+
+
+def here(command: list[str]) -> None:
+    """Become the program, in the directory of its own container."""
+    directory = os.environ[_DIRECTORY]
+    os.chdir(directory)
+    os.environ["PWD"] = directory
+    os.execvp(command[0], command)  # noqa: S606 - a shell would read its words again
+
+
+def main(arguments: list[str]) -> Any:
+    """An exit code, or a message."""
+    what, *rest = arguments
+    if what == "serve":
+        return serve()
+    if what == "here":
+        return here(rest)
+    while rest and rest[0].startswith("-"):  # ssh's own, such as -x
+        rest.pop(0)
+    try:
+        return run(rest[0], " ".join(rest[1:]))
+    except (OSError, EOFError, LookupError) as error:
+        return f"tony_mpi: {rest[0]}: {error}"
+
+
+def _secret() -> bytes:
+    return os.environ["TONY_MPI_SECRET"].encode()
+
+
+def _listening(port: int) -> socket.socket:
+    """At every address of this machine: it may be known by another one than it knows itself by."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
+    return socket.create_server(("", port), backlog=128)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
