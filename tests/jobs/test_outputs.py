@@ -23,7 +23,7 @@ def worker(command: str, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def target(place: Place) -> str:
     """The URI of a path on the store where nothing is."""
-    return uris.join(place.hook().layout.root, f"data-{uuid.uuid4().hex}", "predictions")
+    return uris.join(uris.parent(place.hook().layout.root), f"data-{uuid.uuid4().hex}", "predictions")
 
 
 def written(place: Place, target: str) -> dict[str, str]:
