@@ -34,6 +34,7 @@ def test_as_they_come() -> None:
             "framework": "standalone",
             "start": "first-come",
             "inputs": {"days": "/days"},
+            "outputs": {"scores": "/scores", "logs": {"path": "/logs", "commit": "task"}},
             "tasks": {
                 "lookup": {"command": "x", "role": "sidecar", "ready": {"port": 0}},
                 "scorer": {"command": "x", "instances": 200, "after": {"lookup": "ready"}},
@@ -44,4 +45,6 @@ def test_as_they_come() -> None:
         "lookup: 1 container; each begins at once, as soon as its container is there",
         "scorer: 200 containers, ranks 0 to 199; each begins when lookup is ready, as soon as its container is there",
         "input days: a part for each task; read by scorer",
+        "output scores: /scores, all at once when the job has succeeded; written by scorer",
+        "output logs: /logs, each task's part when it has succeeded; written by scorer",
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tony_provider.runtime.frameworks.base import TaskAddress
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.ranks import in_cluster, ranks
-from tony_provider.runtime.spec.model import InputDeal, JobSpec, Milestone, StartRule
+from tony_provider.runtime.spec.model import InputDeal, JobSpec, Milestone, OutputCommit, StartRule
 
 _FAR_ENOUGH = {
     Milestone.STARTED: "has started",
@@ -18,10 +18,14 @@ _DEALS = {
     InputDeal.STATIC: "a part for each task",
     InputDeal.QUEUE: "one shard after the other, to whoever is free",
 }
+_COMMITS = {
+    OutputCommit.JOB: "all at once when the job has succeeded",
+    OutputCommit.TASK: "each task's part when it has succeeded",
+}
 
 
 def plan(job: JobSpec) -> Iterator[str]:
-    """One line for each task type, then one for each input."""
+    """One line for each task type, then one for each input and output."""
     found = _ranks(job)
     for task_type, task in job.tasks.items():
         said = [f"{count(task.instances, 'container')}"]
@@ -33,6 +37,8 @@ def plan(job: JobSpec) -> Iterator[str]:
         yield f"{task_type}: {', '.join(said)}; {_begins(job, task_type)}"
     for name, spec in job.inputs.items():
         yield f"input {name}: {_DEALS[spec.deal]}; read by {', '.join(job.readers(name))}"
+    for name, output in job.outputs.items():
+        yield f"output {name}: {output.path}, {_COMMITS[output.commit]}; written by {', '.join(job.writers(name))}"
 
 
 def _ranks(job: JobSpec) -> dict[str, tuple[int, int]]:

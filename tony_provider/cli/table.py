@@ -13,7 +13,7 @@ from rich.text import Text
 from tony_provider.cluster.base import Application
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskStatus
-from tony_provider.runtime.quantities import number, size, span, steps
+from tony_provider.runtime.quantities import count, number, size, span, steps
 from tony_provider.watching.progress_log import MAX_ROWS, progress_line
 
 _COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
@@ -77,6 +77,10 @@ def _named(
             facts.append(("export", Text(f"asked for at {moment(status.export_request.since_ms)}")))
         if status.model_dir:
             facts.append(("model", Text(status.model_dir)))
+        for each in status.outputs:
+            if each.files is not None:
+                amount = f"{count(each.files, 'file')}, {size(each.bytes or 0)}"
+                facts.append((f"output {each.name}", Text(f"{each.uri} ({amount})")))
     elif application is not None and application.diagnostics:
         facts.append(("diagnostics", Text(application.diagnostics)))
     if application is not None and application.tracking_url:

@@ -25,6 +25,7 @@ from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import APPLICATIONS, Layout, chain_number
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
+from tony_provider.runtime.application_cleanup import clear_outputs
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
@@ -170,6 +171,8 @@ class Garbage:
     def _remove(self, item: GarbageItem) -> str:
         """Why it is still there; empty when it is gone."""
         try:
+            if item.kind is GarbageKind.APPLICATION:
+                clear_outputs(self.storage, item.uri)
             self.storage.remove(item.uri, recursive=True)
             # The training's own directories, once nothing is in them.
             self.storage.remove(self.layout.applications_dir(item.identity))

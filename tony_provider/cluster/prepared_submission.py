@@ -13,6 +13,7 @@ from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.output_check import check_outputs
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
@@ -72,6 +73,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     opened.cluster.check(job)
     sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
     check_inputs(job, opened.storage, opened.staging_dir)
+    check_outputs(job, opened.storage, opened.staging_dir, request.identity.name)
     request = attrs.evolve(request, job=job)
     prepared = PreparedSubmission(opened, request, sources, _runtime(opened), fingerprint(job, sources))
     prepared.plan()  # an origin that is not there is told before anything is done

@@ -44,6 +44,7 @@ class TellsLineage:
 
         result = self.told or {}
         written = [result[key] for key in ("model_dir", "checkpoint_dir") if result.get(key)]
+        written += [each["uri"] for each in result.get("outputs", {}).values()]
         facets = {}
         if application_id := result.get("application_id"):
             source = result.get("tracking_url") or result["application_dir"]

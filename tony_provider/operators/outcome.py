@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,8 +15,8 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
-from tony_provider.runtime.quantities import span
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, OutputStatus
+from tony_provider.runtime.quantities import count, size, span
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
@@ -133,6 +134,8 @@ class Outcome:
         for name, place in places.items():
             if place:
                 self.log.info("%s: %s", name, place)
+        for name, output in result.outputs.items():
+            self.log.info("Output %s: %s (%s, %s)", name, output["uri"], *_amount(output))
 
     def _read_returned(self) -> Any:
         return self.hook.returned(self.identity, self.application_id)
@@ -173,6 +176,14 @@ class Outcome:
         return self.hook.application_dir(self.identity, self.application_id)
 
 
+def _output(status: OutputStatus) -> dict[str, Any]:
+    return {"uri": status.uri, "files": status.files, "bytes": status.bytes}
+
+
+def _amount(output: Mapping[str, Any]) -> tuple[str, str]:
+    return count(output["files"], "file"), size(output["bytes"])
+
+
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
@@ -207,6 +218,7 @@ class JobResult:
     application_dir: str  # URI of the application's directory on the store: logs, status, events, model
     logs_dir: str  # URI of the directory with the kept end of each task's output
     model_dir: str | None = None  # URI of what the chief, or rank 0, left in TONY_MODEL_DIR
+    outputs: dict[str, dict[str, Any]] = attrs.field(factory=dict)  # by name: `uri`, and the numbers `files`, `bytes`
     returned: Any = None  # what the chief, or rank 0, left in TONY_RESULT_FILE, at most 1 MiB; "NaN" for no number
     checkpoint_chain: str | None = None  # URI of the directory of this training's checkpoints, over all tries
     resumed_from: str | None = None  # the checkpoint that the tasks went on from at last: "step 120", or "save 7, …"
@@ -244,6 +256,7 @@ class JobResult:
             resumed, newest = status.resumed, status.checkpoint
             known.update(
                 model_dir=status.model_dir,
+                outputs={each.name: _output(each) for each in status.outputs if each.files is not None},
                 resumed_from=resumed.label if resumed else None,
                 resumed_step=status.resumed_step,
                 checkpoint=newest.label if newest else None,

@@ -32,6 +32,9 @@ from tony_provider.runtime.spec.model import (
     Milestone,
     MirrorScope,
     Moment,
+    OutputCommit,
+    OutputLayout,
+    OutputSpec,
     PortRange,
     Processes,
     ReadinessProbe,
@@ -64,6 +67,7 @@ LEVELS: dict[str, type[Any]] = {
     "Logs": LogSpec,
     "Tensorboard": TensorBoardSpec,
     "Inputs": InputSpec,
+    "Outputs": OutputSpec,
     "Resources": Resource,
 }
 TYPES: dict[Any, str] = {
@@ -85,6 +89,8 @@ TYPES: dict[Any, str] = {
     Tolerance: "tolerance",
     Processes: "processes",
     InputDeal: "deal",
+    OutputCommit: "commit",
+    OutputLayout: "layout",
     PortRange: "port range",
     AmSpec: "[am](#am)",
     Docker: "[docker](#docker)",
@@ -101,6 +107,7 @@ TYPES: dict[Any, str] = {
     dict[str, str]: "mapping of text",
     dict[str, ResourceAmount]: "mapping of amounts",
     dict[str, InputSpec]: "mapping of [inputs](#inputs)",
+    dict[str, OutputSpec]: "mapping of [outputs](#outputs)",
     dict[str, TaskSpec]: "mapping of [tasks](#tasks)",
 }
 TYPES.update({Optional[known]: word for known, word in list(TYPES.items())})  # noqa: UP045 - as the model writes it

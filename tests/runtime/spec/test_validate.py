@@ -55,6 +55,43 @@ def worker(**changes: Any) -> dict[str, Any]:
             "inputs.x.tasks[0]",
             "tasks with a rank",
         ),
+        ({"outputs": {"x": {}}}, "outputs.x.path", "is required"),
+        ({"outputs": {"x": {"path": "/x", "paths": ["/x"]}}}, "outputs.x.paths", "did you mean path?"),
+        ({"outputs": {"x": "data/out"}}, "outputs.x.path", "must be a URI or an absolute path"),
+        ({"outputs": {"x": "hdfs:///"}}, "outputs.x.path", "the root of the store"),
+        ({"outputs": {"x": "/out/day=*"}}, "outputs.x.path", "must be one directory"),
+        ({"outputs": {"x": "/out/_x"}}, "outputs.x.path", "readers leave out names"),
+        ({"outputs": {"X": "/x"}}, "outputs.X", "lower-case letters"),
+        ({"outputs": {"x": {"path": "/x", "commit": "tasks"}}}, "outputs.x.commit", "did you mean task?"),
+        (
+            {"outputs": {"x": {"path": "/x", "commit": "task"}}},
+            "outputs.x.commit",
+            "worker starts again with the others",
+        ),
+        (
+            {"framework": "standalone", "outputs": {"x": {"path": "/x", "commit": "task", "layout": "flat"}}},
+            "outputs.x.commit",
+            "would appear one by one",
+        ),
+        ({"outputs": {"x": {"path": "/x", "tasks": ["workers"]}}}, "outputs.x.tasks[0]", "did you mean worker?"),
+        (
+            {"outputs": {"x": {"path": "/x", "tasks": ["ps"]}}, "tasks": {"ps": {"command": "x"}}},
+            "outputs.x.tasks[0]",
+            "tasks of the role ps do not end by themselves",
+        ),
+        ({"inputs": {"i": "/d"}, "outputs": {"x": "/d"}}, "outputs.x.path", "is the same as inputs.i.paths[0]"),
+        ({"inputs": {"i": "/d"}, "outputs": {"x": "/d/e"}}, "outputs.x.path", "lies in inputs.i.paths[0]"),
+        ({"inputs": {"i": "/d/e/f"}, "outputs": {"x": "/d"}}, "outputs.x.path", "contains inputs.i.paths[0]"),
+        ({"inputs": {"i": "/d/*/p-*"}, "outputs": {"x": "/d/e"}}, "outputs.x.path", "contains inputs.i.paths[0]"),
+        ({"inputs": {"i": "/d/d*"}, "outputs": {"x": "/d/day"}}, "outputs.x.path", "is among the files of inputs.i"),
+        ({"inputs": {"i": "/d/**/p"}, "outputs": {"x": "/d/e"}}, "outputs.x.path", "inputs.i.paths[0]"),
+        ({"outputs": {"x": "/d/e", "y": "/d/e/"}}, "outputs.y.path", "is the same as outputs.x"),
+        ({"outputs": {"x": "/d/e", "y": "/d/e/f"}}, "outputs.y.path", "lies in outputs.x"),
+        (
+            {"inputs": {"i": "hdfs:///d"}, "outputs": {"x": "hdfs://nn:8020/d/e"}},
+            "outputs.x.path",
+            "lies in inputs.i.paths[0]",
+        ),
         ({"framework": "tensorflw"}, "framework", "did you mean tensorflow?"),
         ({"framework": ""}, "framework", "must be one of tensorflow, pytorch, jax"),
         ({"tasks": {"worker": None}}, "tasks", "at least one task type"),
@@ -425,3 +462,10 @@ def test_contradictions_are_told_beside_values_that_cannot_be_read() -> None:
         "timeouts.grace",
         "timeouts.queue",
     }
+
+
+def test_outputs_that_have_nothing_to_do_with_other_paths() -> None:
+    outputs = {"x": "/data/out", "y": {"path": "hdfs:///data/raw", "tasks": ["worker"]}, "z": "/data/outer"}
+    inputs = {"i": "/data/raw/day=*", "j": ["hdfs://a/data/raw2", "s3://b/data/out"][0]}
+    assert problems_of({"inputs": inputs, "outputs": outputs}) == {}
+    assert parse_job(merge(BASE, {"outputs": {"x": "/data/out"}})).writers("x") == ["worker"]

@@ -23,6 +23,7 @@ from tony_provider.runtime.am.inputs.input_dealer import InputDealer
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.outputs.output_publisher import OutputPublisher
+from tony_provider.runtime.am.outputs.task_parts import TaskParts
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
 from tony_provider.runtime.am.resource_manager import (
@@ -108,6 +109,9 @@ class Master:
             inputs, self.session, ownership, lambda *said: self._note(Note(*said)), self._fail_for_input
         )
         self._outputs = outputs or OutputPublisher(ownership)
+        self._task_parts = TaskParts(
+            self._outputs, self.session, records.when_kept, lambda *said: self._note(Note(*said))
+        )
         self._last_outputs = LastOutputs(ownership.storage, description.application_dir)
         self.executors = ExecutorGateway(
             self.session,
@@ -188,7 +192,7 @@ class Master:
         try:
             for work in (self._listen, self._tick, self._work, self._announce, collect_seldom):
                 self._background.spawn(work())
-            for worker in (self._checkpoints, self._inputs):
+            for worker in (self._checkpoints, self._inputs, self._task_parts):
                 self._background.spawn(worker.run())
             for _ in range(_LAUNCHES_AT_ONCE):
                 self._background.spawn(self._launch())
@@ -241,6 +245,7 @@ class Master:
             self._steps.put_nowait(self.session.tick)
             self._checkpoints.look()
             self._inputs.look()
+            self._task_parts.look()
 
     async def _announce(self) -> None:
         """Executors that lose this master, or have lost a former one, find it by its address on the store."""

@@ -104,7 +104,7 @@ def _tasks(job: JobSpec, name: str, path: str) -> Iterator[Problem]:
         elif not job.tasks[task_type].command:
             message = f"the tasks of {task_type} run no program of yours, which could write it; give them a command"
             yield Problem(item(path, index), task_type, message)
-    if not job.writers(name):
+    if not job.writers(name) and not job.outputs[name].tasks:
         yield Problem(path, job.outputs[name].tasks, "no task would write it; name types that have a command")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Callable
@@ -33,6 +34,7 @@ class OutputPublisher:
         description = ownership.description
         self._ownership = ownership
         self._stores = InputStores(ownership.storage, description.application_dir)
+        self._lock = threading.Lock()  # one thread at a time writes
         self._statuses = {
             name: OutputStatus(name, OutputPlace(spec.path, description.application_id).uri)
             for name, spec in description.job.outputs.items()
@@ -85,13 +87,15 @@ class OutputPublisher:
 
     def _publish(self, name: str, parts: Sequence[OutputPart]) -> OutputStatus:
         try:
-            return self._publication(name).publish(parts, partial(self._committed, name))
+            with self._lock:
+                return self._publication(name).publish(parts, partial(self._committed, name))
         except _FINAL as error:
             raise PublishError(f"{child('outputs', name)}: {error}") from error
 
     def publish_part(self, part: OutputPart) -> None:
         """Have one part at its path, where parts appear one by one. Blocks. Raises PublishError, StorageError."""
-        self._publication(part.output).publish_part(part)
+        with self._lock:
+            self._publication(part.output).publish_part(part)
 
     def _publication(self, name: str) -> Publication:
         description = self._ownership.description

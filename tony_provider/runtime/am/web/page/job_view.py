@@ -183,6 +183,7 @@ def _checkpoint(status: JobStatus) -> list[tuple[str, str]]:
         found.append(("Trains from", status.resumed.label if status.resumed else "the beginning"))
     if status.model_dir:
         found.append(("Model", status.model_dir))
+    found += [(f"Output {each.name}", each.uri) for each in status.outputs if each.files is not None]
     return found
 
 
