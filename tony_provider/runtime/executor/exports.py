@@ -97,7 +97,7 @@ class Exports:
             return
         await self.close()
         for found in list(self._waiting.values()):
-            self._drop(found, "no time was left to upload it once the process had ended")
+            await self._drop(found, "no time was left to upload it once the process had ended")
 
     async def close(self) -> None:
         """Give up whatever is under way."""
@@ -114,7 +114,7 @@ class Exports:
         while True:
             last = self._ended
             await self._look()
-            self._drop_older()
+            await self._drop_older()
             if not await self._upload_all():
                 await self._wait(next(tries))
             elif last:
@@ -148,10 +148,12 @@ class Exports:
             except OSError as error:
                 self._tell(f"the directory of exports cannot be read: {error}")
 
-    def _drop_older(self) -> None:
+    async def _drop_older(self) -> None:
         """More than are kept on the store need not get there."""
         for found in list(self._waiting.values())[: -self._keep_last]:
-            self._drop(found, f"{self._keep_last} newer ones (export.keep_last) were there before it could be uploaded")
+            await self._drop(
+                found, f"{self._keep_last} newer ones (export.keep_last) were there before it could be uploaded"
+            )
 
     async def _upload(self, found: _Found) -> bool:
         """Whether nothing more is to be done for it: it is on the store, or will not be."""
@@ -162,7 +164,7 @@ class Exports:
             await asyncio.to_thread(_commit, storage, found.local, uri, self._cancelled)
             await asyncio.to_thread(_prune, storage, self._target, name, self._keep_last)
         except _FINAL as error:
-            self._drop(found, str(error))
+            await self._drop(found, str(error))
             return True
         except StorageError as error:
             self._tell(f"the export of step {found.step} does not get to the store, and is tried again: {error}")
@@ -170,24 +172,21 @@ class Exports:
         finally:
             self.activity = ""
         self.trouble = ""
-        await self._done(found, tony_pb2.Exported(uri=uri))
+        await self._conclude(found, tony_pb2.Exported(uri=uri))
         return True
 
-    def _drop(self, found: _Found, problem: str) -> None:
+    async def _drop(self, found: _Found, problem: str) -> None:
         log.warning("the export of step %d is not kept: %s", found.step, problem)
-        self._say(found, tony_pb2.Exported(problem=replaced(problem)))
-        _remove(found.local)
-        del self._waiting[found.step]
+        await self._conclude(found, tony_pb2.Exported(problem=replaced(problem)))
 
-    async def _done(self, found: _Found, message: tony_pb2.Exported) -> None:
-        self._say(found, message)
-        await asyncio.to_thread(_remove, found.local)
-        del self._waiting[found.step]
-
-    def _say(self, found: _Found, message: tony_pb2.Exported) -> None:
+    async def _conclude(self, found: _Found, message: tony_pb2.Exported) -> None:
+        """Nothing more comes of it but this message."""
         message.step, message.exported_ms, message.asked_ms = found.step, found.found_ms, found.asked_ms
         self.said = (tony_pb2.FromExecutor(exported=message),)
         self._send(self.said[0])
+        async with self._looking:  # a look meanwhile would find it anew
+            await asyncio.to_thread(_remove, found.local)
+            del self._waiting[found.step]
 
     def _tell(self, trouble: str) -> None:
         if trouble != self.trouble:

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.runtime.am.session.world import Executor, World, job, task_type
+from tests.runtime.am.session.world import EPOCH, Executor, World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.checkpoints.mirroring import mirror_ranks
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
@@ -326,6 +327,36 @@ class SessionMachine(RuleBasedStateMachine):
     def keep_notes(self) -> None:
         self.w.keep_notes()
 
+    # ---- exports of the model ----------------------------------------------------------------------------------
+
+    @rule()
+    def ask_for_export(self) -> None:
+        """Who can be asked is asked at once, and whoever starts later then."""
+        before = len(self.w.asked_to_export)
+        request = round((EPOCH + self.w.now) * 1000)
+        self.w.carry_out(self.w.session.export_requested("somebody wants it", request, self.w.now))
+        asked = self.w.asked_to_export[before:]
+        leaders = {task.name for task in self._tasks() if task.runs}
+        assert [each.task for each in asked if each.task not in leaders] == []
+
+    @precondition(lambda self: self._reports())
+    @rule(data=st.data(), old=st.booleans(), problem=st.sampled_from(["", "it is empty"]))
+    def export(self, data: st.DataObject, old: bool, problem: str) -> None:
+        """Whoever still runs somewhere may tell of one, made before the newest request or after it."""
+        executor = data.draw(st.sampled_from(self._reports()))
+        self.step += 1
+        request = self.w.session.state.export_request
+        asked_ms = request.asked_ms - old if request else 0
+        made = ExportedModel(self.step, f"store/exports/step-{self.step}", 1, asked_ms)
+        before = self.w.session.state.export
+        told = self.w.session.exported(executor.task, executor.attempt, made, problem, self.w.now)
+        self.w.carry_out(told)
+        after = self.w.session.state
+        assert after.export in ((before,) if problem else (before, made))
+        if after.export is not before:
+            assert executor in self._current()
+            assert (after.export_request is None) == (request is None or not old)
+
     # ---- the application master --------------------------------------------------------------------------------
 
     @precondition(lambda self: not self.w.session.verdict)
@@ -337,7 +368,9 @@ class SessionMachine(RuleBasedStateMachine):
         going_on = self._going_on()
         failures = self._failures_seen(going_on)
         over = {task.name for task in self._tasks() if task.over}
+        exports = self._exports()
         self.w.master_dies()
+        assert self._exports() == exports
         assert over <= {task.name for task in self._tasks() if task.over}
         assert self._failures_seen(going_on) == failures
         if calm:
@@ -348,6 +381,9 @@ class SessionMachine(RuleBasedStateMachine):
             for executor in self._reports():
                 if data.draw(st.booleans()):
                     self.w.register(executor.task, executor)
+
+    def _exports(self) -> tuple[ExportedModel | None, ExportRequest | None]:
+        return self.w.session.state.export, self.w.session.state.export_request
 
     def _going_on(self) -> list[str]:
         """Groups of tasks that were not given up."""

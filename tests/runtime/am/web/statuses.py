@@ -8,6 +8,7 @@ import attrs
 from hypothesis import strategies as st
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,
@@ -117,6 +118,8 @@ any_status = st.builds(
     model_dir=_maybe(_text),
     resumed=_maybe(_point),
     checkpoint=_maybe(_point),
+    export=_maybe(st.builds(ExportedModel, step=_count, uri=_text, exported_ms=st.integers(0, NOW))),
+    export_request=_maybe(st.builds(ExportRequest, asked_ms=_count, reason=_text, since_ms=_count)),
     restarts=_count,
     failure=_maybe(st.builds(Failure, kind=st.sampled_from(FailureKind), message=_text)),
     warnings=st.lists(_text, max_size=2),

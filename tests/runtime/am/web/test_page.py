@@ -21,6 +21,7 @@ from tony_provider.runtime.am.web.page.job_view import MOST_TASKS, JobView, Page
 from tony_provider.runtime.am.web.page.page import JobPage
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,
@@ -178,6 +179,8 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
         leader=task.name,
         warnings=[evil],
         checkpoint=ResumePoint(None, evil),
+        export=ExportedModel(1, evil),
+        export_request=ExportRequest(1, evil, 1),
         model_dir=evil,
         tasks=[task],
         failure=Failure(FailureKind.USER, evil),
@@ -189,6 +192,15 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
     assert seen.texts.count(evil) >= 10
     assert "<script>alert" not in page
     assert f"{evil}:0" in [text for row in seen.rows for text in row]
+
+
+def test_the_newest_export_and_an_open_request_are_among_the_checkpoints() -> None:
+    export = ExportedModel(250, "hdfs://n/exports/step-250", NOW)
+    status = attrs.evolve(FULL, export=export, export_request=ExportRequest(NOW, "r", NOW))
+    shown = dict(JobView.of(status).checkpoint)
+    assert shown["Newest export"].startswith("step 250, ")
+    assert shown["Exported to"] == export.uri
+    assert shown["Export asked for"].endswith(" UTC")
 
 
 @settings(deadline=None)
