@@ -3,6 +3,9 @@
 Not every store can append to a file, so the log is a directory of small ones. The newest is written again until it is
 full, and then left as it is: what a commit costs does not grow with the log. Each application master has files of its
 own, so that one that has been replaced, and does not know it yet, overwrites nothing.
+
+Such a one may leave a line that the next has not seen, which may then deal the shard once more. So of several lines for
+one shard the last counts, in the order of the files' names: the former was answered to nobody.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ class CommitLog:
 
 
 def read_log(storage: Storage, directory: str) -> Iterator[Settled]:
-    """All that is in the log, oldest first. Blocks; raises StorageError, ValueError for a line that is none."""
+    """All that is in the log, by application master, oldest first: of a shard that comes again the last counts. Blocks; raises StorageError, ValueError for a line that is none."""
     try:
         files = storage.list(directory)
     except StorageNotFound:

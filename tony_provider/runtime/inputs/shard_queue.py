@@ -143,12 +143,11 @@ class ShardQueue:
     # ---- what a later application master is told ---------------------------------------------------------------
 
     def was_settled(self, reader: ShardReader, shard: int, failed: Optional[str] = None) -> None:
-        """A former application master has committed this shard, or put it aside as ``failed``.
+        """A former application master has committed this shard, or put it aside as ``failed``; the last one counts.
 
         Raises IndexError for a number that no shard has.
         """
-        if self._states[shard] in (ShardState.COMMITTED, ShardState.FAILED):
-            return
+        self._forget(shard)
         self._hands.setdefault(reader, _Hand()).settled.append(shard)
         self._states[shard] = ShardState.COMMITTED if failed is None else ShardState.FAILED
         if failed is None:
@@ -163,6 +162,18 @@ class ShardQueue:
             if 0 <= shard < len(self._states) and self._states[shard] == ShardState.FREE:
                 self._states[shard] = ShardState.TAKEN
                 hand.taken[shard] = 0  # no request has this number
+
+    def _forget(self, shard: int) -> None:
+        """Whatever became of it: that was written by a master that had been replaced, and nobody has heard of it."""
+        if self._states[shard] == ShardState.COMMITTED:
+            self.committed -= 1
+        elif self._states[shard] == ShardState.FAILED:
+            del self.failed[shard]
+        else:
+            return
+        for hand in self._hands.values():
+            if shard in hand.settled:
+                hand.settled.remove(shard)
 
     # ---- helpers -----------------------------------------------------------------------------------------------
 

@@ -41,11 +41,11 @@ class Desk:
     running: asyncio.Future[None] = attrs.field(init=False)
 
     @asynccontextmanager
-    async def working(self, am_attempt: int = 1) -> AsyncIterator[None]:
+    async def working(self, am_attempt: int = 1, opened: OpenedInput | None = None) -> AsyncIterator[None]:
         """An application master's life."""
         ownership = attrs.evolve(self.site.ownership, am_attempt=am_attempt)
         session = self.session.as_session
-        opened = self.site.open(am_attempt)
+        opened = opened or self.site.open(am_attempt)
         self.shards = QueuedShards(
             opened, session, ownership, lambda event, _: self.events.append(event), self.failures.append
         )
@@ -213,6 +213,17 @@ async def test_a_commit_that_crosses_a_newer_master_is_not_answered(
             await asyncio.wait_for(desk.running, DEADLINE)
         assert not answer.done()
     assert newer[0].queue.committed == 0
+
+    monkeypatch.undo()
+    async with desk.working(am_attempt=2, opened=newer[0]):
+        desk.session.running.discard(A)
+        assert (await desk.hear(B, take=True)).shard == 0
+        assert (await desk.hear(B, failed=0, reason="it is gone")).problem == ""
+    assert [(each.shard, each.reader) for each in desk.commits] == [(0, A), (0, B)]
+    third = desk.site.open(am_attempt=3).queue
+    assert (third.committed, third.failed) == (0, {0: "it is gone"})  # what was answered counts
+    assert third.fail(B, 0, "it is gone")
+    assert not third.commit(A, 0)
 
 
 async def test_a_former_master_commits_nothing_once_the_next_has_read_the_log(desk: Desk) -> None:
