@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,9 +110,14 @@ async def test_a_master_that_dies_before_it_has_published_is_followed_by_one_tha
     (staging / "out").unlink()
     published = Publication.publish
     calls = []
-    monkeypatch.setattr(Publication, "publish", lambda *given: calls.append(1) or published(*given))
+
+    def publish(*given: Any) -> OutputStatus:
+        calls.append(given)
+        return published(*given)
+
+    monkeypatch.setattr(Publication, "publish", publish)
     assert await inherit(job) is FinalStatus.SUCCEEDED, job.log
-    assert calls == [1]
+    assert len(calls) == 1
     assert files(tmp_path / "out" / "predictions") == {
         f"{number:03}.out": f"made of {number}" for number in range(COUNT)
     }

@@ -140,7 +140,7 @@ def files(directory: Path) -> dict[str, str]:
     return {path.relative_to(directory).as_posix(): path.read_text() for path in found}
 
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "at once": {},
     "flat": {"layout": OutputLayout.FLAT},
     "part by part": {"commit": OutputCommit.TASK},

@@ -147,3 +147,15 @@ def test_an_executor_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv(contract.ENV_INPUT_SOCKET, str(tmp_path / "nobody"))
     with pytest.raises(tony_inputs.InputError, match="the executor does not answer"):
         list(tony_sdk.inputs("data"))
+
+
+def test_outputs_in_a_job_and_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tony_sdk.output("scores", local=tmp_path / "new" / "scores") == str(tmp_path / "new" / "scores")
+    assert (tmp_path / "new" / "scores").is_dir()
+    with pytest.raises(ValueError, match="this is no task of a job; say local="):
+        tony_sdk.output("scores")
+    monkeypatch.setenv(contract.ENV_TASK_TYPE, "worker")
+    monkeypatch.setenv(contract.ENV_OUTPUT_PREFIX + "SCORES", "/here")
+    assert tony_sdk.output("scores", local="elsewhere") == "/here"
+    with pytest.raises(ValueError, match="the job has no output 'other' for this task type"):
+        tony_sdk.output("other")

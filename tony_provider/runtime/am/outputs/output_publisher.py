@@ -10,7 +10,7 @@ from functools import partial
 from typing import Callable
 
 from tony_provider.runtime.am.outputs.committed_files import committed_files
-from tony_provider.runtime.am.owner import Ownership, SupersededError
+from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.outputs.output_place import OutputPlace
@@ -78,7 +78,7 @@ class OutputPublisher:
                 self._statuses[name] = await retry(publish, seconds, StorageError, lambda error: told(str(error)))
             except SupersededError:
                 raise
-            except PublishError as error:
+            except (PublishError, FencedError) as error:
                 return str(error)
             except Exception as error:
                 log.exception("an output cannot be published")
@@ -102,7 +102,7 @@ class OutputPublisher:
         spec = description.job.outputs[name]
         place = OutputPlace(spec.path, description.application_id)
         storage = self._stores.of(place.target)
-        return Publication(storage, name, spec, place, description.training, self._ownership.check_newest)
+        return Publication(storage, name, spec, place, description.training, self._ownership.check)
 
     def _committed(self, name: str) -> Iterator[tuple[str, str]]:
         description = self._ownership.description

@@ -30,7 +30,7 @@ class JobCompletion:
         self._evaluators_until: Optional[float] = None
         self._evaluators = [task for task in state.tasks if task.role is Role.EVALUATOR]
         self._looking_at = 0  # a task that has not succeeded, by the last look
-        self._publishing: Optional[bool] = None  # outputs, at present; None: it has not begun
+        self._published: Optional[bool] = None  # outputs; None: it has not begun
 
     def fail(self, failure: Failure, now: float) -> None:
         self._conclude(Verdict(FinalStatus.FAILED, failure.message, failure), now, "the job has failed")
@@ -162,14 +162,19 @@ class JobCompletion:
 
     def _still_publishes(self, verdict: Verdict) -> bool:
         """Whether the outputs of a job that has succeeded are not at their paths yet."""
-        if self._publishing is None and verdict.status is FinalStatus.SUCCEEDED and self._state.job.outputs:
-            self._publishing = True
+        if self._published is None and verdict.status is FinalStatus.SUCCEEDED and self._state.job.outputs:
+            self._published = False
             self._state.emit(PublishOutputs(self._state.parts))
-        return bool(self._publishing)
+        return self.publishing
+
+    @property
+    def publishing(self) -> bool:
+        """Whether outputs are on their way to their paths."""
+        return self._published is False
 
     def outputs_published(self, problem: str) -> None:
         """They are, or ``problem`` says why they will never be: then the job has failed after all."""
-        self._publishing = False
+        self._published = True
         if problem:
             message = f"the tasks have succeeded, and what they left cannot be published: {problem}"
             verdict = Verdict(FinalStatus.FAILED, message, Failure(FailureKind.OUTPUT, message))

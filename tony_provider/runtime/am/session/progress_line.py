@@ -14,6 +14,8 @@ from tony_provider.runtime.quantities import count, span
 
 
 def message(session: Session, now: float) -> str:
+    if session.publishing:
+        return f"the tasks have succeeded; publishing {words.some(session.state.job.outputs)}"
     if session.verdict:
         return words.first_line(session.verdict.message)
     if session.phase is JobState.WAITING:

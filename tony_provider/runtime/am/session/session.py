@@ -109,6 +109,11 @@ class Session:
         return self.state.verdict
 
     @property
+    def publishing(self) -> bool:
+        """Whether only the outputs are not at their paths yet."""
+        return self._completion.publishing
+
+    @property
     def finished(self) -> bool:
         """Whether the job is over: everything is stopped, or given up."""
         return self.state.finished
