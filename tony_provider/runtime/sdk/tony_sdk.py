@@ -139,12 +139,15 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
     return _write_whole(top / f"step-{number}.tony.json", json.dumps(manifest).encode())
 
 
-def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator[tony_inputs.TaskShard]:
+def inputs(
+    name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
+) -> Iterator[tony_inputs.TaskShard]:
     """The shards of an input of the job that are dealt to this task, one after the other; see ``tony_inputs``.
 
-    ``local`` is what to read outside a job: a pattern of files, or their paths. Wants ``tony_inputs.py`` beside it.
+    ``local`` is what to read outside a job: a pattern of files, or their paths; ``format`` is theirs. Wants
+    ``tony_inputs.py`` beside it, and ``tony_records.py`` for their records.
     """
-    shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local)
+    shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
 
 
