@@ -76,6 +76,20 @@ def test_status_of_a_directory_and_of_nothing(place: Place) -> None:
     assert place.storage.exists(place.uri("d"))
 
 
+def test_a_checksum_is_the_same_for_the_same_content(place: Place) -> None:
+    for name, content in (("a", b"hello"), ("b", b"hello"), ("c", b"other"), ("empty", b"")):
+        place.write(name, content)
+    found = {name: place.storage.checksum(place.uri(name)) for name in ("a", "b", "c", "empty")}
+    if place.kind != "webhdfs":
+        assert set(found.values()) == {None}
+        return
+    assert found["a"] == found["b"] != found["c"]
+    assert all(checksum is not None and ":" in checksum for checksum in found.values())
+    assert str(found["a"]).startswith("MD5-of-0MD5-of-512CRC32C:")
+    with pytest.raises(StorageNotFound):
+        place.storage.checksum(place.uri("missing"))
+
+
 def test_list_is_sorted_and_shallow(place: Place) -> None:
     for name in ("b", "a", "c/deep", "B"):
         place.write(name, name.encode())

@@ -25,6 +25,7 @@ OPERATIONS: list[Callable[[WebHdfsStorage], object]] = [
     lambda storage: storage.remove(URI),
     lambda storage: storage.rename(URI, "hdfs:///b"),
     lambda storage: storage.get_delegation_token("yarn"),
+    lambda storage: storage.checksum(URI),
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=10),

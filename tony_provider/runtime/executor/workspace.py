@@ -19,6 +19,9 @@ _LONGEST_TMPDIR = 38
 _SDK = (
     "tony_sdk.py",
     "tony_inputs.py",
+    "tony_records.py",
+    "tony_datasets.py",
+    "tony_torch.py",
     "tony_call.py",
     "sitecustomize.py",
     "tony_jax.py",

@@ -1,4 +1,4 @@
-"""Finding the shards of an input: the files that its paths name.
+"""Finding the shards of an input: the files that its paths name, or pieces of them.
 
 A path is a file, a directory (every file below it), or a pattern, whose ``*``, ``?`` and ``[…]`` stand for a part of
 one name and whose ``**`` stands for any directories. Names that begin with ``_`` or ``.`` are left out, as Hadoop does
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable
 
 import attrs
 
+from tony_provider.runtime.inputs.cutting import UncutError, cut
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.spec.model import InputSpec
@@ -55,27 +57,46 @@ def find(
     ``looks`` is called before each directory, and what it raises ends the search. Blocks. Raises BadInputError for a
     path that names nothing, and for one that no store is known for; StorageError.
     """
-    seen: set[bytes] = set()  # hashes: a million of them take less than their names
-    for index in range(len(spec.paths)):
-        for shard in find_at(name, spec, index, stores, looks):
-            if len(spec.paths) > 1:
-                mark = hashlib.blake2b(shard.uri.encode(), digest_size=16).digest()
-                if mark in seen:
-                    continue
-                seen.add(mark)
-            yield shard
+    named = (_named_at(name, spec, index, stores, looks) for index in range(len(spec.paths)))
+    files = itertools.chain.from_iterable(named)
+    yield from _cut(name, spec, _once(files) if len(spec.paths) > 1 else files, stores, looks)
 
 
 def find_at(
     name: str, spec: InputSpec, index: int, stores: InputStores, looks: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
     """The shards of one of its paths; otherwise like ``find``."""
+    yield from _cut(name, spec, _named_at(name, spec, index, stores, looks), stores, looks)
+
+
+def _cut(
+    name: str, spec: InputSpec, files: Iterable[FileStatus], stores: InputStores, looks: Callable[[], None]
+) -> Iterator[InputShard]:
+    try:
+        yield from cut(spec, files, stores, looks)
+    except UncutError as error:
+        raise BadInputError(f"{child('inputs', name)}: {error}") from error
+
+
+def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
+    seen: set[bytes] = set()  # hashes: a million of them take less than their names
+    for status in files:
+        mark = hashlib.blake2b(status.path.encode(), digest_size=16).digest()
+        if mark not in seen:
+            seen.add(mark)
+            yield status
+
+
+def _named_at(
+    name: str, spec: InputSpec, index: int, stores: InputStores, looks: Callable[[], None]
+) -> Iterator[FileStatus]:
+    """The files that one of its paths names."""
     written = spec.paths[index]
     where = item(child(child("inputs", name), "paths"), index)
     empty = True
     for status in _files(where, written, stores, looks):
         empty = False
-        yield InputShard.of_status(status)
+        yield status
     if empty:
         raise BadInputError(
             f"{where}: {written} names no file (names that begin with _ or . do not count); correct the path, or have "

@@ -36,7 +36,7 @@ class Listing:
         made = cls()
         try:
             for shard in shards:
-                made._add(shard.line(), shard.size)
+                made._add(shard.line(), shard.bytes_to_read)
             made._file.flush()
         except BaseException:
             made.close()
@@ -50,7 +50,7 @@ class Listing:
         try:
             with storage.open_read(uri) as stream:
                 for line in stream:
-                    made._add(line, InputShard.of_line(line).size)
+                    made._add(line, InputShard.of_line(line).bytes_to_read)
             made._file.flush()
         except BaseException:
             made.close()

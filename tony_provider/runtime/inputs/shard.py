@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Optional
 
 import attrs
 
@@ -11,11 +12,24 @@ from tony_provider.runtime.storage import FileStatus
 
 @attrs.frozen
 class InputShard:
-    """A file of an input, as it was when it was listed."""
+    """A file of an input, or a piece of one; the file as it was when it was listed.
+
+    A line has only what is known of its shard, so that those of earlier releases, which knew whole files, are read.
+    """
 
     uri: str
-    size: int  # bytes
+    size: int  # bytes of the file
     modified_ms: int  # epoch, as the store reports it; 0 where it does not
+    format: Optional[str] = None  # of InputFormat; None where the program knows what is in it
+    offset: Optional[int] = None  # of a piece: bytes before it. Its records are those that begin in it
+    length: Optional[int] = None  # of a piece: its bytes
+    row_groups: Optional[tuple[int, int]] = None  # of a piece of a Parquet file: the first, and the one after the last
+    checksum: Optional[str] = None  # of the file, as its store gives it
+
+    @property
+    def bytes_to_read(self) -> int:
+        """What the deal is balanced by."""
+        return self.size if self.length is None else self.length
 
     @classmethod
     def of_status(cls, status: FileStatus) -> InputShard:
@@ -26,9 +40,20 @@ class InputShard:
         """Raises ValueError for what ``line`` did not write."""
         fields = json.loads(line)
         try:
-            return cls(fields["uri"], fields["size"], fields["modified_ms"])
-        except (KeyError, TypeError) as error:
+            groups = fields.get("row_groups")
+            return cls(
+                fields["uri"],
+                fields["size"],
+                fields["modified_ms"],
+                fields.get("format"),
+                fields.get("offset"),
+                fields.get("length"),
+                None if groups is None else (groups[0], groups[1]),
+                fields.get("checksum"),
+            )
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"not a shard: {line[:200]!r}") from error
 
     def line(self) -> bytes:
-        return json.dumps(attrs.asdict(self), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        fields = attrs.asdict(self, filter=lambda _, value: value is not None)
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

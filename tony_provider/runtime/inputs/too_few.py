@@ -22,5 +22,5 @@ def too_few(job: JobSpec, name: str, shards: int) -> Optional[str]:
     if shards >= tasks:
         return None
     found = f"{count(shards, 'shard')} for {count(tasks, 'task')} ({', '.join(job.readers(name))})"
-    remedy = "cut the data into more files, use fewer instances, or write `deal: queue`"
+    remedy = "cut the data into more files or pieces (`split_size`), use fewer instances, or write `deal: queue`"
     return f"{child('inputs', name)}: {found}; with a static deal each needs one: {remedy}"

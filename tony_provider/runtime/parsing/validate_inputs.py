@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec
+from tony_provider.runtime.spec.model import InputDeal, InputFormat, InputSpec, JobSpec
 from tony_provider.runtime.spec.problems import Problem, child, item
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.storage import StorageInvalidPath, uris
@@ -34,6 +34,7 @@ def input_problems(job: JobSpec) -> Iterator[Problem]:
             )
         yield from _paths(spec, child(path, "paths"))
         yield from _tasks(job, spec, child(path, "tasks"))
+        yield from _pieces(spec, path)
         if spec.deal is InputDeal.STATIC:
             yield from _parts(job, name, child(path, "deal"))
 
@@ -49,6 +50,24 @@ def _paths(spec: InputSpec, path: str) -> Iterator[Problem]:
         else:
             if not written.isprintable():
                 yield Problem(item(path, index), written, "must be printable")
+
+
+def _pieces(spec: InputSpec, path: str) -> Iterator[Problem]:
+    if spec.split_size is not None and spec.format is InputFormat.FILES:
+        known = " or ".join(f"`format: {each.value}`" for each in InputFormat if each is not InputFormat.FILES)
+        message = f"a file can be cut only where its records begin: write {known} too"
+        yield Problem(child(path, "split_size"), f"{spec.split_size}MiB", message)
+    if spec.checksum and any(_scheme(written) == "file" for written in spec.paths):
+        message = "a disk has no checksums of its files, which are known by size and time; leave it out"
+        yield Problem(child(path, "checksum"), True, message)
+
+
+def _scheme(written: str) -> str:
+    """Empty where the path is no URI, which another problem says."""
+    try:
+        return uris.scheme(written)
+    except StorageInvalidPath:
+        return ""
 
 
 def _parts(job: JobSpec, name: str, path: str) -> Iterator[Problem]:

@@ -10,32 +10,60 @@ With ``deal: static`` these are the shards of this task's part, the same each ti
 taken when the loop comes to it, and is committed when the loop comes for the next: what was made of it must be safe by
 then. Say ``shard.done()`` to commit it before. A shard of a process that ends before that is given to another.
 
+With a ``format`` in the job, ``shard.records()`` reads what is in it, also where a shard is a piece of a file.
+
 Needs nothing but Python 3.8.
 """
 
 from __future__ import annotations
 
 import glob
+import importlib
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import Any, BinaryIO, Callable, Optional, Union
 
 
 class InputError(Exception):
     """An input that this task does not have, or shards of one that could not be read."""
 
 
-class TaskShard:
-    """One file of an input. ``uri`` is where it is; ``size`` in bytes and ``modified_ms`` are as it was listed."""
+Opener = Callable[[str], BinaryIO]
+"""Opens a path, or a URI, as a file of bytes that can be read from any place: ``seek`` and ``read``."""
 
-    def __init__(self, uri: str, size: int = 0, modified_ms: int = 0, path: str = "") -> None:
+
+class TaskShard:
+    """One file of an input, or a piece of one.
+
+    ``uri`` is where the file is; ``size`` in bytes, ``modified_ms`` and ``checksum`` are as it was listed. ``format``
+    is as in the job, None without. A piece of text or of TFRecords has an ``offset`` and a ``length`` in bytes: its
+    records are those that begin in it. A piece of a Parquet file has ``row_groups``.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        size: int = 0,
+        modified_ms: int = 0,
+        format: Optional[str] = None,
+        offset: Optional[int] = None,
+        length: Optional[int] = None,
+        row_groups: Optional[Sequence[int]] = None,
+        checksum: Optional[str] = None,
+        path: str = "",
+    ) -> None:
         self.uri = uri
         self.size = size
         self.modified_ms = modified_ms
+        self.format = format
+        self.offset = offset
+        self.length = length
+        self.row_groups = None if row_groups is None else range(*row_groups)  # their numbers
+        self.checksum = checksum
         self._path = path
 
     @property
@@ -47,6 +75,16 @@ class TaskShard:
         if self._path:
             return self._path
         return self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
+
+    def records(self, opener: Optional[Opener] = None) -> Iterator[Any]:
+        """What is in it, by the format: lines and TFRecords as bytes, a Parquet file's rows as dictionaries.
+
+        A line comes without its end. ``opener`` opens what is not on this machine's disk; default: fsspec, and for HDFS
+        ``pyarrow.fs``, where they are installed. Raises InputError for what is not of that format, what cannot be
+        opened, and without a format.
+        """
+        records: Iterator[Any] = importlib.import_module("tony_records").records(self, opener)
+        return records
 
     def done(self, *outputs: Union[str, os.PathLike[str]]) -> None:
         """Say that nothing of it is to be done any more, and what was made of it. Nothing to do with a static deal."""
@@ -80,8 +118,8 @@ class TaskShard:
 class QueuedShard(TaskShard):
     """A shard that was taken from a queue, and is to be done with once."""
 
-    def __init__(self, queue: _Queue, number: int, uri: str, size: int, modified_ms: int, path: str) -> None:
-        super().__init__(uri, size, modified_ms, path)
+    def __init__(self, queue: _Queue, number: int, **listed: Any) -> None:
+        super().__init__(**listed)
         self.open = True  # nobody has said what became of it
         self._queue = queue
         self._number = number
@@ -148,20 +186,27 @@ class _Queue:
         self._socket.close()
 
 
-def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator[TaskShard]:
+def inputs(
+    name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
+) -> Iterator[TaskShard]:
     """The shards of this input that are dealt to this task, one after the other.
 
-    ``local`` is what to read outside a job: a pattern of files, or their paths. Raises InputError when the job has no
-    such input for this task, and at the end of a queue of which shards could not be read.
+    ``local`` is what to read outside a job: a pattern of files, or their paths; ``format`` is theirs. Raises InputError
+    when the job has no such input for this task, and at the end of a queue of which shards could not be read.
     """
     part = os.environ.get("TONY_INPUT_" + name.upper())
     if part is not None:
         return _static(part)
-    if name in os.environ.get("TONY_INPUT_QUEUES", "").split(","):
+    if is_queue(name):
         return _queued(name, os.environ["TONY_INPUT_SOCKET"])
     if os.environ.get("TONY_TASK_TYPE"):
         raise InputError(f"the job has no input {name!r} for this task type")
-    return _outside(local)
+    return _outside(local, format)
+
+
+def is_queue(name: str) -> bool:
+    """Whether the shards of this input are taken one by one."""
+    return name in os.environ.get("TONY_INPUT_QUEUES", "").split(",")
 
 
 def _whole(made: Union[str, os.PathLike[str]]) -> str:
@@ -186,9 +231,7 @@ def _queued(name: str, path: str) -> Iterator[TaskShard]:
             answer = shard.take_next() if shard else queue.ask(take=True)
             if answer.get("end"):
                 break
-            shard = QueuedShard(
-                queue, answer["shard"], answer["uri"], answer["size"], answer["modified_ms"], answer.get("path", "")
-            )
+            shard = QueuedShard(queue, answer.pop("shard"), **answer)
             yield shard
     finally:
         queue.close()
@@ -196,8 +239,8 @@ def _queued(name: str, path: str) -> Iterator[TaskShard]:
         raise InputError(f"shards of the input {name} that could not be read: {answer['failed']}. {answer['failures']}")
 
 
-def _outside(local: Union[str, Iterable[str], None]) -> Iterator[TaskShard]:
+def _outside(local: Union[str, Iterable[str], None], format: Optional[str]) -> Iterator[TaskShard]:
     paths = sorted(glob.glob(local)) if isinstance(local, str) else list(local or ())  # noqa: PTH207
     for path in paths:
         stat = Path(path).stat()
-        yield TaskShard(f"file://{Path(path).resolve()}", stat.st_size, stat.st_mtime_ns // 1_000_000)
+        yield TaskShard(f"file://{Path(path).resolve()}", stat.st_size, stat.st_mtime_ns // 1_000_000, format)

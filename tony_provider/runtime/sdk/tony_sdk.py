@@ -29,10 +29,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 if TYPE_CHECKING:
     from tony_provider.runtime.sdk import tony_inputs
+
+    Read = Callable[[tony_inputs.TaskShard], Iterable[Any]]
 
 _lock = threading.Lock()
 
@@ -170,12 +172,15 @@ def export(step: int) -> Iterator[str]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def inputs(name: str, local: Union[str, Iterable[str], None] = None) -> Iterator[tony_inputs.TaskShard]:
+def inputs(
+    name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
+) -> Iterator[tony_inputs.TaskShard]:
     """The shards of an input of the job that are dealt to this task, one after the other; see ``tony_inputs``.
 
-    ``local`` is what to read outside a job: a pattern of files, or their paths. Wants ``tony_inputs.py`` beside it.
+    ``local`` is what to read outside a job: a pattern of files, or their paths; ``format`` is theirs. Wants
+    ``tony_inputs.py`` beside it, and ``tony_records.py`` for their records.
     """
-    shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local)
+    shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
 
 
@@ -195,6 +200,34 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
         raise ValueError(f"output {name!r}: this is no task of a job; say local=… for where to write then")
     Path(local).mkdir(parents=True, exist_ok=True)
     return os.fspath(local)
+
+
+def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -> Iterator[list[Any]]:
+    """Lists of ``size`` examples of an input, the last one of each shard perhaps shorter; see ``tony_datasets``.
+
+    ``read`` is a function that takes a shard and yields examples; default: its records. ``outside`` are ``local`` and
+    ``format``, see ``inputs``. With a queue a shard is committed when the loop comes for the batch after its last one.
+    """
+    made: Iterator[list[Any]] = importlib.import_module("tony_datasets").batches(name, size, read, **outside)
+    return made
+
+
+def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **outside: Any) -> Any:
+    """A ``tf.data.Dataset`` of the examples of this task's part of an input; see ``tony_datasets``.
+
+    ``signature`` is what one is, as ``output_signature`` of ``from_generator`` wants it; default: bytes. ``read`` and
+    ``outside`` as for ``batches``. Raises InputError for a queue.
+    """
+    return importlib.import_module("tony_datasets").tf_dataset(name, read, signature, **outside)
+
+
+def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any:
+    """A PyTorch ``IterableDataset`` of the examples of this task's part of an input; see ``tony_datasets``.
+
+    The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` as for ``batches``.
+    Raises InputError for a queue.
+    """
+    return importlib.import_module("tony_datasets").torch_dataset(name, read, **outside)
 
 
 def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool:

@@ -275,14 +275,26 @@ class InputDeal(str, Enum):
     QUEUE = "queue"  # whoever is free takes the next one; each is committed exactly once
 
 
+class InputFormat(str, Enum):
+    """What is in the files of an input: how they can be cut into shards, and read record by record."""
+
+    FILES = "files"  # whatever it is: each file is a shard, and the program knows how to read it
+    LINES = "lines"  # text, CSV, JSON lines: a record ends with a newline
+    TFRECORD = "tfrecord"  # TensorFlow's records
+    PARQUET = "parquet"  # row groups
+
+
 @attrs.frozen
 class InputSpec:
-    """Files that are listed once and dealt to tasks, each a shard. Written as a path, too."""
+    """Files that are listed once and dealt to tasks in shards: files, or pieces of them. Written as a path, too."""
 
     paths: list[str]  # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``
     deal: InputDeal = InputDeal.STATIC
     tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers that have a command
     fetch: bool = False  # shards are copied to the node of their task, for programs that cannot read the store
+    format: InputFormat = InputFormat.FILES
+    split_size: Optional[Memory] = None  # MiB of a shard, about; files are cut where records begin; default: never
+    checksum: bool = False  # the store's checksum of each file is listed with it, where it has one
 
 
 class OutputCommit(str, Enum):

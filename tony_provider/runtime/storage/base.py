@@ -107,6 +107,13 @@ class Storage(ABC):
     def close(self) -> None:
         """End waits for unreachable servers and free what is held. Streams that are open stay so."""
 
+    def checksum(self, uri: str) -> Optional[str]:
+        """What the store has as a checksum of a file's content: its kind, ``:``, and its value. None: it has none.
+
+        Only equal ones say something: of the same content there may be others. Raises StorageNotFound.
+        """
+        return None
+
     def exists(self, uri: str) -> bool:
         """Whether there is such a file or directory."""
         try:

@@ -45,6 +45,7 @@ _ERRORS: list[tuple[type[BaseException], type[errors.StorageError]]] = [
     (NotImplementedError, errors.StorageUnsupported),
 ]
 _MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+_CHECKSUM_KEYS = ("md5Hash", "crc32c", "ETag", "etag")
 
 
 class FsspecStorage(Storage):
@@ -136,6 +137,13 @@ class FsspecStorage(Storage):
                 raise errors.StorageNotEmpty(uri, "remove", "the directory is not empty")
             self._remove_all(path)
         return True
+
+    def checksum(self, uri: str) -> Optional[str]:
+        """What the driver tells of the content: the entity tag of S3 and Azure, the MD5 or CRC32C of Google's."""
+        with _translated(uri, "get the checksum of"):
+            info = self._fs.info(self._path(uri))
+        known = (f"{key}:{value}" for key in _CHECKSUM_KEYS if isinstance(value := info.get(key), str) and value)
+        return next(known, None)
 
     def close(self) -> None:
         """Do nothing: drivers are shared and cached by fsspec."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import attrs
@@ -14,6 +15,7 @@ from tony_provider.runtime.am.owner import Ownership, SupersededError
 from tony_provider.runtime.inputs.commit_log import CommitLog, read_log
 from tony_provider.runtime.inputs.finding import BadInputError, find
 from tony_provider.runtime.inputs.listing import Listing
+from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.shard_queue import ShardQueue
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.inputs.too_few import too_few
@@ -24,6 +26,7 @@ from tony_provider.runtime.storage import StorageNotFound, StorageUnreachable, u
 log = logging.getLogger(__name__)
 
 _LONGEST_LISTING = 300.0  # seconds for all inputs of the job
+_PROGRESS = 10.0  # seconds
 
 
 @attrs.frozen
@@ -98,7 +101,7 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, unt
         return Listing.load(storage, uri)
     except StorageNotFound:
         found = find(name, job.inputs[name], stores, partial(_check_time, name, until))
-    listing = Listing.of(found)
+    listing = Listing.of(_told(name, found))
     try:
         problem = too_few(job, name, len(listing))
         if problem is None:
@@ -113,7 +116,18 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, unt
     return listing
 
 
+def _told(name: str, shards: Iterable[InputShard]) -> Iterator[InputShard]:
+    """These shards, with a line in the log now and then."""
+    told = time.monotonic()
+    for number, shard in enumerate(shards):
+        if time.monotonic() > told + _PROGRESS:
+            told = time.monotonic()
+            log.info("listing %s: %d shards so far, at %s", name, number, shard.uri)
+        yield shard
+
+
 def _check_time(name: str, until: float) -> None:
     if time.monotonic() > until:
-        message = f"listing took more than {_LONGEST_LISTING:g} s; name fewer files, or paths with fewer directories"
+        remedy = "name fewer files, or paths with fewer directories; `checksum` and Parquet with `split_size` take long"
+        message = f"listing took more than {_LONGEST_LISTING:g} s; {remedy}"
         raise BadInputError(f"{child('inputs', name)}: {message}")

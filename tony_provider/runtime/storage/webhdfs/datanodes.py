@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
-from typing import Optional
+from typing import Optional, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -16,7 +16,7 @@ import attrs
 from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.base import CHUNK
 from tony_provider.runtime.storage.streams import Body
-from tony_provider.runtime.storage.webhdfs.answers import NoDataNode, NotNow, check
+from tony_provider.runtime.storage.webhdfs.answers import Answer, NoDataNode, NotNow, check
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
 from tony_provider.runtime.storage.webhdfs.transport import (
     BROKEN,
@@ -29,6 +29,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     target,
 )
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _TRIES = 4  # of one transfer without progress, over as many DataNodes, even if that takes longer than the deadline
@@ -63,13 +64,24 @@ class DataNodes:
 
     def open(self, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
         """Do an OPEN; the connection is the caller's to close."""
+        return self._get(call, lambda connection, response: (connection, response))
+
+    def ask(self, call: Call) -> Answer:
+        """Do another GET, whose answer is short."""
+        return self._get(call, self._read)
+
+    def _get(self, call: Call, use: Callable[[HTTPConnection, HTTPResponse], T]) -> T:
         failures = _Failures(self._namenodes, self._config.timeout)
         while True:
             location = self._locate(call, failures)
             try:
-                return self._open_at(location, call)
+                return use(*self._open_at(location, call))
             except (NotNow, *BROKEN) as error:
                 failures.add(call, location, error)
+
+    def _read(self, connection: HTTPConnection, response: HTTPResponse) -> Answer:
+        with closing(connection):
+            return read_answer(response, Deadline(self._config.stream_timeout))
 
     def _locate(self, call: Call, failures: _Failures) -> str:
         """The address of a DataNode: of another one than those that failed, while there is one."""

@@ -19,6 +19,7 @@ from tony_provider.runtime.storage.base import (
 )
 from tony_provider.runtime.storage.streams import Body
 from tony_provider.runtime.storage.uris import Uri
+from tony_provider.runtime.storage.webhdfs.answers import Answer
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFile
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
@@ -124,6 +125,14 @@ class WebHdfsStorage(Storage):
     def close(self) -> None:
         self._namenodes.close()
 
+    def checksum(self, uri: str) -> Optional[str]:
+        """By ``GETFILECHECKSUM``: ``MD5-of-0MD5-of-512CRC32C:<hex>``.
+
+        Files of other block or checksum sizes have others, unless ``dfs.checksum.combine.mode`` is ``COMPOSITE_CRC``.
+        """
+        call = Call("GET", "GETFILECHECKSUM", self._parse(uri), "get the checksum of")
+        return _understood(call, self._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
+
     def get_delegation_token(self, renewer: str) -> Optional[str]:
         """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are.
 
@@ -151,13 +160,7 @@ class WebHdfsStorage(Storage):
         return parsed
 
     def _ask(self, call: Call, read: Callable[[dict[str, Any]], T], deadline: Optional[Deadline] = None) -> T:
-        answer = self._namenodes.ask(call, deadline)
-        try:
-            return read(answer.json)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise errors.StorageError(
-                str(call.uri), call.what, "the server's answer is not WebHDFS's", "is its address a NameNode's?"
-            ) from error
+        return _understood(call, self._namenodes.ask(call, deadline), read)
 
     def _check_writable(self, target: Uri, overwrite: bool) -> None:
         """Before bytes are sent for nothing; the rename has the last word."""
@@ -206,6 +209,19 @@ class WebHdfsStorage(Storage):
             self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
         except errors.StorageError as error:
             log.warning("A failed write may have left a temporary file: %s", error)
+
+
+def _understood(call: Call, answer: Answer, read: Callable[[dict[str, Any]], T]) -> T:
+    try:
+        return read(answer.json)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise errors.StorageError(
+            str(call.uri), call.what, "the server's answer is not WebHDFS's", "is its address a NameNode's?"
+        ) from error
+
+
+def _checksum(entry: dict[str, Any]) -> str:
+    return f"{entry['algorithm']}:{entry['bytes']}"
 
 
 def _boolean(json: dict[str, Any]) -> bool:

@@ -1,0 +1,226 @@
+"""Reading the records of a shard, a file or a piece of one; reached by ``shard.records()``.
+
+Of text and TFRecords the records of a piece are those that begin in it. Who reads it finds the first of these, and goes
+on behind its end to the end of the last. So all pieces of a file have each of its records exactly once.
+
+Needs nothing but Python 3.8; for Parquet pyarrow.
+"""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import gzip
+import importlib
+import io
+import lzma
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional
+
+if TYPE_CHECKING:
+    from tony_provider.runtime.sdk.tony_inputs import Opener, TaskShard
+
+DECOMPRESSED: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.open,
+    ".gzip": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
+UNREAD = (".zst", ".zstd", ".lz4", ".lzo", ".snappy", ".deflate", ".zip", ".br")
+"""Ends of names of compressed files that Python alone does not read."""
+
+_BUFFER = 1 << 20  # bytes
+_HEADER = struct.Struct("<QI")  # of a TFRecord: its length in bytes, and the checksum of that
+_FOOTER = 4  # bytes: the checksum of the data
+_WINDOW = 1 << 20  # bytes in which the beginning of a record is looked for at a time
+
+
+class RecordError(ValueError):
+    """A file whose records cannot be read; the message says why, and not which."""
+
+
+def records(shard: TaskShard, opener: Optional[Opener] = None) -> Iterator[Any]:
+    """The records of a shard, see ``TaskShard.records``."""
+    error_type = importlib.import_module("tony_inputs").InputError
+    read = _READERS.get(shard.format or "")
+    if read is None:
+        raise error_type(f"{shard.uri}: what is in it is not known; write its `format` in the job")
+    return _named(shard, read(shard, opener), error_type)
+
+
+def _named(shard: TaskShard, found: Iterator[Any], error_type: type[Exception]) -> Iterator[Any]:
+    try:
+        yield from found
+    except (ValueError, OSError, EOFError, ImportError, lzma.LZMAError) as error:
+        raise error_type(f"{shard.uri}: {error}") from error
+
+
+def read_lines(file: BinaryIO, offset: int = 0, end: Optional[int] = None) -> Iterator[bytes]:
+    r"""The lines of a file that begin at ``offset`` or later, and before ``end``; without ``\n`` or ``\r\n``."""
+    position = offset
+    if offset:
+        file.seek(offset - 1)
+        position += len(file.readline()) - 1  # just the end of a line, or the rest of one that began before
+    while end is None or position < end:
+        line = file.readline()
+        if not line:
+            return
+        position += len(line)
+        yield line[: -2 if line.endswith(b"\r\n") else -1] if line.endswith(b"\n") else line
+
+
+def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
+    """All records of a file. Raises RecordError; only the checksums of lengths are looked at, as is fast in Python."""
+    position = 0
+    while header := file.read(_HEADER.size):
+        length = _length(header)
+        if length is None:
+            raise RecordError(f"there is no TFRecord at byte {position}; it is damaged, or compressed")
+        yield _data(file, length, position)
+        position += _HEADER.size + length + _FOOTER
+
+
+def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Iterator[bytes]:
+    """The records of a file of ``size`` bytes that begin at ``offset`` or later, and before ``end``.
+
+    Where one begins can be seen: the checksum of its length is right, and so is that of the one that follows. It could
+    look so within a record that has other TFRecords in it. So this reader makes sure that whoever reads the next piece
+    will begin where it has ended: if all pieces of a file are read without an error, each record was read once.
+    Raises RecordError.
+    """
+    position = _first_record(file, size, offset, end) if offset else 0
+    if position is None:
+        return
+    file.seek(position)
+    while position < end:
+        length = _length(file.read(_HEADER.size))
+        if length is None:
+            raise RecordError(f"there is no TFRecord at byte {position}; it is damaged, or compressed")
+        yield _data(file, length, position)
+        position += _HEADER.size + length + _FOOTER
+    following = None if position >= size else position
+    if end < size and _first_record(file, size, end, min(size, position + 1)) != following:
+        what = f"where records begin cannot be told from their bytes between {end} and {position}"
+        raise RecordError(f"{what}: they have TFRecords in them, or are damaged; leave out `split_size`")
+
+
+def _first_record(file: BinaryIO, size: int, begin: int, end: int) -> Optional[int]:
+    """The first place before ``end`` where a record begins, and another one, or the end of the file, follows it."""
+    zeros = bytes(8 - (size.bit_length() + 7) // 8)  # with which every length ends: the rest is found quickly
+    while begin < end:
+        file.seek(begin)
+        window = file.read(min(_WINDOW, end - begin) + _HEADER.size - 1)
+        found = -1
+        while (found := window.find(zeros, found + 1 + 8 - len(zeros)) - 8 + len(zeros)) >= 0:
+            header = window[found : found + _HEADER.size]
+            if begin + found < end and _is_record(file, size, begin + found, header):
+                return begin + found
+        begin += _WINDOW
+    return None
+
+
+def _is_record(file: BinaryIO, size: int, position: int, header: bytes) -> bool:
+    length = _length(header)
+    if length is None:
+        return False
+    following = position + _HEADER.size + length + _FOOTER
+    if following >= size:
+        return following == size
+    file.seek(following)
+    return _length(file.read(_HEADER.size)) is not None
+
+
+def _length(header: bytes) -> Optional[int]:
+    """The length of a record's data; None when this is no header of one."""
+    if len(header) < _HEADER.size:
+        return None
+    length, checksum = _HEADER.unpack(header)
+    return int(length) if _masked_crc32c(header[:8]) == checksum else None
+
+
+def _data(file: BinaryIO, length: int, position: int) -> bytes:
+    data = file.read(length + _FOOTER)
+    if len(data) < length + _FOOTER:
+        raise RecordError(f"the TFRecord at byte {position} has an end that is missing")
+    return data[:length]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _masked_crc32c(data: bytes) -> int:
+    """CRC-32C, as TFRecords have it: turned, and something added."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _crc_entry(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CRC_TABLE = [_crc_entry(byte) for byte in range(256)]
+
+
+def _lines_of(shard: TaskShard, opener: Optional[Opener]) -> Iterator[bytes]:
+    with _open(shard, opener) as file:
+        if shard.offset is None or shard.length is None:
+            yield from read_lines(file)
+        else:
+            yield from read_lines(file, shard.offset, shard.offset + shard.length)
+
+
+def _tfrecords_of(shard: TaskShard, opener: Optional[Opener]) -> Iterator[bytes]:
+    with _open(shard, opener) as file:
+        if shard.offset is None or shard.length is None:
+            yield from read_tfrecords(file)
+        else:
+            yield from read_tfrecord_piece(file, shard.size, shard.offset, shard.offset + shard.length)
+
+
+def _rows_of(shard: TaskShard, opener: Optional[Opener]) -> Iterator[Any]:
+    parquet = importlib.import_module("pyarrow.parquet")
+    with _open(shard, opener) as file:
+        opened = parquet.ParquetFile(file)
+        groups = None if shard.row_groups is None else list(shard.row_groups)
+        for batch in opened.iter_batches(row_groups=groups):
+            yield from batch.to_pylist()
+
+
+_READERS: dict[str, Callable[[TaskShard, Optional[Opener]], Iterator[Any]]] = {
+    "lines": _lines_of,
+    "tfrecord": _tfrecords_of,
+    "parquet": _rows_of,
+}
+
+
+@contextmanager
+def _open(shard: TaskShard, opener: Optional[Opener]) -> Iterator[Any]:
+    """The file that it is in, decompressed where its name says how."""
+    end = os.path.splitext(shard.uri)[1].lower()  # noqa: PTH122 - it may be no path
+    if shard.format == "parquet":
+        end = ""  # it is compressed within, whatever its name
+    if end in UNREAD:
+        raise RecordError(f"what ends with {end} is not decompressed here; read it by its path, or compress it as .gz")
+    with _open_raw(shard, opener) as raw:
+        if end not in DECOMPRESSED:
+            yield raw
+            return
+        with DECOMPRESSED[end](raw) as file:
+            yield file
+
+
+def _open_raw(shard: TaskShard, opener: Optional[Opener]) -> Any:
+    if opener is not None:
+        return opener(shard.path)
+    if shard.path.startswith("/"):
+        return open(shard.path, "rb", buffering=_BUFFER)  # noqa: PTH123
+    if shard.uri.startswith("hdfs://"):
+        filesystem, path = importlib.import_module("pyarrow.fs").FileSystem.from_uri(shard.uri)
+        return io.BufferedReader(filesystem.open_input_file(path), _BUFFER)
+    return importlib.import_module("fsspec").open(shard.uri, "rb").open()
