@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
@@ -33,6 +34,16 @@ def test_launchers_find_the_containers_with_the_chief_s_first() -> None:
     assert found.env["HYDRA_HOST_FILE"] == "/there/tony-machines"
     for variable in ("OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC", "TONY_REMOTE_SHELL"):
         assert found.env[variable] == "/there/tony-rsh"
+
+
+def test_containers_that_are_not_there_are_not_named() -> None:
+    job = mpi_job()
+    cluster = cluster_of(job)
+    tasks = [
+        attrs.evolve(task, host="") if (task.type, task.index) == ("worker", 0) else task for task in cluster.tasks
+    ]
+    found = task_environment(job, attrs.evolve(cluster, tasks=tuple(tasks)), "chief", 0)
+    assert found.files["tony-hosts"] == "tony-chief-0 slots=2\ntony-worker-1 slots=1\n"
 
 
 def test_every_container_waits_for_commands() -> None:
