@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import uuid
 from pathlib import Path
 from typing import Any
@@ -125,3 +127,24 @@ def test_a_training_replaces_its_own_and_nothing_else(local: LocalPlace, here: P
         assert files(here) == {f"worker-{index}/{content}": f"{content}\n" for index in range(2)}
     with pytest.raises(JobRejected, match=r"outputs\.predictions\.path: .*: .*, of another training, has written it; "):
         local.submit(spec)
+
+
+def test_whoever_finds_the_application_ended_removes_what_its_master_could_not(local: LocalPlace, here: Path) -> None:
+    """And what was at the path before goes back."""
+    job = local.submit({"outputs": {"predictions": str(here)}, "tasks": {"worker": worker("exec sleep 1000")}})
+    staging = here.parent / f"_{here.name}.{job.id}"
+    until(lambda: job.hook.job_status(job.identity, job.id) and staging.exists(), "it is looked for the output")
+    os.kill(job.master().pid, signal.SIGKILL)
+    job.end()
+    former = staging.with_name(f"{staging.name}.old")
+    former.mkdir()
+    (former / "precious").write_text("1")
+    job.hook.clean_up(job.identity, job.id)
+    assert beside(here) == ["predictions"]
+    assert files(here) == {"precious": "1"}
+    job.hook.clean_up(job.identity, job.id)
+
+
+def test_an_output_in_the_staging_directory_is_refused(local: LocalPlace) -> None:
+    with pytest.raises(JobRejected, match=r"outputs\.predictions\.path: .* the staging directory .*; name another"):
+        local.submit({"outputs": {"predictions": str(local.root / "jobs" / "x")}, "tasks": {"worker": worker("true")}})

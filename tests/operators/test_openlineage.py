@@ -10,6 +10,7 @@ from tests.airflow_dags import run
 from tests.operators.jobs import dag_of, job
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.helpers import write_atomically
 
 
@@ -34,7 +35,8 @@ def named(datasets: Any) -> set[str]:
 def test_what_it_reads_and_writes(local: TonyHook) -> None:
     data = f"{local.layout.root}/data.csv"
     write_atomically(local.storage(), data, b"1,2,3")
-    spec = job("cp data.csv $TONY_MODEL_DIR/", files=[data, "greeting.sh"])
+    scores = f"{uris.parent(local.layout.root)}/scores"
+    spec = job("cp data.csv $TONY_MODEL_DIR/", files=[data, "greeting.sh"], outputs={"scores": scores})
     with dag_of(spec, IsAsked) as dag:
         done = run(dag)
     assert done.state == "success", done.errors
@@ -42,7 +44,8 @@ def test_what_it_reads_and_writes(local: TonyHook) -> None:
     path = data.partition("://")[2]
     assert named(before.inputs) == named(after.inputs) == named(failed.inputs) == {f"file:{path}"}
     result = done.results["train"]
-    assert named(after.outputs) == {f"file:{result['model_dir'].partition('://')[2]}"}
+    assert result["outputs"] == {"scores": {"uri": scores, "files": 0, "bytes": 0}}
+    assert named(after.outputs) == {f"file:{uri.partition('://')[2]}" for uri in (result["model_dir"], scores)}
     assert after.run_facets["externalQuery"].externalQueryId == result["application_id"]
 
 

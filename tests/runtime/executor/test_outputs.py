@@ -17,7 +17,10 @@ from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec, Outp
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "out"
+    """Where the application master has looked already."""
+    path = tmp_path / "data" / "out"
+    (path.parent / f"_out.{APPLICATION}").mkdir(parents=True)
+    return path
 
 
 def writing(command: str, target: Path | str) -> JobSpec:
@@ -56,6 +59,16 @@ async def test_a_store_without_a_driver_is_told_before_the_program_starts(launch
     assert "outputs.out.path: nosuch://bucket/out cannot be written from this node" in ended.error
     assert "install fsspec and its driver for nosuch" in ended.error
     assert not (tmp_path / "began").exists()
+
+
+async def test_a_path_that_is_not_mounted_on_the_node_is_told_before_the_program_starts(
+    launch: Launch, tmp_path: Path
+) -> None:
+    running = await launch(writing("true", tmp_path / "shared" / "out"))
+    await running.begin()
+    ended = await running.master.first("exited")
+    assert ended.exit_code == 126
+    assert f"outputs.out.path: {tmp_path}/shared/out is not there on this node; all nodes must have" in ended.error
 
 
 async def begin(launch: Launch, target: Path) -> tuple[Running, Client, Path]:

@@ -226,6 +226,30 @@ def test_what_a_shard_names_and_is_gone_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "field" / "out").exists()
 
 
+@pytest.mark.parametrize("layout", OutputLayout)
+def test_a_part_that_is_gone_is_said(tmp_path: Path, layout: OutputLayout) -> None:
+    """Of a node that does not have the file system mounted."""
+    field = Field.make(tmp_path / "field", old=False, layout=layout)
+    (field.staging / "worker-0.1.1").rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        PublishError, match=r"/worker-0\.1\.1, which a task has left, .*; all nodes must have .* mounted"
+    ):
+        field.publish()
+
+
+def test_a_mark_of_the_tasks_own_does_not_stand_for_ours(tmp_path: Path) -> None:
+    for layout, expected in ((OutputLayout.FLAT, FLAT), (OutputLayout.TASKS, BY_TASK)):
+        field = Field.make(tmp_path / layout.value, old=False, layout=layout)
+        for part in WHOLE:
+            fill(field.staging / part, {"_SUCCESS": ""})
+        field.publish()
+        assert field.content() == {
+            **expected,
+            **({} if layout is OutputLayout.FLAT else {"worker-0/_SUCCESS": "", "worker-1/_SUCCESS": ""}),
+        }
+        assert ME in (field.root / "out" / "_SUCCESS").read_text()
+
+
 def test_nobody_left_anything(tmp_path: Path) -> None:
     publication = Field.make(tmp_path / "field", old=False).publication()
     done = publication.publish([], empty)

@@ -24,7 +24,7 @@ from tony_provider.runtime.outputs.output_place import OutputPlace
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.retrying import retry_blocking
 from tony_provider.runtime.spec.problems import child
-from tony_provider.runtime.storage import StorageError, StorageUnsupported
+from tony_provider.runtime.storage import StorageError, StorageUnsupported, uris
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class RunOutputs:
         for name in names:
             path = workspace.outputs / name
             await asyncio.to_thread(path.mkdir, mode=0o700, parents=True)
-            self._directories.append(self._directory(name, path))
+            self._directories.append(await asyncio.to_thread(self._directory, name, path))
         return {contract.ENV_OUTPUT_PREFIX + each.name.upper(): str(each.path) for each in self._directories}
 
     def _directory(self, name: str, path: Path) -> OutputDirectory:
@@ -72,6 +72,10 @@ class RunOutputs:
         except StorageUnsupported as error:
             where = child(child("outputs", name), "path")
             raise NoSuchStoreError(f"{where}: {place.target} cannot be written from this node: {error}") from error
+        if uris.scheme(place.target) == "file" and not storage.exists(place.staging):
+            where = child(child("outputs", name), "path")
+            message = "all nodes must have the file system mounted that it is on"
+            raise NoSuchStoreError(f"{where}: {place.target} is not there on this node; {message}")
         return OutputDirectory(name, path, storage, part, self._stopping.cancelled)
 
     # ---- for shards --------------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class Publication:
 
     def publish_part(self, part: OutputPart) -> None:
         """Have this part at the path, where parts appear one after the other."""
+        self.look()
         self._begin_in_place()
         self._take_whole(part)
 
@@ -163,6 +164,8 @@ class Publication:
         if self.spec.layout is OutputLayout.TASKS and self.storage.renames_at_once:
             self._move(source, uris.join(self._base, task_directory(part.part)))
             return
+        if self.storage.renames_at_once and not self.storage.exists(source):  # its files may go, but it stays
+            raise self._missing(source)
         below = task_directory(part.part) if self.spec.layout is OutputLayout.TASKS else ""
         directory = uris.join(self._base, below)
 
@@ -219,8 +222,9 @@ class Publication:
         beginning = len(directory) + 1
         with suppress(StorageNotFound):
             for status in walk(self.storage, directory):
-                if not status.is_directory and status.name not in _OWN:
-                    yield status.path[beginning:]
+                path = status.path[beginning:]
+                if not status.is_directory and not (self.spec.layout is OutputLayout.FLAT and path in _OWN):
+                    yield path
 
 
 _OWN = (contract.SUCCESS_FILE, contract.OUTPUT_MARK_FILE)

@@ -21,6 +21,7 @@ from tony_provider.runtime.am.session.actions import (
     KeepNotes,
     LaunchTask,
     Note,
+    PublishOutputs,
     ReleaseContainers,
     RequestContainers,
     SendRendezvous,
@@ -36,6 +37,7 @@ from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
@@ -179,6 +181,7 @@ class World:
         self.asked: list[AskCheckpoint] = []
         self.asked_to_export: list[AskExport] = []
         self.set_aside: list[SetAside] = []
+        self.publications: list[tuple[OutputPart, ...]] = []
         self.avoided: tuple[str, ...] = ()
         self.shutdowns: list[ShutdownTask] = []
         self.streams: dict[str, str] = {}  # by task, the container whose executor registered last
@@ -239,6 +242,8 @@ class World:
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
         elif isinstance(action, Disconnect):
             self.disconnected.append(action.task)
+        elif isinstance(action, PublishOutputs):
+            self.publications.append(action.parts)
         elif isinstance(action, AvoidNodes):
             self.avoided = action.nodes
         elif isinstance(action, ShutdownTask):
@@ -539,6 +544,10 @@ class World:
         while self.not_kept:
             kept = self.not_kept.pop(0)
             self.carry_out(self.session.notes_kept(kept.task, kept.attempt, self.now))
+
+    def published(self, problem: str = "") -> None:
+        """The outputs are at their paths, or will never be."""
+        self.carry_out(self.session.outputs_published(problem, self.now))
 
     # ---- the rest ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,69 @@
+"""An output on each kind of store."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.runtime.storage.conftest import Place
+from tony_provider.runtime.outputs.output_part import OutputPart
+from tony_provider.runtime.outputs.output_place import OutputPlace
+from tony_provider.runtime.outputs.publication import Publication, clear_away
+from tony_provider.runtime.outputs.target_check import target_problem
+from tony_provider.runtime.spec.model import OutputCommit, OutputLayout, OutputSpec
+from tony_provider.runtime.storage import read_bytes, walk
+
+KINDS = {
+    "at once": OutputSpec(""),
+    "flat": OutputSpec("", layout=OutputLayout.FLAT),
+    "part by part": OutputSpec("", commit=OutputCommit.TASK),
+}
+
+
+def files(place: Place) -> dict[str, str]:
+    """Below the place's root, but for marks."""
+    found = (each for each in walk(place.storage, place.root) if not each.is_directory)
+    begins = len(place.uri(""))
+    return {
+        each.path[begins:]: read_bytes(place.storage, each.path).decode()
+        for each in found
+        if not each.name.startswith("_")
+    }
+
+
+def publish(place: Place, spec: OutputSpec, application_id: str, *names: str) -> Publication:
+    """Two tasks have left files of these names, the first committed a shard's file before it started again."""
+    here = OutputPlace(spec.path, application_id)
+    publication = Publication(place.storage, "out", spec, here, "training")
+    publication.open()
+    parts = []
+    for index in range(2):
+        part = f"worker-{index}.1.2"
+        for name in names:
+            place.storage.write(f"{here.part(part)}/{index}/{name}", name.encode())
+        parts.append(OutputPart("out", part, len(names), sum(map(len, names))))
+    for name in ("shard", "lost"):
+        place.storage.write(f"{here.part('worker-0.1.1')}/{name}", name.encode())
+    if spec.commit is OutputCommit.TASK:
+        publication.publish_part(parts[1])
+    done = publication.publish(parts, lambda: [("worker-0.1.1", "shard"), ("worker-1.1.2", f"1/{names[0]}")])
+    assert (done.files, done.uri) == (2 * len(names) + 1, spec.path)
+    assert done.bytes == 2 * sum(map(len, names)) + len("shard")
+    return publication
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_counts_gets_to_its_path_and_nothing_is_beside_it(place: Place, kind: str) -> None:
+    by_task = kind != "flat"
+    spec = OutputSpec(place.uri("deep/out"), [], KINDS[kind].commit, KINDS[kind].layout)
+    for number, names in enumerate((("a",), ("b", "c/d")), start=1):
+        publication = publish(place, spec, f"application_1_000{number}", *names)
+        expected = {
+            f"deep/out/{f'worker-{index}/' if by_task else ''}{index}/{n}": n for index in (0, 1) for n in names
+        }
+        assert files(place) == {**expected, f"deep/out/{'worker-0.1/' if by_task else ''}shard": "shard"}
+        assert place.names("deep") == ["out"]
+        assert "_SUCCESS" in place.names("deep/out")
+        clear_away(place.storage, publication.place)
+        assert len(files(place)) == len(expected) + 1
+    assert target_problem(place.storage, "out", spec, "training") == ""
+    assert "of another training, has written it" in target_problem(place.storage, "out", spec, "another")
