@@ -72,7 +72,10 @@ class CommitLog:
 
 
 def read_log(storage: Storage, directory: str) -> Iterator[Settled]:
-    """All that is in the log, by application master, oldest first: of a shard that comes again the last counts. Blocks; raises StorageError, ValueError for a line that is none."""
+    """All that is in the log, oldest first by application master; of a shard that comes again the last counts.
+
+    Blocks; raises StorageError, ValueError for a line that is none.
+    """
     try:
         files = storage.list(directory)
     except StorageNotFound:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
+from typing import Callable
 
 import attrs
 
@@ -24,6 +28,7 @@ from tony_provider.runtime.storage import StorageNotFound, StorageUnreachable, u
 log = logging.getLogger(__name__)
 
 _LONGEST_LISTING = 300.0  # seconds for all inputs of the job
+_LAST_WORDS = 1.0  # seconds more for what can tell by itself that it took too long
 
 
 @attrs.frozen
@@ -94,11 +99,11 @@ def _open(name: str, ownership: Ownership, stores: InputStores, until: float) ->
 
 def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, until: float) -> Listing:
     storage, job = ownership.storage, ownership.description.job
+    check = partial(_check_time, name, until)
     try:
         return Listing.load(storage, uri)
     except StorageNotFound:
-        found = find(name, job.inputs[name], stores, partial(_check_time, name, until))
-    listing = Listing.of(found)
+        listing = _within(name, until, lambda: Listing.of(find(name, job.inputs[name], stores, check)))
     try:
         problem = too_few(job, name, len(listing))
         if problem is None:
@@ -111,6 +116,24 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, unt
         listing.close()
         raise BadInputError(problem)
     return listing
+
+
+def _within(name: str, until: float, work: Callable[[], Listing]) -> Listing:
+    """In a thread of its own, which is left behind when the time is over: one directory may have no end."""
+    done: Future[Listing] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is taken
+            done.set_exception(error)
+
+    threading.Thread(target=run, name=f"listing {name}", daemon=True).start()
+    try:
+        return done.result(max(0.0, until - time.monotonic()) + _LAST_WORDS)
+    except FutureTimeoutError:
+        _check_time(name, until)
+        raise
 
 
 def _check_time(name: str, until: float) -> None:
