@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
 from tony_provider.cli.job_plan import plan
+from tony_provider.cluster import input_figures
+from tony_provider.cluster.input_figures import Amount, InputFigures, InputLook
+from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.storage import LocalStorage
 
 
 def test_one_type_after_the_other() -> None:
@@ -19,12 +29,12 @@ def test_one_type_after_the_other() -> None:
             },
         }
     )
-    assert list(plan(job)) == [
+    assert list(plan(job, {"clicks": InputFigures(Amount(2, 3 << 20))})) == [
         "prepare: 1 container; begins at once",
         "worker: 4 containers, 2 processes in each, ranks 1 to 8; begins when prepare has succeeded",
         "chief: 1 container, rank 0; begins when prepare has succeeded",
         "export: 1 container; begins when prepare has succeeded and worker has succeeded",
-        "input clicks: one shard after the other, to whoever is free; read by worker, chief",
+        "input clicks: 2 shards (3 MiB); one shard after the other, to whoever is free; read by worker, chief",
     ]
 
 
@@ -41,10 +51,43 @@ def test_as_they_come() -> None:
             },
         }
     )
-    assert list(plan(job)) == [
+    assert list(plan(job, {"days": "the store is away"})) == [
         "lookup: 1 container; each begins at once, as soon as its container is there",
         "scorer: 200 containers, ranks 0 to 199; each begins when lookup is ready, as soon as its container is there",
-        "input days: a part for each task; read by scorer",
+        "input days: not known how much (the store is away); a part for each task; read by scorer",
         "output scores: /scores, all at once when the job has succeeded; written by scorer",
         "output logs: /logs, each task's part when it has succeeded; written by scorer",
     ]
+
+
+def look(tmp_path: Path, seconds: float = 60.0, **inputs: object) -> InputLook:
+    job = parse_job(
+        {"framework": "standalone", "inputs": inputs, "tasks": {"worker": {"command": "x", "instances": 2}}}
+    )
+    return InputLook(job, LocalStorage(), f"file://{tmp_path}", seconds)
+
+
+def test_how_much_the_inputs_hold(tmp_path: Path) -> None:
+    for number in (1, 2, 3, 10):
+        (tmp_path / f"{number:02}").write_bytes(b"x" * number)
+    every = str(tmp_path / "*")
+    looking = look(
+        tmp_path, parts=every, queued={"paths": [every], "deal": "queue"}, none=str(tmp_path / "no"), other="s4://b/x"
+    )
+    found = looking.figures()
+    assert found["parts"] == InputFigures(Amount(4, 16), Amount(3, 6), Amount(1, 10))
+    assert found["queued"] == InputFigures(Amount(4, 16))
+    assert "correct the path" in str(found["none"])
+    assert "s4" in str(found["other"])
+
+
+def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def hang(*args: object) -> Iterator[InputShard]:
+        over.wait(60)
+        yield from ()
+
+    monkeypatch.setattr(input_figures, "find", hang)
+    assert look(tmp_path, 0.1, slow=str(tmp_path)).figures() == {"slow": "its store was not read within 0.1 s"}
+    over.set()

@@ -234,6 +234,21 @@ def test_what_cannot_be_done_is_said_in_one_message(
     assert "Traceback" not in said.error
 
 
+@pytest.mark.usefixtures("local")
+def test_a_check_tells_what_the_inputs_hold(tony: Tony, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for number in range(5):
+        (data / f"{number}.csv").write_bytes(b"x" * 1024)
+    file = tmp_path / "reads.tony.yaml"
+    tasks = '{worker: {command: "true", instances: 2, memory: 64MiB}}'
+    file.write_text(f"framework: standalone\ninputs: {{days: '{data}/*.csv'}}\ntasks: {tasks}\n")
+    said = tony("check", str(file))
+    assert said.error == ""
+    holds = "5 shards (5 KiB), in parts of 2 shards (2 KiB) to 3 shards (3 KiB)"
+    assert said.out.endswith(f"  input days: {holds}; a part for each task; read by worker\n")
+
+
 def test_a_job_is_checked_against_the_live_cluster(tony: Tony, yarn: TonyHook, job: str, tmp_path: Path) -> None:
     good = tony("check", job)
     assert (good.code, good.error) == (0, "")

@@ -11,6 +11,8 @@ from tony_provider.cli.named import hook_of
 from tony_provider.cluster.errors import JobRejected, SourceMissing
 from tony_provider.runtime.spec.model import JobSpec
 
+_LONGEST_LOOK = 30.0  # seconds at all that the inputs hold
+
 
 @command
 def check(args: Namespace) -> None:
@@ -26,11 +28,12 @@ def check(args: Namespace) -> None:
             hook.check_sources(job, search_path(args))
         except SourceMissing as error:
             problems.append(str(error))
+        figures = {} if problems else hook.input_figures(job, _LONGEST_LOOK)
     if problems:
         found = "\n".join(f"- {problem}" for problem in problems)
         raise SystemExit(f"{args.job} cannot run with the connection {args.conn_id!r}:\n{found}")
     can_run = f"{args.job}: {_said(job)} can run with the connection {args.conn_id!r}"
-    print("\n  ".join([can_run, *plan(job)]))  # noqa: T201 - its answer
+    print("\n  ".join([can_run, *plan(job, figures)]))  # noqa: T201 - its answer
 
 
 def _said(job: JobSpec) -> str:

@@ -1,11 +1,12 @@
-"""What a job will do, in lines: when its task types begin, which ranks they have, and what they read."""
+"""What a job will do, in lines: when its task types begin, which ranks they have, and what and how much they read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from tony_provider.cluster.input_figures import Amount, InputFigures
 from tony_provider.runtime.frameworks.base import TaskAddress
-from tony_provider.runtime.quantities import count
+from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.ranks import in_cluster, ranks
 from tony_provider.runtime.spec.model import InputDeal, JobSpec, Milestone, OutputCommit, StartRule
 
@@ -24,8 +25,11 @@ _COMMITS = {
 }
 
 
-def plan(job: JobSpec) -> Iterator[str]:
-    """One line for each task type, then one for each input and output."""
+def plan(job: JobSpec, figures: Mapping[str, InputFigures | str]) -> Iterator[str]:
+    """One line for each task type, then one for each input and output.
+
+    ``figures`` of the inputs, or why there are none.
+    """
     found = _ranks(job)
     for task_type, task in job.tasks.items():
         said = [f"{count(task.instances, 'container')}"]
@@ -36,9 +40,21 @@ def plan(job: JobSpec) -> Iterator[str]:
             said.append(f"rank {first}" if first == last else f"ranks {first} to {last}")
         yield f"{task_type}: {', '.join(said)}; {_begins(job, task_type)}"
     for name, spec in job.inputs.items():
-        yield f"input {name}: {_DEALS[spec.deal]}; read by {', '.join(job.readers(name))}"
+        yield f"input {name}: {_holds(figures[name])}; {_DEALS[spec.deal]}; read by {', '.join(job.readers(name))}"
     for name, output in job.outputs.items():
         yield f"output {name}: {output.path}, {_COMMITS[output.commit]}; written by {', '.join(job.writers(name))}"
+
+
+def _holds(figures: InputFigures | str) -> str:
+    if isinstance(figures, str):
+        return f"not known how much ({figures})"
+    if figures.smallest is None or figures.largest is None:
+        return _amount(figures.total)
+    return f"{_amount(figures.total)}, in parts of {_amount(figures.smallest)} to {_amount(figures.largest)}"
+
+
+def _amount(amount: Amount) -> str:
+    return f"{count(amount.shards, 'shard')} ({size(amount.size)})"
 
 
 def _ranks(job: JobSpec) -> dict[str, tuple[int, int]]:

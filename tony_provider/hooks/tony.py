@@ -18,6 +18,7 @@ from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.input_check import check_inputs
+from tony_provider.cluster.input_figures import InputFigures, InputLook
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.model_export import EXPORT_SECONDS, export_model
 from tony_provider.cluster.open import OpenCluster, open_cluster
@@ -121,6 +122,10 @@ class TonyHook(BaseHook):
         """Check the job's files, archives, environment and inputs. Raises SourceMissing for what is not there."""
         SourceFinder(self.storage(), self.layout.root, search_path).find(job)
         check_inputs(job, self.storage(), self.layout.root)
+
+    def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputFigures | str]:
+        """How much each input of the job holds, or why that cannot be said within so many seconds. Changes nothing."""
+        return InputLook(job, self.storage(), self.layout.root, seconds).figures()
 
     def submit(self, request: SubmissionRequest, *, before_submit: Callable[[str], object] | None = None) -> str:
         """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.

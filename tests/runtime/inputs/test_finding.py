@@ -60,6 +60,17 @@ def test_paths(stores: InputStores, data: Path, pattern: str, names: list[str]) 
     assert all(shard.modified_ms > 0 for shard in found)
 
 
+@pytest.mark.parametrize("pattern", ["", "**", "**/*.csv"])
+def test_a_link_to_a_directory_above_leads_nowhere(stores: InputStores, data: Path, pattern: str) -> None:
+    before = [shard.uri for shard in find("x", InputSpec([f"{data}/{pattern}"]), stores)]
+    (data / "day=2" / "up").symlink_to(data)
+    (data / "day=1" / "there").symlink_to(data / "day=2")
+    (data / "day=2" / "back").symlink_to(data / "day=1")
+    after = [shard.uri for shard in find("x", InputSpec([f"{data}/{pattern}"]), stores)]
+    names = ["day=1/there/deep/z.csv", "day=1/there/y.csv", "day=2/back/x.csv"]  # other ways to the same, once each
+    assert sorted(after) == sorted([*before, *(f"file://{data}/{name}" for name in names)])
+
+
 def test_a_file_that_two_paths_name_comes_once(stores: InputStores, data: Path) -> None:
     found = find("x", InputSpec([f"{data}/b.*", f"file://{data}/*.csv"]), stores)
     assert [shard.uri.rpartition("/")[2] for shard in found] == ["b.csv", "b.txt", "a.csv"]

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Callable
 
 import attrs
@@ -21,7 +22,7 @@ from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.spec.model import InputSpec
 from tony_provider.runtime.spec.problems import child, item
-from tony_provider.runtime.storage import FileStatus, Storage, StorageNotADirectory, StorageNotFound, uris
+from tony_provider.runtime.storage import FileStatus, Storage, StorageNotADirectory, StorageNotFound, local_path, uris
 from tony_provider.runtime.storage.errors import StorageUnsupported
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -44,9 +45,18 @@ class _Directories:
         """What is in it, by name; nothing where it went away or is no directory."""
         self.looks()
         try:
-            return self.storage.list(directory)
+            found = self.storage.list(directory)
         except (StorageNotFound, StorageNotADirectory):
             return []
+        return [entry for entry in found if not (entry.is_directory and _leads_back(entry.path))]
+
+
+def _leads_back(directory: str) -> bool:
+    """Whether it is a link to a directory that it is in: all files there would be found again and again."""
+    if uris.scheme(directory) != "file":
+        return False
+    path = Path(local_path(directory))
+    return path.is_symlink() and path.resolve() in (parent.resolve() for parent in path.parents)
 
 
 def find(

@@ -258,3 +258,21 @@ def test_a_search_that_finds_nothing_ends_too(site: MakeSite, tmp_path: Path, mo
     monkeypatch.setattr(opened_inputs, "_LONGEST_LISTING", -1.0)
     with pytest.raises(BadInputError, match="listing took more than"):
         slow.open()
+
+
+def test_a_directory_without_an_end_takes_no_longer_than_a_search_may(
+    site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, over = site(3, InputDeal.QUEUE), threading.Event()
+
+    def hang(*args: object) -> Iterator[InputShard]:
+        over.wait(DEADLINE)
+        yield from ()
+
+    monkeypatch.setattr(opened_inputs, "find", hang)
+    monkeypatch.setattr(opened_inputs, "_LONGEST_LISTING", 0.1)
+    monkeypatch.setattr(opened_inputs, "_LAST_WORDS", 0.1)
+    with pytest.raises(BadInputError, match="listing took more than"):
+        made.open()
+    assert not over.is_set()
+    over.set()

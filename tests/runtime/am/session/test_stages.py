@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.runtime.am.session.world import World, job, task_type
+from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
@@ -324,6 +324,56 @@ def test_what_has_succeeded_stays_out_of_the_next_stage_though_its_container_is_
     world.end("worker:1")
     world.run()
     assert world.starts == {"worker:0": 1, "worker:1": 1, "more:0": 1, "more:1": 1}
+
+
+def waiting_for_more() -> World:
+    """A stage that runs, and one whose containers are asked for."""
+    more = task_type(2, after={"worker": STARTED})
+    world = World(job({"worker": 2, "more": more}, policy=RestartPolicy()), ["worker", "more"], alone=True).run()
+    assert world.session.phase is JobState.WAITING
+    return world
+
+
+def begun_together(world: World) -> bool:
+    world.run()
+    return set(world.states.values()) == {TaskState.RUNNING}
+
+
+def test_what_fails_while_a_later_stage_waits_for_containers_starts_again_at_once() -> None:
+    world = waiting_for_more()
+    world.end("worker:0", exit_code=1)
+    world.tick()
+    world.start("worker:0")
+    assert (world.states["worker:0"], asked(world)) == (TaskState.RUNNING, 2)
+    assert begun_together(world)
+    assert world.starts == {"worker:0": 2, "worker:1": 1, "more:0": 1, "more:1": 1}
+
+
+def test_what_is_lost_while_a_later_stage_waits_for_containers_starts_again_at_once() -> None:
+    world = waiting_for_more()
+    world.commit(3)
+    world.lose("worker:0")
+    world.grant(max(world.outstanding))
+    world.register("worker:0")
+    world.start("worker:0")
+    assert (world.states["worker:0"], asked(world)) == (TaskState.RUNNING, 2)
+    assert world.rendezvous[-1].resume == point(3, "store/step-3-1")
+    world.master_dies()
+    world.come_back()
+    assert world.states["worker:0"] is TaskState.RUNNING
+    world.wait(70.0)
+    assert begun_together(world)
+    assert world.starts == {"worker:0": 2, "worker:1": 1, "more:0": 1, "more:1": 1}
+
+
+def test_a_service_comes_back_while_those_that_use_it_wait_for_containers() -> None:
+    world = world_of({"sidecar": 1, "worker": task_type(2, after={"sidecar": STARTED})}, policy=RestartPolicy()).run()
+    world.lose("sidecar:0")
+    world.grant(max(world.outstanding))
+    world.register("sidecar:0")
+    world.start("sidecar:0")
+    assert (world.states["sidecar:0"], asked(world)) == (TaskState.RUNNING, 2)
+    assert begun_together(world)
 
 
 def test_what_was_prepared_counts_though_its_node_is_lost_at_once() -> None:

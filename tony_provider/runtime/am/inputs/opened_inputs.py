@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
+from typing import Callable
 
 import attrs
 
@@ -27,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_LISTING = 300.0  # seconds for all inputs of the job
 _PROGRESS = 10.0  # seconds
+_LAST_WORDS = 1.0  # seconds more for what can tell by itself that it took too long
 
 
 @attrs.frozen
@@ -97,11 +102,11 @@ def _open(name: str, ownership: Ownership, stores: InputStores, until: float) ->
 
 def _listing(name: str, uri: str, ownership: Ownership, stores: InputStores, until: float) -> Listing:
     storage, job = ownership.storage, ownership.description.job
+    check = partial(_check_time, name, until)
     try:
         return Listing.load(storage, uri)
     except StorageNotFound:
-        found = find(name, job.inputs[name], stores, partial(_check_time, name, until))
-    listing = Listing.of(_told(name, found))
+        listing = _within(name, until, lambda: Listing.of(_told(name, find(name, job.inputs[name], stores, check))))
     try:
         problem = too_few(job, name, len(listing))
         if problem is None:
@@ -124,6 +129,24 @@ def _told(name: str, shards: Iterable[InputShard]) -> Iterator[InputShard]:
             told = time.monotonic()
             log.info("listing %s: %d shards so far, at %s", name, number, shard.uri)
         yield shard
+
+
+def _within(name: str, until: float, work: Callable[[], Listing]) -> Listing:
+    """In a thread of its own, which is left behind when the time is over: one directory may have no end."""
+    done: Future[Listing] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is taken
+            done.set_exception(error)
+
+    threading.Thread(target=run, name=f"listing {name}", daemon=True).start()
+    try:
+        return done.result(max(0.0, until - time.monotonic()) + _LAST_WORDS)
+    except FutureTimeoutError:
+        _check_time(name, until)
+        raise
 
 
 def _check_time(name: str, until: float) -> None:

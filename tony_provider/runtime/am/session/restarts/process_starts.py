@@ -77,8 +77,8 @@ class ProcessStarts:
     def advance(self, group: RestartGroup, now: float) -> None:
         """Take the next step of the start that the group prepares."""
         restart = group.restart
-        if restart is None or (group is not self._groups.gang and self._groups.gang.restart):
-            return  # nobody starts alone while the gang does
+        if restart is None or (group is not self._groups.gang and self._waits_for_gang(restart)):
+            return
         if restart.choice is None and self._needs_choice(group, restart):
             if _held_up(restart, _is_busy):
                 return
@@ -87,6 +87,13 @@ class ProcessStarts:
         due = restart.not_before is not None and now >= restart.not_before
         if due and (restart.choice is None or restart.choice.made) and not self._lacks(restart):
             self._begin(group, restart)
+
+    def _waits_for_gang(self, restart: Restart) -> bool:
+        """Nobody starts alone while the gang does; but those of an earlier stage, while a later one gets containers."""
+        if self._groups.gang.restart is None:
+            return False
+        begun = self._state.generation.number > 0 and self._state.phase is not JobState.RESTARTING
+        return not begun or any(self._containers.gang.brings(task) for task in restart.members)
 
     def _lacks(self, restart: Restart) -> bool:
         """Whether the start has to wait for a task."""
@@ -131,8 +138,12 @@ class ProcessStarts:
         if self._state.first_come:
             return True
         addresses = self._state.generation.addresses
-        needed = [task for task in self._groups.gang.members if not task.absent and not task.waits and not task.over]
-        return all(task.name in addresses or task.ready for task in needed)
+        begin_later = self._containers.gang.brings if self._groups.gang.restart else None
+        return all(
+            task.name in addresses or task.ready or (begin_later and begin_later(task))
+            for task in self._groups.gang.members
+            if not task.absent and not task.waits and not task.over
+        )
 
     def _begin_generation(self, restart: Restart, members: Sequence[Task]) -> None:
         state = self._state
