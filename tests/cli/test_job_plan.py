@@ -20,7 +20,10 @@ def test_one_type_after_the_other() -> None:
     job = parse_job(
         {
             "framework": "pytorch",
-            "inputs": {"clicks": {"paths": ["/clicks"], "deal": "queue"}},
+            "inputs": {
+                "clicks": {"paths": ["/clicks"], "deal": "queue"},
+                "sales": {"paths": ["/sales"], "deal": "queue", "format": "parquet", "split_size": "64MiB"},
+            },
             "tasks": {
                 "prepare": {"command": "x"},
                 "worker": {"command": "x", "instances": 4, "processes": 2},
@@ -29,12 +32,14 @@ def test_one_type_after_the_other() -> None:
             },
         }
     )
-    assert list(plan(job, {"clicks": InputFigures(Amount(2, 3 << 20))})) == [
+    assert list(plan(job, {"clicks": InputFigures(Amount(2, 3 << 20)), "sales": InputFigures(Amount(9, 1))})) == [
         "prepare: 1 container; begins at once",
         "worker: 4 containers, 2 processes in each, ranks 1 to 8; begins when prepare has succeeded",
         "chief: 1 container, rank 0; begins when prepare has succeeded",
         "export: 1 container; begins when prepare has succeeded and worker has succeeded",
         "input clicks: 2 shards (3 MiB); one shard after the other, to whoever is free; read by worker, chief",
+        "input sales: 9 shards (1 B); one shard after the other, to whoever is free, in pieces of 64 MiB; "
+        "read by worker, chief",
     ]
 
 

@@ -40,7 +40,9 @@ def plan(job: JobSpec, figures: Mapping[str, InputFigures | str]) -> Iterator[st
             said.append(f"rank {first}" if first == last else f"ranks {first} to {last}")
         yield f"{task_type}: {', '.join(said)}; {_begins(job, task_type)}"
     for name, spec in job.inputs.items():
-        yield f"input {name}: {_holds(figures[name])}; {_DEALS[spec.deal]}; read by {', '.join(job.readers(name))}"
+        pieces = "" if spec.split_size is None else f", in pieces of {size(spec.split_size << 20)}"
+        readers = ", ".join(job.readers(name))
+        yield f"input {name}: {_holds(figures[name])}; {_DEALS[spec.deal]}{pieces}; read by {readers}"
     for name, output in job.outputs.items():
         yield f"output {name}: {output.path}, {_COMMITS[output.commit]}; written by {', '.join(job.writers(name))}"
 

@@ -21,7 +21,6 @@ _SDK = (
     "tony_inputs.py",
     "tony_records.py",
     "tony_datasets.py",
-    "tony_torch.py",
     "tony_call.py",
     "sitecustomize.py",
     "tony_jax.py",

@@ -64,7 +64,21 @@ def torch_dataset(name: str, read: Optional[Read] = None, local: Local = None, f
     """
     _refuse_queue(name)
     local = local if local is None or isinstance(local, str) else list(local)
-    return importlib.import_module("tony_torch").ShardExamples(name, read, local, format)
+    torch_data: Any = importlib.import_module("torch.utils.data")
+
+    class Examples(torch_data.IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[Any]:
+            shards, process = _shards(name, local, format), torch_data.get_worker_info()
+            if process is not None:
+                shards = islice(shards, process.id, None, process.num_workers)
+            for shard in shards:
+                yield from (read or _records)(shard)
+
+        def __reduce__(self) -> Any:
+            """For a ``DataLoader`` whose processes are started by ``spawn``: the class is made there, too."""
+            return torch_dataset, (name, read, local, format)
+
+    return Examples()
 
 
 def _shards(name: str, local: Local, format: Optional[str]) -> Iterator[TaskShard]:
