@@ -23,7 +23,7 @@ import tony_sdk
 
 said = {}
 for name in ("static", "queued"):
-    found = [int(line) for shard in tony_sdk.inputs(name) for line in shard.records()]
+    found = [int(line) for batch in tony_sdk.batches(name, 1000) for line in batch]
     said[name] = [len(found), sum(found)]
 print(json.dumps(said))
 """

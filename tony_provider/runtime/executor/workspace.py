@@ -20,6 +20,7 @@ _SDK = (
     "tony_sdk.py",
     "tony_inputs.py",
     "tony_records.py",
+    "tony_datasets.py",
     "tony_call.py",
     "sitecustomize.py",
     "tony_jax.py",

@@ -26,10 +26,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 if TYPE_CHECKING:
     from tony_provider.runtime.sdk import tony_inputs
+
+    Read = Callable[[tony_inputs.TaskShard], Iterable[Any]]
 
 _lock = threading.Lock()
 
@@ -149,6 +151,34 @@ def inputs(
     """
     shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
+
+
+def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -> Iterator[list[Any]]:
+    """Lists of ``size`` examples of an input, the last one of each shard perhaps shorter; see ``tony_datasets``.
+
+    ``read`` is a function that takes a shard and yields examples; default: its records. ``outside`` are ``local`` and
+    ``format``, see ``inputs``. With a queue a shard is committed when the loop comes for the batch after its last one.
+    """
+    made: Iterator[list[Any]] = importlib.import_module("tony_datasets").batches(name, size, read, **outside)
+    return made
+
+
+def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **outside: Any) -> Any:
+    """A ``tf.data.Dataset`` of the examples of this task's part of an input; see ``tony_datasets``.
+
+    ``signature`` is what one is, as ``output_signature`` of ``from_generator`` wants it; default: bytes. ``read`` and
+    ``outside`` as for ``batches``. Raises InputError for a queue.
+    """
+    return importlib.import_module("tony_datasets").tf_dataset(name, read, signature, **outside)
+
+
+def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any:
+    """A PyTorch ``IterableDataset`` of the examples of this task's part of an input; see ``tony_datasets``.
+
+    The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` as for ``batches``.
+    Raises InputError for a queue.
+    """
+    return importlib.import_module("tony_datasets").torch_dataset(name, read, **outside)
 
 
 def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool:
