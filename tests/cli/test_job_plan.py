@@ -10,7 +10,10 @@ def test_one_type_after_the_other() -> None:
     job = parse_job(
         {
             "framework": "pytorch",
-            "inputs": {"clicks": {"paths": ["/clicks"], "deal": "queue"}},
+            "inputs": {
+                "clicks": {"paths": ["/clicks"], "deal": "queue"},
+                "sales": {"paths": ["/sales"], "deal": "queue", "format": "parquet", "split_size": "64MiB"},
+            },
             "tasks": {
                 "prepare": {"command": "x"},
                 "worker": {"command": "x", "instances": 4, "processes": 2},
@@ -25,6 +28,7 @@ def test_one_type_after_the_other() -> None:
         "chief: 1 container, rank 0; begins when prepare has succeeded",
         "export: 1 container; begins when prepare has succeeded and worker has succeeded",
         "input clicks: one shard after the other, to whoever is free; read by worker, chief",
+        "input sales: one shard after the other, to whoever is free, in pieces of 64 MiB; read by worker, chief",
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony_provider.runtime.frameworks.base import TaskAddress
-from tony_provider.runtime.quantities import count
+from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.ranks import in_cluster, ranks
 from tony_provider.runtime.spec.model import InputDeal, JobSpec, Milestone, StartRule
 
@@ -32,7 +32,8 @@ def plan(job: JobSpec) -> Iterator[str]:
             said.append(f"rank {first}" if first == last else f"ranks {first} to {last}")
         yield f"{task_type}: {', '.join(said)}; {_begins(job, task_type)}"
     for name, spec in job.inputs.items():
-        yield f"input {name}: {_DEALS[spec.deal]}; read by {', '.join(job.readers(name))}"
+        pieces = "" if spec.split_size is None else f", in pieces of {size(spec.split_size << 20)}"
+        yield f"input {name}: {_DEALS[spec.deal]}{pieces}; read by {', '.join(job.readers(name))}"
 
 
 def _ranks(job: JobSpec) -> dict[str, tuple[int, int]]:

@@ -38,7 +38,8 @@ def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     data = tmp_path / "data.txt"
     data.write_text("".join(f"{number}\n" for number in range(COUNT)))
     path = tmp_path / "part.jsonl"
-    cut = cut_bytes(InputShard(f"file://{data}", data.stat().st_size, 7, "lines"), 60)
+    stat = data.stat()
+    cut = cut_bytes(InputShard(f"file://{data}", stat.st_size, stat.st_mtime_ns // 1_000_000, "lines"), 60)
     assert len(cut) == 5
     path.write_bytes(b"".join(shard.line() for shard in cut))
     monkeypatch.setenv(f"{contract.ENV_INPUT_PREFIX}DATA", str(path))

@@ -52,6 +52,21 @@ def test_a_part_is_read_again_and_again(files: list[Path], tmp_path: Path, monke
         list(tony_sdk.inputs("data"))
 
 
+def test_a_piece_of_a_file_that_has_changed_is_refused(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = files[0].stat()
+    listed = InputShard(f"file://{files[0]}", stat.st_size, stat.st_mtime_ns // 1_000_000, "lines", 2, 3)
+    part = tmp_path / "part.jsonl"
+    part.write_bytes(listed.line())
+    monkeypatch.setenv("TONY_INPUT_DATA", str(part))
+    (found,) = tony_sdk.inputs("data")
+    assert (found.format, found.offset, found.length, found.row_groups) == ("lines", 2, 3, None)
+    files[0].write_text("longer than before")
+    with pytest.raises(tony_inputs.InputError, match=r"a\.csv has changed since it was listed"):
+        list(tony_sdk.inputs("data"))
+
+
 def test_an_input_that_the_job_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(contract.ENV_TASK_TYPE, "worker")
     with pytest.raises(tony_inputs.InputError, match="no input 'data' for this task type"):
@@ -100,6 +115,14 @@ def test_the_next_one_commits_the_one_before(said: tuple[list[bytes], list[bytes
     answers += [shard(0), shard(1), END]
     assert [each.path for each in tony_sdk.inputs("data")] == ["hdfs:///x/0", "hdfs:///x/1"]
     assert heard == [TAKE, *(b'{"input": "data", "done": %d, "take": true}' % number for number in range(2))]
+
+
+def test_a_piece_comes_with_what_was_listed(said: tuple[list[bytes], list[bytes]]) -> None:
+    _, answers = said
+    piece = InputShard("hdfs:///x", 9, 2, "parquet", length=5, row_groups=(1, 3), checksum="MD5:0").line()
+    answers += [b'{"shard": 0, ' + piece.strip()[1:], END]
+    (found,) = tony_sdk.inputs("data")
+    assert (found.size, found.length, found.row_groups, found.checksum) == (9, 5, range(1, 3), "MD5:0")
 
 
 def test_what_is_said_of_a_shard_counts_once(said: tuple[list[bytes], list[bytes]]) -> None:

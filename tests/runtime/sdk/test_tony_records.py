@@ -19,7 +19,7 @@ from tony_provider.runtime.inputs.cutting import COMPRESSED, cut_bytes
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.sdk import tony_inputs, tony_records
 from tony_provider.runtime.sdk.tony_inputs import InputError, TaskShard
-from tony_provider.runtime.sdk.tony_records import RecordError, read_tfrecord_piece
+from tony_provider.runtime.sdk.tony_records import RecordError, read_lines, read_tfrecord_piece
 
 tf: Any = pytest.importorskip("tensorflow")
 
@@ -60,6 +60,15 @@ def test_lines(tmp_path: Path, lines: list[bytes], ends: bool, data: st.DataObje
     size = data.draw(st.integers(1, len(content) + 1))
     expected = [line[:-2] if line.endswith(b"\r\n") else line.rstrip(b"\n") for line in io.BytesIO(content)]
     assert read(pieces(path, "lines", size)) == expected
+
+
+def test_a_file_that_is_one_long_line_is_not_held_by_those_who_skip_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tony_records, "_BUFFER", 10)
+    file = io.BytesIO(b"x" * 100 + b"\nlast")
+    assert list(read_lines(file, 20, 60)) == []
+    assert file.tell() <= 70
+    assert list(read_lines(file, 60, 101)) == []
+    assert list(read_lines(file, 101, 105)) == [b"last"]
 
 
 @FILES
@@ -152,6 +161,18 @@ def test_what_is_not_on_the_disk_is_opened(tmp_path: Path) -> None:
     assert list(TaskShard("memory://records/x.csv", 6, format="lines").records()) == [b"a", b"b", b"c"]
     with pytest.raises(InputError, match=r"hdfs:///x\.csv: No module named 'pyarrow'"):
         list(TaskShard("hdfs:///x.csv", 6, format="lines").records())
+
+
+def test_tensorflow_opens_files(tmp_path: Path) -> None:
+    def opener(path: str) -> Any:
+        return tf.io.gfile.GFile(path, "rb")
+
+    (tmp_path / "lines").write_bytes(b"one\ntwo\nthree\n")
+    lines = [line for shard in pieces(tmp_path / "lines", "lines", 4) for line in shard.records(opener)]
+    assert lines == [b"one", b"two", b"three"]
+    records = write_tfrecords(tmp_path / "records", [b"a" * 30, b"b" * 30, b""])
+    found = [record for shard in pieces(records, "tfrecord", 40) for record in shard.records(opener)]
+    assert found == [b"a" * 30, b"b" * 30, b""]
 
 
 def test_a_format_is_needed() -> None:

@@ -206,9 +206,20 @@ def _static(part: str) -> Iterator[TaskShard]:
     with Path(part).open(encoding="utf-8") as lines:
         for line in lines:
             shard = TaskShard(**json.loads(line))
-            if shard.path != shard.uri and not Path(shard.path).exists():
-                raise InputError(f"{shard.uri} was listed, and is not there any more")
+            _check_there(shard)
             yield shard
+
+
+def _check_there(shard: TaskShard) -> None:
+    """Raises InputError when it is a file of this machine that is gone, or a piece of one that is not what was cut."""
+    if shard.path == shard.uri:
+        return
+    try:
+        stat = Path(shard.path).stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(f"{shard.uri} was listed, and is not there any more") from error
+    if shard.length is not None and (stat.st_size, stat.st_mtime_ns // 1_000_000) != (shard.size, shard.modified_ms):
+        raise InputError(f"{shard.uri} has changed since it was listed")
 
 
 def _queued(name: str, path: str) -> Iterator[TaskShard]:

@@ -60,16 +60,26 @@ def _named(shard: TaskShard, found: Iterator[Any], error_type: type[Exception]) 
 
 def read_lines(file: BinaryIO, offset: int = 0, end: Optional[int] = None) -> Iterator[bytes]:
     r"""The lines of a file that begin at ``offset`` or later, and before ``end``; without ``\n`` or ``\r\n``."""
-    position = offset
-    if offset:
-        file.seek(offset - 1)
-        position += len(file.readline()) - 1  # just the end of a line, or the rest of one that began before
+    position = _behind_line(file, offset - 1, end) if offset else 0
     while end is None or position < end:
         line = file.readline()
         if not line:
             return
         position += len(line)
         yield line[: -2 if line.endswith(b"\r\n") else -1] if line.endswith(b"\n") else line
+
+
+def _behind_line(file: BinaryIO, position: int, end: Optional[int]) -> int:
+    """Where the first line after a position begins, where the file is then; ``end`` or more when none does before."""
+    file.seek(position)
+    while end is None or position < end:
+        part = file.read(_BUFFER)
+        found = part.find(b"\n") + 1
+        position += found or len(part)
+        if found or not part:
+            file.seek(position)
+            break
+    return position
 
 
 def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
