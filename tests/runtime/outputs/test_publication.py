@@ -43,9 +43,9 @@ BY_TASK = {
     "worker-0/b/c": "0",
     "worker-1/rest": "1",
     "worker-1/shard-4": "4",
-    "worker-1.1/shard-3": "3",
-    "worker-2.3/deep/shard-5": "5",
-    "worker-2.3/shard-6": "6",
+    "worker-1.1.1/shard-3": "3",
+    "worker-2.2.3/deep/shard-5": "5",
+    "worker-2.2.3/shard-6": "6",
 }
 FLAT = {"a": "0", "b/c": "0", "rest": "1", "shard-4": "4", "shard-3": "3", "deep/shard-5": "5", "shard-6": "6"}
 
