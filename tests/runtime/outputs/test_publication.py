@@ -210,6 +210,17 @@ def test_what_is_not_the_trainings_own_stays(tmp_path: Path) -> None:
     assert replacing.content() == BY_TASK
 
 
+def test_a_part_that_comes_when_all_is_published_changes_nothing(tmp_path: Path) -> None:
+    """Another look at a task that is over: by a thread that waited for the store, or by the next master."""
+    field = Field.make(tmp_path / "field", old=True, commit=OutputCommit.TASK)
+    part = OutputPart("out", WHOLE[0], 2, 2)
+    field.publication().publish_part(part)
+    field.publish()
+    field.publication().publish_part(part)
+    assert field.content() == BY_TASK
+    assert sorted(path.name for path in (field.root / "out").glob("_*")) == ["_SUCCESS"]
+
+
 def test_two_files_of_a_name_are_named_before_anything_moves(tmp_path: Path) -> None:
     field = Field.make(tmp_path / "field", old=False, layout=OutputLayout.FLAT)
     fill(field.staging / "worker-1.1.2", {"b/c": "another"})

@@ -72,7 +72,9 @@ class Publication:
         return OutputStatus(self.name, self.place.uri, mark.files, mark.bytes)
 
     def publish_part(self, part: OutputPart) -> None:
-        """Have this part at the path, where parts appear one after the other."""
+        """Have this part at the path, where parts appear one after the other. One that comes late changes nothing."""
+        if self._finished() is not None:
+            return
         self.look()
         self._begin_in_place()
         self._take_whole(part)
