@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import cast
@@ -124,3 +125,31 @@ async def test_what_was_made_of_a_shard_is_there_before_its_commit_is_asked_for(
         "worker-0.1.1/rest": "rest\n",
     }
     assert list(ended.outputs) == kept("worker-0.1.1", 4, 1 + 5 + 5 + 5)
+
+
+async def test_links_count_by_their_names_and_pipes_are_refused(launch: Launch, target: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "big").write_text("big")
+    running, client, out = await begin(launch, target)
+    (out / "1").mkdir()
+    (out / "1" / "inner").symlink_to(tmp_path / "cache" / "big")
+    (out / "2").symlink_to(tmp_path / "cache")
+    (out / "3").symlink_to(tmp_path / "cache" / "big")
+
+    client.say({"done": 5, "outputs": [str(out / name) for name in ("1", "2", "3")]})
+    request = await asked(running.master, 1)
+    part = f"file://{target.parent}/_out.{APPLICATION}/worker-0.1.1"
+    assert sorted(request.outputs) == [f"{part}/1/inner", f"{part}/2/big", f"{part}/3"]
+    assert parts(target) == {f"worker-0.1.1/{name}": "big" for name in ("1/inner", "2/big", "3")}
+    answer(running.master, request.request)
+    assert await client.heard(1) == {}
+
+    os.mkfifo(out / "pipe")
+    (out / "round").symlink_to("round")
+    for name in ("pipe", "round"):
+        said = client.say({"done": 6, "outputs": [str(out / name)]})
+        assert "what was made of the shard is not on the store: " in error_of(await client.heard(said))
+        (out / name).unlink()
+    client.say("bye")
+    ended = await running.master.first("exited")
+    assert list(ended.outputs) == kept("worker-0.1.1", 4, 3 * 3 + 5)

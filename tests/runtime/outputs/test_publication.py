@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,24 @@ def test_a_mark_of_the_tasks_own_does_not_stand_for_ours(tmp_path: Path) -> None
             **({} if layout is OutputLayout.FLAT else {"worker-0/_SUCCESS": "", "worker-1/_SUCCESS": ""}),
         }
         assert ME in (field.root / "out" / "_SUCCESS").read_text()
+
+
+@pytest.mark.parametrize("commit", [{}, {"at_once": False}])
+def test_a_mark_that_a_shard_names_does_not_stand_for_ours(tmp_path: Path, commit: dict[str, Any]) -> None:
+    field = Field.make(tmp_path / "field", old=False, layout=OutputLayout.FLAT, **commit)
+    names = ("_SUCCESS", "_tony.json")
+    fill(field.staging / "worker-2.2.3", dict.fromkeys(names, "{}"))
+    field.publication().publish([], lambda: iter([*COMMITTED, *(("worker-2.2.3", name) for name in names)]))
+    assert ME in (field.root / "out" / "_SUCCESS").read_text()
+    assert not (field.root / "out" / "_tony.json").exists()
+
+
+def test_names_need_not_be_text(tmp_path: Path) -> None:
+    field = Field.make(tmp_path / "field", old=False, layout=OutputLayout.FLAT)
+    name = os.fsdecode(b"\xff")
+    fill(field.staging / "worker-0.1.1", {name: "1"})
+    field.publish()
+    assert field.content() == {**FLAT, name: "1"}
 
 
 def test_nobody_left_anything(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import socket
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,17 @@ def test_a_piece_of_a_file_that_has_changed_is_refused(
         list(tony_sdk.inputs("data"))
 
 
+def test_a_copy_of_a_cut_file_has_a_time_of_its_own(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = json.loads(InputShard("hdfs:///a.csv", 5, 7, "lines", 2, 3).line())
+    part = tmp_path / "part.jsonl"
+    part.write_text(json.dumps({**line, "path": str(files[0])}))
+    monkeypatch.setenv("TONY_INPUT_DATA", str(part))
+    (found,) = tony_sdk.inputs("data")
+    assert found.path == str(files[0])
+
+
 def test_an_input_that_the_job_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(contract.ENV_TASK_TYPE, "worker")
     with pytest.raises(tony_inputs.InputError, match="no input 'data' for this task type"):
@@ -123,6 +137,61 @@ def test_a_piece_comes_with_what_was_listed(said: tuple[list[bytes], list[bytes]
     answers += [b'{"shard": 0, ' + piece.strip()[1:], END]
     (found,) = tony_sdk.inputs("data")
     assert (found.size, found.length, found.row_groups, found.checksum) == (9, 5, range(1, 3), "MD5:0")
+
+
+REFUSED = b'{"error": "x was made of an earlier shard"}'
+
+
+def test_a_shard_whose_commit_was_refused_is_given_back(said: tuple[list[bytes], list[bytes]]) -> None:
+    """Or the loop would wait for itself."""
+    heard, answers = said
+    answers += [shard(0), REFUSED, shard(1), REFUSED, b"{}", shard(2), REFUSED, b"{}", END]
+    for number, taken in enumerate(tony_sdk.inputs("data")):
+        with contextlib.suppress(tony_inputs.InputError), taken if number == 2 else contextlib.nullcontext():
+            taken.done("x")
+        if number == 1:
+            taken.done("y")
+    assert [json.loads(line) for line in heard[2:3] + heard[5:]] == [
+        {"input": "data", "back": 0, "take": True},
+        {"input": "data", "take": True},
+        {"input": "data", "done": 2, "outputs": ["x"]},
+        {"input": "data", "back": 2},
+        {"input": "data", "take": True},
+    ]
+
+
+def test_a_thread_may_say_that_a_shard_is_done_while_the_loop_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer goes to who has asked, and each shard is committed once, whoever is faster."""
+    count, done = 300, list[int]()
+    path = tmp_path / "socket"
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+    monkeypatch.setenv(contract.ENV_INPUT_QUEUES, "data")
+    monkeypatch.setenv(contract.ENV_INPUT_SOCKET, str(path))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        numbers = iter(range(count))
+        with connection, connection.makefile("rwb") as lines:
+            for line in lines:
+                asked = json.loads(line)
+                done.extend([asked["done"]] if "done" in asked else [])
+                number = next(numbers, None) if "take" in asked else -1
+                lines.write(b"{}" if number == -1 else END if number is None else shard(number))
+                lines.write(b"\n")
+                lines.flush()
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    with ThreadPoolExecutor(4) as pool:
+        taken = [pool.submit(each.done) and each.uri for each in tony_sdk.inputs("data")]
+    serving.join(60)
+    server.close()
+    assert taken == [f"hdfs:///x/{number}" for number in range(count)]
+    assert done == list(range(count))
 
 
 def test_what_is_said_of_a_shard_counts_once(said: tuple[list[bytes], list[bytes]]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
+from typing import Optional
 
 import attrs
 
@@ -32,22 +34,30 @@ class OutputDirectory:
     def _upload(self) -> TreeUpload:
         return TreeUpload(self.storage, self.cancelled, DATA_FILE, DATA_DIRECTORY, overwrite=True)
 
-    def files_at(self, path: Path) -> list[str]:
-        """The files that a path in the directory names: itself, or all below it."""
-        top = self.path.resolve()
-        found = [each for each, _ in walk_local(path) if each.is_file()] if path.is_dir() else [path]
-        return [each.resolve().relative_to(top).as_posix() for each in found]
+    def name_of(self, path: Path) -> Optional[str]:
+        """What a path is called in the directory, also one that is a link; None: it does not lie there."""
+        tops = (self.path, Path(os.path.realpath(self.path)))
+        for each in (os.path.normpath(path), os.path.realpath(path)):
+            for top in tops:
+                if top in Path(each).parents:
+                    return Path(each).relative_to(top).as_posix()
+        return None
 
-    def holds(self, path: Path) -> bool:
-        """Whether a path lies in the directory."""
-        return self.path.resolve() in path.resolve().parents
+    def files_at(self, name: str) -> list[str]:
+        """The files that a name in the directory stands for: itself, or all below it."""
+        path = self.path / name
+        if not path.is_dir():
+            return [name]
+        return [f"{name}/{below}" for each, below in walk_local(path) if not each.is_dir()]
 
     def copy(self, file: str) -> str:
         """Copy a file for a commit that is about to be asked for; returns its URI."""
-        uri = uris.join(self.part, file)
+        uri, path = uris.join(self.part, file), self.path / file
+        if path.exists() and not path.is_file():  # a FIFO would be read for ever
+            raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
         self._copied[file] = 0  # from now on something may be there
         self.storage.make_directories(uris.parent(uri), permission=DATA_DIRECTORY)
-        self._copied[file] = self._upload.send(self.path / file, uri)
+        self._copied[file] = self._upload.send(path, uri)
         self._refused.discard(file)
         return uri
 

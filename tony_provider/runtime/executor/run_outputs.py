@@ -24,7 +24,7 @@ from tony_provider.runtime.outputs.output_place import OutputPlace
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.retrying import retry_blocking
 from tony_provider.runtime.spec.problems import child
-from tony_provider.runtime.storage import StorageError, StorageUnsupported, uris
+from tony_provider.runtime.storage import StorageError, StorageInvalidPath, StorageUnsupported, uris
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +67,13 @@ class RunOutputs:
         container = self._context.container
         place = OutputPlace(container.job.outputs[name].path, container.identity.application_id)
         part = place.part(part_name(container.identity.task, container.identity.attempt, self._start))
+        where = child(child("outputs", name), "path")
         try:
             storage = self._stores.of(place.target)
-        except StorageUnsupported as error:
-            where = child(child("outputs", name), "path")
+            there = uris.scheme(place.target) != "file" or storage.exists(place.staging)
+        except StorageError as error:
             raise NoSuchStoreError(f"{where}: {place.target} cannot be written from this node: {error}") from error
-        if uris.scheme(place.target) == "file" and not storage.exists(place.staging):
-            where = child(child("outputs", name), "path")
+        if not there:
             message = "all nodes must have the file system mounted that it is on"
             raise NoSuchStoreError(f"{where}: {place.target} is not there on this node; {message}")
         return OutputDirectory(name, path, storage, part, self._stopping.cancelled)
@@ -95,11 +95,12 @@ class RunOutputs:
         copied: list[tuple[OutputDirectory, str]] = []
         try:
             for each in said:
-                directory = self._of(each)
-                if directory is None:
+                found = self._find(each)
+                if found is None:
                     names.append(each)
                     continue
-                for file in directory.files_at(Path(each)):
+                directory, name = found
+                for file in directory.files_at(name):
                     _check_new(directory, file)
                     copied.append((directory, file))
                     names.append(self._copy_file(directory, file))
@@ -113,12 +114,18 @@ class RunOutputs:
 
     def _copy_file(self, directory: OutputDirectory, file: str) -> str:
         seconds = self._context.container.job.timeouts.upload
-        work = partial(directory.copy, file)
+        work = partial(_copy_or_give_up, directory, file)
         return retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), self._stopping.cancelled)
 
-    def _of(self, said: str) -> Optional[OutputDirectory]:
-        path = Path(said)
-        return next((each for each in self._directories if path.is_absolute() and each.holds(path)), None)
+    def _find(self, said: str) -> Optional[tuple[OutputDirectory, str]]:
+        """The directory that something lies in, and what it is called there."""
+        if not said.startswith("/") or "\0" in said:
+            return None
+        for each in self._directories:
+            name = each.name_of(Path(said))
+            if name is not None:
+                return each, name
+        return None
 
     # ---- at the end --------------------------------------------------------------------------------------------
 
@@ -144,6 +151,14 @@ class ShardCopies:
         """Say whether the commit was made."""
         for directory, file in self._files:
             directory.settle(file, committed=committed)
+
+
+def _copy_or_give_up(directory: OutputDirectory, file: str) -> str:
+    """Raises NotCopiedError where another try would be the same."""
+    try:
+        return directory.copy(file)
+    except (StorageInvalidPath, StorageUnsupported) as error:
+        raise NotCopiedError(f"what was made of the shard cannot be on the store: {error}") from error
 
 
 def _check_new(directory: OutputDirectory, file: str) -> None:

@@ -101,7 +101,7 @@ class Publication:
         whole = {each.part for each in parts}
 
         def further() -> Iterator[CommittedFile]:
-            return (each for each in committed() if each[0] not in whole)
+            return (each for each in committed() if each[0] not in whole and self._is_wanted(each[1]))
 
         if self.spec.layout is OutputLayout.FLAT:
             check_names(self._names(parts, further()), self._key)
@@ -225,8 +225,12 @@ class Publication:
         with suppress(StorageNotFound):
             for status in walk(self.storage, directory):
                 path = status.path[beginning:]
-                if not status.is_directory and not (self.spec.layout is OutputLayout.FLAT and path in _OWN):
+                if not status.is_directory and self._is_wanted(path):
                     yield path
+
+    def _is_wanted(self, path: str) -> bool:
+        """Whether a file of a part is to be at the path: not in the place of a mark of ours."""
+        return not (self.spec.layout is OutputLayout.FLAT and path in _OWN)
 
 
 _OWN = (contract.SUCCESS_FILE, contract.OUTPUT_MARK_FILE)

@@ -22,6 +22,7 @@ import importlib
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -121,13 +122,16 @@ class QueuedShard(TaskShard):
     def __init__(self, queue: _Queue, number: int, **listed: Any) -> None:
         super().__init__(**listed)
         self.open = True  # nobody has said what became of it
+        self._refused = False  # somebody has, and to no avail: the loop is not to commit it
         self._queue = queue
         self._number = number
 
     def done(self, *outputs: Union[str, os.PathLike[str]]) -> None:
         """Commit it, with the names of what was made of it. Returns when that is safe; once more it does nothing.
 
-        Raises InputError when it is somebody else's by now: what was made of it does not count then.
+        Raises InputError when it is somebody else's by now, or what was made of it cannot be copied: that does not
+        count then. Say it once more, of something else; otherwise the shard is given back when the loop comes for the
+        next.
         """
         self._settle(done=self._number, outputs=[_whole(each) for each in outputs])
 
@@ -140,21 +144,33 @@ class QueuedShard(TaskShard):
         self._settle(failed=self._number, reason=f"{self.uri}: {reason}")
 
     def take_next(self) -> dict[str, Any]:
-        """Ask for another one, with the commit of this one unless something was said of it. Raises InputError."""
-        done = {"done": self._number} if self.open else {}
-        self.open = False
-        return self._queue.ask(**done, take=True)
+        """Ask for another one, with the commit of this one unless something was said of it. Raises InputError.
+
+        One whose commit was refused is given back: who waits for the end of the input would wait for it, too.
+        """
+        with self._queue.lock:
+            said = {"back" if self._refused else "done": self._number} if self.open else {}
+            self.open = False
+            return self._queue.ask(**said, take=True)
 
     def _settle(self, **what: Any) -> None:
-        if self.open:
-            self.open = False
-            self._queue.ask(**what)
+        if not self.open:
+            return  # without the lock, that the loop may have for long
+        with self._queue.lock:
+            if self.open:
+                self.open = False
+                try:
+                    self._queue.ask(**what)
+                except InputError:
+                    self.open = self._refused = True
+                    raise
 
 
 class _Queue:
     """A connection to the executor, for one loop."""
 
     def __init__(self, name: str, path: str) -> None:
+        self.lock = threading.RLock()  # an answer goes to who has asked, whatever thread that is
         self._name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -166,19 +182,23 @@ class _Queue:
 
     def ask(self, **what: Any) -> dict[str, Any]:
         """Ask, and wait for the answer as long as it takes. Raises InputError."""
-        if self._answers.closed:
-            raise InputError(f"input {self._name}: the shard was given back when the loop that took it was left")
-        try:
-            self._socket.sendall(json.dumps({"input": self._name, **what}).encode() + b"\n")
-            line = self._answers.readline()
-        except OSError as error:
-            raise InputError(f"input {self._name}: the executor is gone: {error}") from error
+        with self.lock:
+            line = self._exchange(json.dumps({"input": self._name, **what}).encode() + b"\n")
         if not line:
             raise InputError(f"input {self._name}: the executor is gone")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise InputError(f"input {self._name}: {answer['error']}")
         return answer
+
+    def _exchange(self, line: bytes) -> bytes:
+        if self._answers.closed:
+            raise InputError(f"input {self._name}: the shard was given back when the loop that took it was left")
+        try:
+            self._socket.sendall(line)
+            return self._answers.readline()
+        except OSError as error:
+            raise InputError(f"input {self._name}: the executor is gone: {error}") from error
 
     def close(self) -> None:
         """What was taken and not done with is given back."""
@@ -230,7 +250,12 @@ def _check_there(shard: TaskShard) -> None:
         stat = Path(shard.path).stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(f"{shard.uri} was listed, and is not there any more") from error
-    if shard.length is not None and (stat.st_size, stat.st_mtime_ns // 1_000_000) != (shard.size, shard.modified_ms):
+    listed = shard.uri.startswith("file:")  # and not a copy of it, which was looked at when it was made
+    if (
+        listed
+        and shard.length is not None
+        and (stat.st_size, stat.st_mtime_ns // 1_000_000) != (shard.size, shard.modified_ms)
+    ):
         raise InputError(f"{shard.uri} has changed since it was listed")
 
 
