@@ -9,6 +9,9 @@ HADOOP_VERSION ?= 3.4.2
 # Most tests wait most of the time, so two run at once; those of one file in one process (see tests/sharing.py).
 PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
 
+# Some images forbid it: then each of the many processes that the tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer bench-scale test lint types format docs docs-tables screenshots proto wheel clean test-long unit pythons
 

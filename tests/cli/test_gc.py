@@ -12,12 +12,15 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
+from tests.waiting import until
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime import contract
+from tony_provider.runtime.spec.model import OutputSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageUnreachable
 
@@ -368,3 +371,23 @@ def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
     finally:
         yarn.kill(living, "seen enough")
         ended(yarn, living)
+
+
+def test_what_an_application_has_left_beside_an_output_goes_with_it(store: Store) -> None:
+    """Nobody has cleaned up after it: its masters have died, and no task of Airflow has looked at it since."""
+    which = identity(store.hook, "train")
+    target = store.root.parent / "data" / "out"
+    spec = attrs.evolve(job("true"), outputs={"out": OutputSpec(str(target))})
+    application_id = store.hook.submit(SubmissionRequest(spec, which))
+    about = store.path(store.application(which, application_id)) / contract.LAUNCH_DIR / contract.APPLICATION_FILE
+    content = about.read_bytes()
+    ended(store.hook, application_id)
+    until(lambda: not about.exists(), "its master has cleaned up")
+    about.parent.mkdir()
+    about.write_bytes(content)
+    left = target.parent / f"_out.{application_id}"
+    (left / "worker-0.1.1").mkdir(parents=True)
+    store.age()
+    garbage = store.hook.garbage(())
+    assert [each.problem for each in garbage.remove(garbage.look(before()), before())] == ["", ""]
+    assert [path.name for path in target.parent.iterdir()] == ["out"]

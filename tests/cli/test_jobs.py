@@ -196,11 +196,14 @@ def test_as_a_process(local: TonyHook, job: str) -> None:
     kept = airflow("list", "--all", "--conn-id", "tony_kept", "--output", "json")
     assert kept.returncode == 0, kept.stderr
     assert next(word for word in done.stdout.split() if word.startswith("application_")) in kept.stdout
-    wrong = airflow("check", job, "--set", "tasks.worker.memory=lots", "--set", "tasks.worker.instances=-1")
-    assert wrong.returncode == 1
-    assert "tasks.worker.memory" in wrong.stderr
-    assert "tasks.worker.instances" in wrong.stderr
-    assert "Traceback" not in wrong.stderr
+
+
+def test_all_that_is_wrong_is_said_at_once(tony: Tony, local: TonyHook, job: str) -> None:
+    wrong = tony("check", job, "--set", "tasks.worker.memory=lots", "--set", "tasks.worker.instances=-1")
+    assert wrong.code == 1
+    assert "tasks.worker.memory" in wrong.error
+    assert "tasks.worker.instances" in wrong.error
+    assert "Traceback" not in wrong.error
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ SHARED = (
     "overwriting",
     "out-of-memory",
 )
-BREAKING = ("resourcemanager-restarted", "nodemanager-killed", "preempted")
+BREAKING = ("resourcemanager-failover", "nodemanager-killed", "preempted")
 AIRFLOW = ("not-delivered",)
 # It takes minutes; two jobs that each want more than there is are in tests/jobs/test_allocation.py.
 LONG = {"queue"}

@@ -361,6 +361,7 @@ def _stopped(hook: TonyHook, application_id: str) -> bool:
         return False
 
 
+@pytest.mark.long  # a row of the faults has its own pair, too: resourcemanager-failover
 def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_connection: AddConnection) -> None:
     cluster = start_hadoop(Settings(resourcemanagers=2, nodemanagers=1))
     try:

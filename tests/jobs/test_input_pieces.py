@@ -70,13 +70,14 @@ def test_row_groups_are_dealt_and_one_that_is_no_parquet_file_is_told_before(loc
         local.submit(spec)
 
 
-def test_checksums_of_the_store_are_kept_with_the_result(yarn: YarnPlace) -> None:
-    storage, directory = yarn.hook().storage(), uris.join(yarn.hook().layout.root, f"sums-{uuid.uuid4().hex}")
+def test_row_groups_and_checksums_on_hdfs(yarn: YarnPlace) -> None:
+    storage, directory = yarn.hook().storage(), uris.join(yarn.hook().layout.root, f"pieces-{uuid.uuid4().hex}")
     for name in ("a", "b"):
-        storage.write(f"{directory}/{name}", b"the same", overwrite=True)
+        storage.write(f"{directory}/{name}", (SAMPLES / "pyarrow.parquet").read_bytes())
     worker = {"instances": 2, "memory": "128MiB", "command": "true"}
-    job = yarn.submit({"tasks": {"worker": worker}, "inputs": {"data": {"paths": [directory], "checksum": True}}})
+    data = {"paths": [directory], "format": "parquet", "split_size": "1MiB", "checksum": True}
+    job = yarn.submit({"tasks": {"worker": worker}, "inputs": {"data": data}})
     job.succeeded()
     listed = [json.loads(line) for line in job.read("inputs/data.jsonl").splitlines()]
-    assert len(listed) == 2
-    assert {each["checksum"] for each in listed} == {storage.checksum(f"{directory}/a")}
+    checksum = storage.checksum(f"{directory}/a")
+    assert [(each["row_groups"], each["checksum"]) for each in listed] == [([0, 4], checksum)] * 2

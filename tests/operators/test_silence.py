@@ -27,11 +27,6 @@ STEPS = (
 )
 
 
-@pytest.fixture(params=[False, pytest.param(True, id="deferred")])
-def deferrable(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 class Happening:
     """Meanwhile, from a thread: ``act`` is called once the job runs, and lets it end."""
 
@@ -117,6 +112,7 @@ def run(happening: Happening, act: Any, *, deferrable: bool) -> str | None:
     return done.state
 
 
+@pytest.mark.parametrize("deferrable", [False, pytest.param(True, id="deferred", marks=pytest.mark.long)])
 def test_a_store_that_refuses(happening: Happening, deferrable: bool) -> None:
     def act() -> None:
         with happening.store_away():
@@ -127,6 +123,7 @@ def test_a_store_that_refuses(happening: Happening, deferrable: bool) -> None:
     assert run(happening, act, deferrable=deferrable) == "success"
 
 
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.long), pytest.param(True, id="deferred")])
 def test_a_master_that_hangs(happening: Happening, deferrable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "STATUS_STALE", 8.0)  # it writes every five seconds
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony_provider.cluster.errors import JobRejected
+from tony_provider.cluster.layout import Layout
 from tony_provider.runtime.inputs.stores import InputStores
 from tony_provider.runtime.outputs.target_check import target_problem
 from tony_provider.runtime.spec.model import JobSpec
@@ -33,8 +34,10 @@ def check_outputs(job: JobSpec, storage: Storage, staging_dir: str, training: st
 def _problems(job: JobSpec, name: str, staging_dir: str, training: str, stores: InputStores) -> Iterator[str]:
     spec = job.outputs[name]
     where = child(child("outputs", name), "path")
-    if _overlap(spec.path, staging_dir):
-        yield f"{where}: {spec.path} is mixed up with the staging directory {staging_dir}; name another"
+    layout = Layout(staging_dir)
+    ours = next((each for each in (layout.jobs_dir, layout.cache_dir) if _overlap(spec.path, each)), None)
+    if ours:
+        yield f"{where}: {spec.path} is mixed up with {ours} of the connection's staging directory; name another"
         return
     if uris.scheme(spec.path) == "file" != uris.scheme(staging_dir):
         return  # a directory of the nodes
@@ -47,8 +50,9 @@ def _problems(job: JobSpec, name: str, staging_dir: str, training: str, stores: 
         yield problem
 
 
-def _overlap(path: str, staging_dir: str) -> bool:
-    mine, theirs = uris.parse(path), uris.parse(staging_dir)
+def _overlap(path: str, ours: str) -> bool:
+    """Whether one is the other, or lies in it."""
+    mine, theirs = uris.parse(path), uris.parse(ours)
     if mine.scheme != theirs.scheme:
         return False
     one, other = (f"{each.path.rstrip('/')}/" for each in (mine, theirs))

@@ -85,10 +85,10 @@ async def test_each_shard_is_there_once_though_a_worker_and_the_master_are_kille
     out = tmp_path / "out"
     assert [path.name for path in out.iterdir()] == ["predictions"]
     found = files(out / "predictions")
-    assert {name.rpartition("/")[0] for name in found} == {"worker-0", "worker-1.1", "worker-1", "worker-2"}
+    assert {name.rpartition("/")[0] for name in found} == {"worker-0", "worker-1.1.1", "worker-1", "worker-2"}
     assert sorted(name.rpartition("/")[2] for name in found) == [f"{number:03}.out" for number in range(COUNT)]
     assert all(text == f"made of {int(name[-7:-4])}" for name, text in found.items())
-    assert sum(1 for name in found if name.startswith("worker-1.1/")) == 5
+    assert sum(1 for name in found if name.startswith("worker-1.1.1/")) == 5
     size = sum(map(len, found.values()))
     uri = f"file://{out}/predictions"
     assert result(job).outputs == [OutputStatus("predictions", uri, COUNT, size)]

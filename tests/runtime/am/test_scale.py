@@ -30,10 +30,12 @@ from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.am.resource_manager import Registered
 from tony_provider.runtime.am.service import WriteTurns
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.wire_messages import Rendezvous
+from tony_provider.runtime.frameworks.base import TaskAddress
 from tony_provider.runtime.local.archives import shared_cache
-from tony_provider.runtime.protocol import timing, tony_pb2
+from tony_provider.runtime.protocol import addresses, timing, tony_pb2
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, SuccessRule, TaskSpec
+from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, StartRule, SuccessRule, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
 
 TASKS = 150
@@ -112,6 +114,30 @@ def test_what_a_message_costs_does_not_grow_with_the_tasks(
     success: SuccessRule | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert looks(300, success, monkeypatch) == looks(30, success, monkeypatch)
+
+
+def test_a_task_that_begins_by_itself_has_nobody_else_s_address_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = attrs.evolve(job({"worker": 50}), start=StartRule.FIRST_COME)
+    world = World(spec, ["worker"], alone=True)
+    wire, made = Rendezvous(), 0
+    encode = addresses._encode
+
+    def count(task: TaskAddress) -> bytes:
+        nonlocal made
+        made += 1
+        return encode(task)
+
+    monkeypatch.setattr(addresses, "_encode", count)
+    for index in range(50):
+        world.grant()
+        world.register(f"worker:{index}")
+        order = world.rendezvous[-1]
+        ((name, message),) = wire.messages(order)
+        assert name == f"worker:{index}"
+        unpacked = addresses.unpack(1, message().rendezvous.cluster)
+        assert unpacked == order.cluster
+        assert [task.main for task in unpacked.tasks].count("") == 49 - index
+    assert made == 50 + 49  # all at first, then each one's own
 
 
 async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(

@@ -56,13 +56,13 @@ def many(tasks: int) -> ClusterSpec:
 def test_addresses_of_all_are_encoded_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """And each task's copy is made when it is sent, since all of them together grow with the square."""
     encoded: list[ClusterSpec] = []
-    pack = addresses.pack
+    pack = addresses.Packer.pack
 
-    def counted(cluster: ClusterSpec) -> bytes:
+    def counted(packer: addresses.Packer, cluster: ClusterSpec) -> bytes:
         encoded.append(cluster)
-        return pack(cluster)
+        return pack(packer, cluster)
 
-    monkeypatch.setattr(addresses, "pack", counted)
+    monkeypatch.setattr(addresses.Packer, "pack", counted)
     monkeypatch.setattr(tony_pb2, "ToExecutor", None)  # nothing is made yet
     action = SendRendezvous(many(300), {f"worker:{index}": 1 for index in range(300)})
     rendezvous = wire_messages.Rendezvous()
@@ -71,7 +71,7 @@ def test_addresses_of_all_are_encoded_once_for_all(monkeypatch: pytest.MonkeyPat
     waiting += [sent for task in action.starts for sent in rendezvous.messages(attrs.evolve(action, starts={task: 1}))]
     assert (len(waiting), len(encoded)) == (600, 1)
     monkeypatch.undo()
-    assert {make().rendezvous.cluster for _, make in waiting} == {pack(action.cluster)}
+    assert {make().rendezvous.cluster for _, make in waiting} == {addresses.pack(action.cluster)}
 
 
 def test_message_of_a_large_job_is_far_below_what_grpc_takes() -> None:

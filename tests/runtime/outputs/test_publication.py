@@ -43,9 +43,9 @@ BY_TASK = {
     "worker-0/b/c": "0",
     "worker-1/rest": "1",
     "worker-1/shard-4": "4",
-    "worker-1.1/shard-3": "3",
-    "worker-2.3/deep/shard-5": "5",
-    "worker-2.3/shard-6": "6",
+    "worker-1.1.1/shard-3": "3",
+    "worker-2.2.3/deep/shard-5": "5",
+    "worker-2.2.3/shard-6": "6",
 }
 FLAT = {"a": "0", "b/c": "0", "rest": "1", "shard-4": "4", "shard-3": "3", "deep/shard-5": "5", "shard-6": "6"}
 
@@ -208,6 +208,17 @@ def test_what_is_not_the_trainings_own_stays(tmp_path: Path) -> None:
     replacing = attrs.evolve(field, spec=attrs.evolve(field.spec, replace=True))
     assert replacing.publish() == (7, 7)
     assert replacing.content() == BY_TASK
+
+
+def test_a_part_that_comes_when_all_is_published_changes_nothing(tmp_path: Path) -> None:
+    """Another look at a task that is over: by a thread that waited for the store, or by the next master."""
+    field = Field.make(tmp_path / "field", old=True, commit=OutputCommit.TASK)
+    part = OutputPart("out", WHOLE[0], 2, 2)
+    field.publication().publish_part(part)
+    field.publish()
+    field.publication().publish_part(part)
+    assert field.content() == BY_TASK
+    assert sorted(path.name for path in (field.root / "out").glob("_*")) == ["_SUCCESS"]
 
 
 def test_two_files_of_a_name_are_named_before_anything_moves(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_what_counts_gets_to_its_path_and_nothing_is_beside_it(place: Place, kin
         expected = {
             f"deep/out/{f'worker-{index}/' if by_task else ''}{index}/{n}": n for index in (0, 1) for n in names
         }
-        assert files(place) == {**expected, f"deep/out/{'worker-0.1/' if by_task else ''}shard": "shard"}
+        assert files(place) == {**expected, f"deep/out/{'worker-0.1.1/' if by_task else ''}shard": "shard"}
         assert place.names("deep") == ["out"]
         assert "_SUCCESS" in place.names("deep/out")
         clear_away(place.storage, publication.place)

@@ -60,6 +60,7 @@ class Rendezvous:
     def __init__(self) -> None:
         self._cluster: Optional[ClusterSpec] = None  # that ``_packed`` is of: the newest
         self._packed = b""
+        self._packer = addresses.Packer()
 
     def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
         """The messages by task, each made when it is sent: the addresses are copied into it."""
@@ -74,7 +75,7 @@ class Rendezvous:
 
     def _pack(self, cluster: ClusterSpec) -> bytes:
         if cluster is not self._cluster:
-            self._cluster, self._packed = cluster, addresses.pack(cluster)
+            self._cluster, self._packed = cluster, self._packer.pack(cluster)
         return self._packed
 
 

@@ -23,14 +23,8 @@ def part_name(task: str, attempt: int, start: int) -> str:
 
 
 def task_directory(part: str) -> str:
-    """The directory of a part's task below the path of the output: worker-3."""
-    return part.rsplit(".", 2)[0]
+    """The directory of a part's task below the path of the output: worker-3.
 
-
-def start_directory(part: str) -> str:
-    """The directory of what this start had committed before the task started again: worker-3.1, by the start's number.
-
-    No two starts of a task have the same number.
+    What an earlier start had committed is beside it, under the part's own name.
     """
-    task, _, start = part.rsplit(".", 2)
-    return f"{task}.{start}"
+    return part.rsplit(".", 2)[0]

@@ -20,7 +20,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.at_once import at_once
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.outputs.output_mark import OutputMark, read_mark, write_mark
-from tony_provider.runtime.outputs.output_part import OutputPart, start_directory, task_directory
+from tony_provider.runtime.outputs.output_part import OutputPart, task_directory
 from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, OutputPlace
 from tony_provider.runtime.outputs.publish_error import PublishError
 from tony_provider.runtime.outputs.same_names import check_names
@@ -72,7 +72,9 @@ class Publication:
         return OutputStatus(self.name, self.place.uri, mark.files, mark.bytes)
 
     def publish_part(self, part: OutputPart) -> None:
-        """Have this part at the path, where parts appear one after the other."""
+        """Have this part at the path, where parts appear one after the other. One that comes late changes nothing."""
+        if self._finished() is not None:
+            return
         self.look()
         self._begin_in_place()
         self._take_whole(part)
@@ -178,7 +180,7 @@ class Publication:
     def _take_committed(self, file: CommittedFile) -> int:
         """Returns its size in bytes."""
         part, path = file
-        below = start_directory(part) if self.spec.layout is OutputLayout.TASKS else ""
+        below = part if self.spec.layout is OutputLayout.TASKS else ""
         target = uris.join(self._base, below, path)
         self._move_file(uris.join(self.place.part(part), path), target)
         return self.storage.status(target).size

@@ -7,7 +7,7 @@ import pytest
 
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.outputs.output_part import OutputPart, part_name
+from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState
 from tony_provider.runtime.spec.model import OutputSpec, RestartPolicy, Tolerance
 
@@ -21,14 +21,10 @@ def world_of(*, alone: bool = False, tolerated: str = "0") -> World:
     return World(spec, ["worker"], alone=alone).run()
 
 
-def part(world: World, name: str) -> OutputPart:
-    return OutputPart("out", part_name(name, world.attempt(name), world.executor(name).start), 1, 10)
-
-
 def succeed(world: World, name: str) -> OutputPart:
     """It ends well, and leaves this."""
-    left = part(world, name)
-    world.end(name, outputs=(left,))
+    world.end(name)
+    (left,) = world.ends[name].outputs
     return left
 
 

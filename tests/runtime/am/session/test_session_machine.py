@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.runtime.am.session.world import EPOCH, Executor, World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.checkpoints.mirroring import mirror_ranks
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
@@ -23,8 +22,10 @@ from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
     NO_TOLERANCE,
     Memory,
+    ExportSpec,
     Milestone,
     MirrorScope,
+    OutputSpec,
     ReadinessProbe,
     RestartPolicy,
     RestartScope,
@@ -78,6 +79,24 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
         },
         ["worker", "more"],
     ),
+    (
+        {
+            "worker": task_type(3, min_instances=2),
+            "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED}),
+        },
+        ["worker"],
+    ),
+    (
+        {
+            "sidecar": task_type(2, ready=ReadinessProbe(port=0)),
+            "worker": task_type(2, restart=RestartScope.TASK),
+            "more": task_type(
+                1, restart=RestartScope.TASK, after={"worker": Milestone.STARTED, "sidecar": Milestone.READY}
+            ),
+            "last": task_type(1, role=Role.ONCE, after={"more": Milestone.SUCCEEDED}),
+        },
+        ["worker", "more"],
+    ),
 ]
 POLICIES = [
     RestartPolicy(budget=0),
@@ -108,6 +127,8 @@ class SessionMachine(RuleBasedStateMachine):
         tolerated=st.sampled_from([NO_TOLERANCE, NO_TOLERANCE, Tolerance("1"), Tolerance("100%")]),
         answers=st.booleans(),
         keeps=st.booleans(),
+        outputs=st.booleans(),
+        every=st.sampled_from([None, 1, 2]),
         jitter=st.floats(0, 1),
         timeouts=st.fixed_dictionaries(
             {},
@@ -131,10 +152,17 @@ class SessionMachine(RuleBasedStateMachine):
         tolerated: Tolerance,
         timeouts: dict[str, float],
         alone: bool,
+        outputs: bool,
+        every: int | None,
         **world: Any,
     ) -> None:
         tasks, decisive = which
-        spec = attrs.evolve(job(tasks, policy=policy, mirror=mirror, **timeouts), success=success)
+        spec = attrs.evolve(
+            job(tasks, policy=policy, mirror=mirror, **timeouts),
+            success=success,
+            outputs={"out": OutputSpec("/out")} if outputs else {},
+            export=ExportSpec(every=every),
+        )
         if alone and not any(task.restart is RestartScope.GANG or task.min_instances for task in spec.tasks.values()):
             spec = attrs.evolve(spec, start=start, tolerated_failures=tolerated)
         elif spec.tasks["worker"].restart is RestartScope.TASK:
@@ -146,6 +174,8 @@ class SessionMachine(RuleBasedStateMachine):
         for _ in range(40):
             if self.w.finished:
                 return
+            if self.w.publishing is not None:
+                self.w.published()
             self.everything_comes_up()
             for executor in self._running():
                 if self.w.spec.tasks[self.w.task(executor.task).type].ready:
@@ -270,7 +300,7 @@ class SessionMachine(RuleBasedStateMachine):
     def end_unheard(self, data: st.DataObject, exit_code: int) -> None:
         """Its executor tells when it is back."""
         executor = data.draw(st.sampled_from(self._cut_off()))
-        executor.running, executor.end = False, ProcessEnd(executor.start, exit_code=exit_code)
+        self.w.process_ends(executor, exit_code=exit_code)
 
     def _cut_off(self) -> list[Executor]:
         return [executor for executor in self._current() if executor.running and not executor.connected]
@@ -336,8 +366,8 @@ class SessionMachine(RuleBasedStateMachine):
         request = round((EPOCH + self.w.now) * 1000)
         self.w.carry_out(self.w.session.export_requested("somebody wants it", request, self.w.now))
         asked = self.w.asked_to_export[before:]
-        leaders = {task.name for task in self._tasks() if task.runs}
-        assert [each.task for each in asked if each.task not in leaders] == []
+        leader = self.w.session.state.leader
+        assert [each.task for each in asked] == ([leader.name] if leader and leader.runs else [])
 
     @precondition(lambda self: self._reports())
     @rule(data=st.data(), old=st.booleans(), problem=st.sampled_from(["", "it is empty"]))
@@ -357,9 +387,17 @@ class SessionMachine(RuleBasedStateMachine):
             assert executor in self._current()
             assert (after.export_request is None) == (request is None or not old)
 
+    # ---- outputs -----------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.w.publishing is not None)
+    @rule(problem=st.sampled_from(["", "", "no room"]))
+    def publish(self, problem: str) -> None:
+        self.w.published(problem)
+        assert self.w.verdict.status is (FinalStatus.FAILED if problem else FinalStatus.SUCCEEDED)
+
     # ---- the application master --------------------------------------------------------------------------------
 
-    @precondition(lambda self: not self.w.session.verdict)
+    @precondition(lambda self: not self.w.finished)
     @rule(data=st.data())
     def master_dies(self, data: st.DataObject) -> None:
         calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
@@ -368,11 +406,15 @@ class SessionMachine(RuleBasedStateMachine):
         going_on = self._going_on()
         failures = self._failures_seen(going_on)
         over = {task.name for task in self._tasks() if task.over}
-        exports = self._exports()
+        exports, verdict, phase = self._exports(), self.w.session.verdict, self.w.session.phase
         self.w.master_dies()
         assert self._exports() == exports
         assert over <= {task.name for task in self._tasks() if task.over}
-        assert self._failures_seen(going_on) == failures
+        if phase is JobState.FINISHING:
+            told = self.w.session.verdict
+            assert told == verdict or (verdict is None and told and told.status is FinalStatus.SUCCEEDED)
+        else:
+            assert self._failures_seen(going_on) == failures
         if calm:
             self.w.come_back()
             assert self.w.session.phase is JobState.RUNNING
@@ -448,6 +490,22 @@ class SessionMachine(RuleBasedStateMachine):
             return
         for seen in self._failures_seen(self._going_on()).values():
             assert all(seen.count(what) <= self.w.spec.restart.same_failure for what in seen)
+
+    @invariant()
+    def outputs_are_those_of_a_success(self) -> None:
+        if self.world and self.w.publications:
+            assert self.w.spec.outputs
+            assert len(set(self.w.publications)) == 1, "another master publishes something else"
+        if self.world and self.w.finished and self.w.verdict.status is FinalStatus.SUCCEEDED:
+            assert bool(self.w.publications) == bool(self.w.spec.outputs)
+
+    @invariant()
+    def whoever_leads_knows_what_is_asked_for(self) -> None:
+        if not self.world or self.w.session.verdict:
+            return
+        leader, request = self.w.session.state.leader, self.w.session.state.export_request
+        if request and leader and leader.runs:
+            assert self.w.executor(leader.name).asked_to_export == request.asked_ms
 
     @invariant()
     def verdict_fits(self) -> None:

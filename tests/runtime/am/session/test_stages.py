@@ -17,8 +17,10 @@ from tony_provider.runtime.spec.model import (
     RestartPolicy,
     RestartScope,
     Role,
+    StartRule,
     SuccessRule,
     TaskSpec,
+    Tolerance,
 )
 
 STARTED, SUCCEEDED = Milestone.STARTED, Milestone.SUCCEEDED
@@ -400,3 +402,41 @@ def test_what_was_prepared_is_over_though_its_node_is_lost_before_that_is_writte
     world.run()
     assert world.states["worker:1"] is TaskState.RUNNING
     assert world.starts["prepare:0"] == 1
+
+
+def first_come(tolerated: str = "100%") -> World:
+    """Two workers whose containers are there, and others that wait for them."""
+    tasks = {
+        "worker": task_type(2, restart=RestartScope.TASK),
+        "more": task_type(2, restart=RestartScope.TASK, after={"worker": STARTED}),
+    }
+    spec = attrs.evolve(job(tasks), start=StartRule.FIRST_COME, tolerated_failures=Tolerance(tolerated))
+    world = World(spec, ["worker", "more"], alone=True)
+    world.grant_all()
+    return world
+
+
+@pytest.mark.parametrize("master_dies", [False, True])
+def test_a_stage_whose_tasks_were_all_given_up_before_one_began_ends_the_job(master_dies: bool) -> None:
+    world = first_come()
+    world.lose("worker:0", 1)
+    if master_dies:
+        world.master_dies()
+        world.come_back()
+    assert not world.session.verdict
+    world.lose("worker:1", 1)
+    assert world.verdict.status is FinalStatus.FAILED
+    assert world.verdict.message.startswith("more waits for worker, and worker:0 was given up: the container of")
+    world.complete_all()
+    assert not world.outstanding
+
+
+def test_a_stage_begins_with_those_that_are_left() -> None:
+    world = first_come()
+    world.lose("worker:0", 1)
+    world.register("worker:1")
+    assert asked(world) == 0
+    world.start("worker:1")
+    assert asked(world) == 2
+    world.run()
+    assert world.states["more:1"] is TaskState.RUNNING

@@ -36,8 +36,9 @@ from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
-from tony_provider.runtime.outputs.output_part import OutputPart
+from tony_provider.runtime.outputs.output_part import OutputPart, part_name
 from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
@@ -134,6 +135,7 @@ class Executor:
     told_to_stop: StopProcess | None = None
     resume: ResumePoint | None = None
     keep_checkpoints: bool = False
+    asked_to_export: int = 0  # when what this start was asked for last was asked for
 
     def obey(self, rendezvous: SendRendezvous, start: int) -> None:
         if start <= self.start:
@@ -141,6 +143,7 @@ class Executor:
         self.generation, self.start = rendezvous.cluster.generation, start
         self.running, self.started, self.settled, self.end, self.told_to_stop = True, False, False, None, None
         self.resume, self.keep_checkpoints = rendezvous.resume, rendezvous.keep_checkpoints
+        self.asked_to_export = 0
 
 
 class World:
@@ -181,7 +184,10 @@ class World:
         self.asked: list[AskCheckpoint] = []
         self.asked_to_export: list[AskExport] = []
         self.set_aside: list[SetAside] = []
+        self.ends: dict[str, ProcessEnd] = {}  # by task, of those that ended well the newest
+        self.counted: list[OutputPart] = []  # of outputs: what those have left that had succeeded
         self.publications: list[tuple[OutputPart, ...]] = []
+        self.publishing: tuple[OutputPart, ...] | None = None  # what the application master publishes now
         self.avoided: tuple[str, ...] = ()
         self.shutdowns: list[ShutdownTask] = []
         self.streams: dict[str, str] = {}  # by task, the container whose executor registered last
@@ -237,12 +243,17 @@ class World:
             self.asked.append(action)
         elif isinstance(action, AskExport):
             self.asked_to_export.append(action)
+            self.executor(action.task).asked_to_export = action.asked_ms
         elif isinstance(action, SetAside):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
         elif isinstance(action, Disconnect):
             self.disconnected.append(action.task)
         elif isinstance(action, PublishOutputs):
+            assert self.publishing is None, "published twice"
+            assert not self.held, "somebody may still write"
+            assert list(action.parts) == self.counted, "other parts than had counted"
+            self.publishing = action.parts
             self.publications.append(action.parts)
         elif isinstance(action, AvoidNodes):
             self.avoided = action.nodes
@@ -253,9 +264,19 @@ class World:
             self.notes.append(action)
             fields = {"time_ms": int((EPOCH + self.now) * 1000), "event": action.event, "data": action.data}
             self.log.append(fields)
+            if "parts" in action.data:
+                self._count_parts(action.data["parts"])
         else:
             assert isinstance(action, Finish)
             self.finished.append(action.verdict)
+
+    def _count_parts(self, noted: list[Any]) -> None:
+        """What counts is what the newest start of each task has left that has succeeded."""
+        succeeded = [task for task in self.session.tasks if task.state is TaskState.SUCCEEDED]
+        newest = [end for task in succeeded if (end := self.ends[task.name]).start == self.starts[task.name]]
+        assert len(newest) == len(succeeded), "it has not succeeded with its newest start"
+        self.counted = [part for end in newest for part in end.outputs]
+        assert noted == to_plain(self.counted)
 
     def _launch(self, action: LaunchTask) -> None:
         container_id = action.container.id
@@ -472,12 +493,20 @@ class World:
         """Its user process ends, and with it the copies of its checkpoints unless they take longer."""
         executor = self._executor(name)
         start = executor.start if executor else self.task(name).start
-        end = ProcessEnd(start, **how)
-        if executor:
-            executor.running, executor.end = False, end
+        end = self.process_ends(executor, **how) if executor else ProcessEnd(start, **how)
         self.carry_out(self.session.process_ended(name, self.attempt(name), end, self.now))
         if settles:
             self.settle(name)
+
+    def process_ends(self, executor: Executor, **how: Any) -> ProcessEnd:
+        """A user process ends, and leaves a file for each output where it ends well. Nobody has heard of it yet."""
+        end = ProcessEnd(executor.start, **how)
+        if end.succeeded:
+            part = part_name(executor.task, executor.attempt, executor.start)
+            end = attrs.evolve(end, outputs=tuple(OutputPart(name, part, 1, 10) for name in self.spec.outputs))
+            self.ends[executor.task] = end
+        executor.running, executor.end = False, end
+        return end
 
     def settle(self, name: str, problem: str = "") -> None:
         executor = self._executor(name)
@@ -547,6 +576,7 @@ class World:
 
     def published(self, problem: str = "") -> None:
         """The outputs are at their paths, or will never be."""
+        self.publishing = None
         self.carry_out(self.session.outputs_published(problem, self.now))
 
     # ---- the rest ----------------------------------------------------------------------------------------------
@@ -583,6 +613,7 @@ class World:
         self.not_kept.clear()
         self.choices.clear()
         self.keys.clear()
+        self.publishing = None
         self.session = self._new_session()
         self.now += 5.0
         listed = [self.allocated[container_id] for container_id in sorted(self.held)]

@@ -57,9 +57,12 @@ class Stages:
 
     def check(self, now: float) -> None:
         """Open the next stage once it may be, or end the job because it cannot be."""
-        if not self._waiting or self._state.phase is not JobState.RUNNING:
+        if not self._waiting or self._state.phase is JobState.FINISHING:
             return
         self._waiting = {name: waits for name, waits in self._waiting.items() if self._waits(name)}
+        if self._state.phase is not JobState.RUNNING:
+            self._look_at_hopeless(now)  # nobody may be left that could have the job run
+            return
         due = [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]
         if due:
             self._since = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional
 
 import attrs
 
@@ -30,17 +30,29 @@ class Generation:
     addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # by task; the newest of those that take part
     without: frozenset[str] = frozenset()  # tasks that do not take part
     _cluster: Optional[ClusterSpec] = attrs.field(default=None, init=False, eq=False)  # until an address changes
+    _listed: list[TaskAddress] = attrs.field(factory=list, init=False, eq=False)  # what it is made of
+    _places: dict[str, int] = attrs.field(factory=dict, init=False, eq=False)  # of the tasks in there
 
     def enter(self, name: str, address: TaskAddress) -> None:
-        if self.addresses.get(name) != address:
-            self.addresses[name] = address
-            self._cluster = None
+        if self.addresses.get(name) == address:
+            return
+        self.addresses[name] = address
+        self._cluster = None
+        if name in self._places:
+            self._listed[self._places[name]] = address
 
-    def cluster(self, tasks: Iterable[Task]) -> ClusterSpec:
-        """One and the same as long as it is: it is large, and so is what is made of it. ``tasks`` that belong to it."""
+    def cluster(self, tasks: Callable[[], Sequence[Task]]) -> ClusterSpec:
+        """One and the same as long as it is: it is large, and so is what is made of it.
+
+        ``tasks`` gives those that belong to it. It is asked once: where tasks begin by the thousand, each with an
+        address of its own, the others' stay the same.
+        """
+        if not self._listed:
+            for place, task in enumerate(tasks()):
+                self._places[task.name] = place
+                self._listed.append(self.addresses.get(task.name) or _without_address(task))
         if self._cluster is None:
-            known = tuple(self.addresses.get(task.name) or _without_address(task) for task in tasks)
-            self._cluster = ClusterSpec(self.number, known)
+            self._cluster = ClusterSpec(self.number, tuple(self._listed))
         return self._cluster
 
 
@@ -106,7 +118,7 @@ class SessionState:
 
     def cluster(self) -> ClusterSpec:
         """The newest generation."""
-        return self.generation.cluster(self.members())
+        return self.generation.cluster(self.members)
 
     def members(self) -> list[Task]:
         """Of the newest generation, also those that a recovery has no address of yet. Ranks follow."""
