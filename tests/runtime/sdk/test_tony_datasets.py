@@ -91,6 +91,16 @@ def test_a_dataset_of_tensorflow_has_what_is_read(part: Path) -> None:
     assert [pair.tolist() for pair in pairs.as_numpy_iterator()] == [[n, -n] for n in range(COUNT)]
 
 
+def test_a_strategy_of_tensorflow_does_not_deal_a_part_again(part: Path, tmp_path: Path) -> None:
+    """Else each worker would skip a share of its own part, without a word."""
+    policies = tf.data.experimental.AutoShardPolicy
+    dealt = tony_sdk.tf_dataset("data").batch(8).prefetch(2)
+    assert dealt.options().experimental_distribute.auto_shard_policy == policies.OFF
+    (tmp_path / "a.txt").write_text("1\n2\n")
+    everybodys = tony_sdk.tf_dataset("x", local=f"{tmp_path}/*.txt", format="lines")
+    assert everybodys.options().experimental_distribute.auto_shard_policy == policies.AUTO
+
+
 def test_outside_a_job_files_are_given(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1\n2\n")
     assert list(tony_sdk.tf_dataset("x", local=f"{tmp_path}/*.txt", format="lines").as_numpy_iterator()) == [b"1", b"2"]

@@ -42,8 +42,9 @@ def tf_dataset(
 ) -> Any:
     """A ``tf.data.Dataset`` of the examples of this task's part, from its beginning for each epoch.
 
-    ``signature`` is what one is, as ``output_signature`` of ``from_generator`` wants it; default: bytes. Raises
-    InputError for a queue: what reads ahead would commit shards before they are used.
+    ``signature`` is what one is, as ``output_signature`` of ``from_generator`` wants it; default: bytes. Distribution
+    strategies leave a part as it was dealt (``AutoShardPolicy.OFF``). Raises InputError for a queue: what reads ahead
+    would commit shards before they are used.
     """
     _refuse_queue(name)
     tf = importlib.import_module("tensorflow")
@@ -53,7 +54,12 @@ def tf_dataset(
             yield from (read or _records)(shard)
 
     spec = tf.TensorSpec((), tf.string) if signature is None else signature
-    return tf.data.Dataset.from_generator(examples, output_signature=spec)
+    dataset = tf.data.Dataset.from_generator(examples, output_signature=spec)
+    if not importlib.import_module("tony_inputs").is_part(name):
+        return dataset
+    options = tf.data.Options()  # else a worker would skip the others' share of what is its own already
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return dataset.with_options(options)
 
 
 def torch_dataset(name: str, read: Optional[Read] = None, local: Local = None, format: Optional[str] = None) -> Any:

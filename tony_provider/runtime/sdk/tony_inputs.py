@@ -214,9 +214,8 @@ def inputs(
     ``local`` is what to read outside a job: a pattern of files, or their paths; ``format`` is theirs. Raises InputError
     when the job has no such input for this task, and at the end of a queue of which shards could not be read.
     """
-    part = os.environ.get("TONY_INPUT_" + name.upper())
-    if part is not None:
-        return _static(part)
+    if is_part(name):
+        return _static(os.environ[_part_variable(name)])
     if is_queue(name):
         return _queued(name, os.environ["TONY_INPUT_SOCKET"])
     if os.environ.get("TONY_TASK_TYPE"):
@@ -224,9 +223,18 @@ def inputs(
     return _outside(local, format)
 
 
+def is_part(name: str) -> bool:
+    """Whether this task has a part of the input of its own."""
+    return _part_variable(name) in os.environ
+
+
 def is_queue(name: str) -> bool:
     """Whether the shards of this input are taken one by one."""
     return name in os.environ.get("TONY_INPUT_QUEUES", "").split(",")
+
+
+def _part_variable(name: str) -> str:
+    return "TONY_INPUT_" + name.upper()
 
 
 def _whole(made: Union[str, os.PathLike[str]]) -> str:
