@@ -21,8 +21,8 @@ from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskSta
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
     NO_TOLERANCE,
-    Memory,
     ExportSpec,
+    Memory,
     Milestone,
     MirrorScope,
     OutputSpec,
