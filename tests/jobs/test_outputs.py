@@ -82,6 +82,14 @@ def test_a_job_that_fails_leaves_nothing_and_what_was_given_up_is_not_there(loca
     assert beside(here) == ["predictions"]
 
 
+def test_of_two_outputs_none_is_published_where_one_cannot_be(local: LocalPlace, here: Path) -> None:
+    outputs = {"first": str(here), "second": {"path": str(here.with_name("second")), "layout": "flat"}}
+    command = 'touch "$TONY_OUTPUT_FIRST/x" "$TONY_OUTPUT_SECOND/x"'
+    job = local.submit({"outputs": outputs, "tasks": {"worker": worker(command)}})
+    assert "outputs.second: worker-0.1.1 and worker-1.1.1 have both left x; " in job.failed()
+    assert beside(here) == []
+
+
 def test_a_gang_that_starts_again_leaves_what_its_last_start_left(local: LocalPlace, here: Path) -> None:
     program = """cd "$TONY_OUTPUT_PREDICTIONS"; echo $TONY_GENERATION > gen-$TONY_GENERATION
     if [ $TONY_TASK_TYPE$TONY_TASK_INDEX$TONY_GENERATION = worker11 ]; then

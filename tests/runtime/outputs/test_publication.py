@@ -222,6 +222,19 @@ def test_a_part_that_comes_when_all_is_published_changes_nothing(tmp_path: Path)
     assert sorted(path.name for path in (field.root / "out").glob("_*")) == ["_SUCCESS"]
 
 
+def test_a_place_that_no_directory_can_take_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """Also where what is there may be replaced."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to("real")
+    (tmp_path / "nowhere").symlink_to("away")
+    for path, why in ((tmp_path / "out", "link"), (tmp_path / "nowhere", "link"), (Path("/proc"), "mounted there")):
+        spec = OutputSpec(str(path), replace=True)
+        publication = Publication(LocalStorage(), "out", spec, OutputPlace(spec.path, ME), "mine")
+        with pytest.raises(PublishError, match=rf"^outputs\.out\.path: {path}: .*{why}.*; name (a|the) directory "):
+            publication.open()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nowhere", "out", "real"]
+
+
 def test_two_files_of_a_name_are_named_before_anything_moves(tmp_path: Path) -> None:
     field = Field.make(tmp_path / "field", old=False, layout=OutputLayout.FLAT)
     fill(field.staging / "worker-1.1.2", {"b/c": "another"})

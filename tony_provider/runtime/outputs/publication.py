@@ -58,6 +58,12 @@ class Publication:
         self.storage.make_directories(uris.parent(self.place.target), permission=DATA_DIRECTORY)
         self.storage.make_directories(self.place.staging, permission=DATA_DIRECTORY)
 
+    def check(self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple) -> None:
+        """Find what would keep ``publish`` from its work, as far as it can be seen before. Publishes nothing."""
+        if self._finished() is None:
+            self._check_target()
+            self._check_names(parts, self._further(parts, committed))
+
     def publish(
         self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple
     ) -> OutputStatus:
@@ -98,13 +104,7 @@ class Publication:
         return mark
 
     def _publish(self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]]) -> OutputMark:
-        whole = {each.part for each in parts}
-
-        def further() -> Iterator[CommittedFile]:
-            return (each for each in committed() if each[0] not in whole and self._is_wanted(each[1]))
-
-        if self.spec.layout is OutputLayout.FLAT:
-            check_names(self._names(parts, further()), self._key)
+        self._check_names(parts, self._further(parts, committed))
         self.look()
         if self._in_place:
             self._begin_in_place()
@@ -112,7 +112,7 @@ class Publication:
             self.storage.make_directories(self._base, permission=DATA_DIRECTORY)
         for part in parts:
             self._take_whole(part)
-        sizes = list(at_once(self._take_committed, further(), _AT_ONCE, "publish"))
+        sizes = list(at_once(self._take_committed, self._further(parts, committed), _AT_ONCE, "publish"))
         files, size = len(sizes) + sum(each.files for each in parts), sum(sizes) + sum(each.bytes for each in parts)
         mark = OutputMark(self.place.application_id, self.training, epoch_ms(), files, size)
         write_mark(self.storage, self._base, contract.SUCCESS_FILE, mark)
@@ -121,6 +121,17 @@ class Publication:
         else:
             self._swap()
         return mark
+
+    def _further(
+        self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]]
+    ) -> Iterator[CommittedFile]:
+        """Those that do not come with their parts."""
+        whole = {each.part for each in parts}
+        return (each for each in committed() if each[0] not in whole and self._is_wanted(each[1]))
+
+    def _check_names(self, parts: Sequence[OutputPart], further: Iterable[CommittedFile]) -> None:
+        if self.spec.layout is OutputLayout.FLAT:
+            check_names(self._names(parts, further), self._key)
 
     def _check_target(self) -> None:
         problem = target_problem(self.storage, self.name, self.spec, self.training)

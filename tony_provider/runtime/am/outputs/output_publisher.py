@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 _FINAL = (StorageInvalidPath, StorageUnsupported)  # again it would be the same
 
+_Work = Callable[[str, Sequence[OutputPart]], None]
+"""What is done with an output of this name, and its parts."""
+
 
 class OutputPublisher:
     """Puts the outputs of one application at their paths."""
@@ -68,29 +71,43 @@ class OutputPublisher:
     async def publish(self, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
         """Have these parts at their paths, and what committed shards name; why that cannot be, empty when it is done.
 
-        Tried again for ``timeouts.upload``; ``told`` hears of the first failure. Raises SupersededError.
+        Tried again for ``timeouts.upload``; ``told`` hears of the first failure. Of several outputs none is published
+        while it can be seen that another one cannot be. Raises SupersededError.
         """
+        problem = ""
+        for work in (self._check, self._publish) if len(self._statuses) > 1 else (self._publish,):
+            for name in self._statuses:
+                problem = problem or await self._try(work, name, parts, told)
+        return problem
+
+    async def _try(self, work: _Work, name: str, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
+        """Why it cannot be done; empty when it is. Raises SupersededError."""
+        mine = [part for part in parts if part.output == name]
         seconds = self._ownership.description.job.timeouts.upload
-        for name in self._statuses:
-            mine = [part for part in parts if part.output == name]
-            publish = partial(asyncio.to_thread, self._publish, name, mine)
-            try:
-                self._statuses[name] = await retry(publish, seconds, StorageError, lambda error: told(str(error)))
-            except SupersededError:
-                raise
-            except (PublishError, FencedError) as error:
-                return str(error)
-            except Exception as error:
-                log.exception("an output cannot be published")
-                return f"{child('outputs', name)}: {error or type(error).__name__}"
+        trying = partial(asyncio.to_thread, self._do, work, name, mine)
+        try:
+            await retry(trying, seconds, StorageError, lambda error: told(str(error)))
+        except SupersededError:
+            raise
+        except (PublishError, FencedError) as error:
+            return str(error)
+        except Exception as error:
+            log.exception("an output cannot be published")
+            return f"{child('outputs', name)}: {error or type(error).__name__}"
         return ""
 
-    def _publish(self, name: str, parts: Sequence[OutputPart]) -> OutputStatus:
+    def _do(self, work: _Work, name: str, parts: Sequence[OutputPart]) -> None:
         try:
             with self._lock:
-                return self._publication(name).publish(parts, partial(self._committed, name))
+                work(name, parts)
         except _FINAL as error:
             raise PublishError(f"{child('outputs', name)}: {error}") from error
+
+    def _check(self, name: str, parts: Sequence[OutputPart]) -> None:
+        self._publication(name).check(parts, partial(self._committed, name))
+
+    def _publish(self, name: str, parts: Sequence[OutputPart]) -> None:
+        self._statuses[name] = self._publication(name).publish(parts, partial(self._committed, name))
 
     def publish_part(self, part: OutputPart) -> None:
         """Have one part at its path, where parts appear one by one. Blocks. Raises PublishError, StorageError."""
