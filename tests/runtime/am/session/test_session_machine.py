@@ -21,8 +21,8 @@ from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskSta
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
     NO_TOLERANCE,
-    Memory,
     ExportSpec,
+    Memory,
     Milestone,
     MirrorScope,
     OutputSpec,
@@ -84,6 +84,10 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
             "worker": task_type(3, min_instances=2),
             "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED}),
         },
+        ["worker"],
+    ),
+    (
+        {"ps": 1, "worker": 2, "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})},
         ["worker"],
     ),
     (
@@ -330,9 +334,10 @@ class SessionMachine(RuleBasedStateMachine):
         """Whoever still runs somewhere may ask for it."""
         executor = data.draw(st.sampled_from(self._reports()))
         self.step += 1
-        takes_part = self.w.session.groups.preparing(self.w.task(executor.task)) is not None
+        groups = self.w.session.groups
+        takes_part = groups.preparing(self.w.task(executor.task)) is groups.gang
         choosing = takes_part and self.w.generation + 1 in self.w.choices
-        alone = executor.task in {group.name for group in self.w.session.groups.every}  # it may run since an older one
+        alone = executor.task in {group.name for group in groups.every}  # it may run since an older one
         newest = alone or executor.generation == self.w.generation
         was_newest = newest and executor.start == self.w.starts.get(executor.task)
         was_current = executor in self._current()
