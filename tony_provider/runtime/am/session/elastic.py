@@ -82,7 +82,7 @@ class Elastic:
     @property
     def _waiting(self) -> list[str]:
         """Tasks that the gang lacks and could have."""
-        if self._state.phase is not JobState.RUNNING:
+        if self._state.phase is not JobState.RUNNING or self._groups.gang_has_succeeded:
             return []
         return [task.name for task in self._state.tasks if task.absent and task.ready]
 

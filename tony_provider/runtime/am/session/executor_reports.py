@@ -140,7 +140,7 @@ class ExecutorReports:
         self._starts.renew(task, now, "its container is not fit")
         if problem:
             self._state.note("not_copied", f"the newest checkpoint did not get to the store: {problem}", task)
-        self._finished.look_at(task)
+        self._finished.look_at(task, now)
 
     def _look_at_output(self, task: Task, problem: str) -> None:
         """Say that lines are lost: once for a container, and among the job's warnings once for a node."""

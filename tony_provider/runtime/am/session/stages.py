@@ -129,8 +129,8 @@ class _Wait:
         return self.hopeless is None
 
     def _reached(self, task: Task) -> bool:
-        if task.given_up or task.state is TaskState.SUCCEEDED:
-            return True  # failures that are tolerated hold nobody up
+        if task.given_up or task.absent or task.state is TaskState.SUCCEEDED:
+            return True  # failures that are tolerated hold nobody up, nor do tasks that the gang goes on without
         if self.milestone is Milestone.SUCCEEDED or task.state is not TaskState.RUNNING:
             return False
         return self.milestone is Milestone.STARTED or (task.process is not None and task.process.ready)

@@ -155,7 +155,7 @@ class Recovery:
         self._listed.clear()
 
     def _go_on(self, now: float) -> None:
-        tasks = [task for task in self._state.tasks if not task.over and not task.waits]
+        tasks = [task for task in self._state.tasks if self._goes_on(task)]
         self._containers.gang.begin(tasks, now)
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
@@ -180,6 +180,11 @@ class Recovery:
                 self._state.enter(JobState.RESTARTING)
             self._go_on_running(adopted, missing, now)
 
+    def _goes_on(self, task: Task) -> bool:
+        if task.over or task.waits:
+            return False
+        return task.has_container or not self._groups.is_needless(task)
+
     def _wait_again(self, tasks: Sequence[Task]) -> None:
         """All of these begin anew, so one type comes after the other again."""
         types = {task.type for task in tasks}
@@ -194,14 +199,15 @@ class Recovery:
         if self._state.verdict:  # known from what had ended meanwhile
             return
         for task in adopted:
-            self._finished.look_at(task)
+            self._finished.look_at(task, now)
         self._restarts.begin_each([task for task in (*adopted, *missing) if self._is_new(task)], now)
         for task in missing:
             if self._is_new(task):
                 self._containers.replace(task, now, "it has not begun yet", counted=False)
             elif not task.absent:
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
-        self._replace([task for task in missing if not self._is_new(task)], now)
+        known = [task for task in missing if not self._is_new(task)]
+        self._replace([task for task in known if not self._groups.is_needless(task)], now)
         behind = {self._groups.of(task).name for task in adopted if not self._is_new(task) and self._must_start(task)}
         for group in self._groups.every:
             if group.decided or (not group.root_cause.pending and group.name in behind):

@@ -124,7 +124,7 @@ class ContainerFailures:
         if preparing or task.state is not TaskState.SUCCEEDED:
             self._replace(task, failure, now, again=again)
         else:
-            self._finished.look_at(task)
+            self._finished.look_at(task, now)
 
     def _replace(self, task: Task, failure: Failure, now: float, *, again: bool) -> None:
         taken_back = failure.kind is FailureKind.PREEMPTED

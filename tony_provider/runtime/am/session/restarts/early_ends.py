@@ -77,5 +77,6 @@ class EarlyEnds:
 
 
 def _goes_on(task: Task) -> bool:
-    """It decides how the job ends, and is not about to succeed."""
-    return task.decisive and not task.absent and task.state is not TaskState.SUCCEEDED and not task.is_uploading
+    """It decides how the job ends, uses parameter servers, and is not about to succeed."""
+    decides = task.decisive and in_cluster(task.role) and not task.absent
+    return decides and task.state is not TaskState.SUCCEEDED and not task.is_uploading

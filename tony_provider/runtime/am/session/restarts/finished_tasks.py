@@ -32,19 +32,20 @@ class FinishedTasks:
         # Of thousands, nobody is to be looked at in vain.
         self._outlives_gang = any(task.decisive and task.name not in members for task in state.tasks)
 
-    def look_at(self, task: Task) -> None:
+    def look_at(self, task: Task, now: float) -> None:
         """Give the container of a task back if it is over, once the next application master would know that it is.
 
         A gang is over as a whole: until then the failure of one starts all of them again.
         """
-        if not self._is_over(task):
-            return
         if self._groups.of(task) is not self._groups.gang:
-            self._let_go(task)
-        elif self._outlives_gang and self._gang_has_succeeded():
+            if self._is_over(task):
+                self._let_go(task)
+        elif self._outlives_gang and self._going_on and self._groups.gang_has_succeeded:
             for member in self._groups.gang.members:
                 if self._is_over(member):
                     self._let_go(member)
+                elif member.absent:
+                    self.do_without(member, now)
 
     def _let_go(self, task: Task) -> None:
         if not task.recorded:
@@ -75,13 +76,21 @@ class FinishedTasks:
             return False
         if task.told_to_stop or task.role is Role.PS:
             return False
-        going_on = self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
-        return going_on and self._groups.preparing(task) is None
+        return self._going_on and self._groups.preparing(task) is None
 
-    def _gang_has_succeeded(self) -> bool:
-        """The job ends then, unless other types decide, too."""
-        members = [task for task in self._groups.gang.members if task.role is not Role.PS and not task.absent]
-        return all(task.over or (task.state is TaskState.SUCCEEDED and _is_settled(task)) for task in members)
+    @property
+    def _going_on(self) -> bool:
+        return self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
+
+    def do_without(self, task: Task, now: float) -> None:
+        """Have no container for a task whose gang has succeeded, without it or before it failed."""
+        self._containers.dismiss(task, now, "the others have succeeded")
+        self._state.emit(*self._containers.gang.withdraw(task))
+        task.container_gone()
+        task.deadline = None
+        if not task.ended:
+            task.enter(TaskState.LOST)
+            self._state.note("not_needed", "the others have succeeded; no container is asked for", task)
 
     def tolerates(self, task: Task) -> bool:
         """Whether the job goes on though this task has failed for good."""

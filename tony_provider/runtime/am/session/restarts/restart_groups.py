@@ -12,8 +12,9 @@ from tony_provider.runtime.am.session.restarts.root_cause import RootCause
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.peak import takes_gang_along
+from tony_provider.runtime.protocol.status import TaskState
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import JobSpec, Role
 
 GANG = "gang"
 
@@ -74,6 +75,18 @@ class RestartGroups:
     def of(self, task: Task) -> RestartGroup:
         """The group that starts again when this task fails."""
         return self._own.get(task.name, self.gang)
+
+    @property
+    def gang_has_succeeded(self) -> bool:
+        """Whether all of the gang have that could, while types that wait for them go on: it never starts again."""
+        if self.gang.restart:
+            return False
+        members = [task for task in self.gang.members if task.role is not Role.PS and not task.absent]
+        return bool(members) and all(task.over or task.state is TaskState.SUCCEEDED for task in members)
+
+    def is_needless(self, task: Task) -> bool:
+        """Whether nobody needs this task any more: a gang has succeeded with it, or without."""
+        return self.of(task) is self.gang and self.gang_has_succeeded
 
     def preparing(self, task: Task) -> Optional[RestartGroup]:
         """The group that prepares a start which this task takes part in."""

@@ -86,7 +86,7 @@ class Restarts:
 
     def again(self, group: RestartGroup, reason: str, now: float) -> None:
         """Have a group start again for a reason that is no failure."""
-        if group.restart is None:
+        if group.restart is None and not (group is self._groups.gang and self._groups.gang_has_succeeded):
             self._open(group, reason, now)
             self._schedule(group, reason, now)
 
@@ -134,6 +134,9 @@ class Restarts:
         return finishing and any(task.told_to_stop for task in restart.members)
 
     def _decide(self, group: RestartGroup, now: float) -> None:
+        if group is self._groups.gang and self._groups.gang_has_succeeded:
+            self._do_without(group, now)
+            return
         cause = group.root_cause.cause(now)
         if cause is None or cause.failure is None:
             self._open(group, group.root_cause.reason, now)  # whatever the cause: the others cannot go on
@@ -148,6 +151,13 @@ class Restarts:
         self._open(group, cause.failure.message, now)
         group.damaged = 0
         self._schedule(group, cause.failure.message, now, decision.delay)
+
+    def _do_without(self, gang: RestartGroup, now: float) -> None:
+        """What has failed are parameter servers, and those that they served have succeeded."""
+        gang.root_cause.reset()
+        for task in gang.members:
+            if task.state in (TaskState.FAILED, TaskState.LOST, TaskState.REQUESTED) and not task.over:
+                self._finished.do_without(task, now)
 
     def _open(self, group: RestartGroup, reason: str, now: float) -> None:
         """Stop what has to start again."""
