@@ -24,7 +24,7 @@ demo: $(VENV)/.demo  ## train the example on the embedded local cluster: no Hado
 	$(BIN)/python -m tests.demo local
 
 test: packages $(VENV)/.test  ## everything: linters, types, all tests against real Hadoop, Kerberos and Airflow
-	$(MAKE) --no-print-directory lint types
+	$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
 	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not long"
 
@@ -32,7 +32,7 @@ test-long: packages $(VENV)/.test  ## the tests that `make test` leaves out, sin
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m long
 
 unit: $(VENV)/.test  ## the quick round: linters, types, and all tests that need neither daemons nor a whole training
-	$(MAKE) --no-print-directory lint types
+	$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
 	$(BIN)/python -m pytest $(PYTEST_ARGS) --no-daemons --no-trainings -m "not long"
 
 pythons: $(VENV)/.test  ## the tests that need no daemons on each Python that is here; PYTHONS=3.9,3.12 for some

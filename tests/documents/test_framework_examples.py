@@ -51,6 +51,7 @@ def test_pages_name_every_variable_of_the_framework(framework: str, airflow_db: 
     assert theirs - said == set()
 
 
+@pytest.mark.long  # the one of standalone runs as well
 def test_the_example_of_generic_adds_up(place: Path) -> None:
     assert run_example("generic", place, None)["returned"] == {"total": 3}
 
@@ -59,5 +60,6 @@ def test_the_example_of_standalone_counts_its_part(place: Path) -> None:
     assert run_example("standalone", place, None) == {"total": sum(range(0, 1000, 3))}
 
 
+@pytest.mark.long  # the one of standalone runs as well
 def test_the_example_of_tensorflow_trains(place: Path) -> None:
     assert model_files(run_example("tensorflow", place, sys.prefix)) == ["model.keras"]
