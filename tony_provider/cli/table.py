@@ -77,6 +77,7 @@ def _named(
             facts.append(("export", Text(f"asked for at {moment(status.export_request.since_ms)}")))
         if status.model_dir:
             facts.append(("model", Text(status.model_dir)))
+        facts += [(f"input {each.name}", Text(each.label)) for each in status.inputs]
         for each in status.outputs:
             if each.files is not None:
                 amount = f"{count(each.files, 'file')}, {size(each.bytes or 0)}"

@@ -11,6 +11,7 @@ from typing import ClassVar, Optional
 
 import attrs
 
+from tony_provider.runtime import quantities
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 
@@ -154,6 +155,14 @@ class InputStatus:
     listing: str  # URI of the file with all shards, by size and time of modification
     committed: Optional[int] = None  # shards; None with a static deal, where nobody counts
     failed: int = 0  # shards that could not be read
+
+    @property
+    def label(self) -> str:
+        """How much it is, and how much is done, for people."""
+        said = f"{quantities.count(self.shards, 'shard')}, {quantities.size(self.size)}"
+        if self.committed is not None:
+            said += f"; {self.committed} committed"
+        return f"{said}, {self.failed} failed" if self.failed else said
 
 
 @attrs.frozen

@@ -25,6 +25,7 @@ from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRe
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,
+    InputStatus,
     JobState,
     JobStatus,
     ProcessStatus,
@@ -201,6 +202,14 @@ def test_the_newest_export_and_an_open_request_are_among_the_checkpoints() -> No
     assert shown["Newest export"].startswith("step 250, ")
     assert shown["Exported to"] == export.uri
     assert shown["Export asked for"].endswith(" UTC")
+
+
+def test_how_much_of_an_input_is_done_is_told() -> None:
+    queued = InputStatus("photos", "queue", 1200, 3 << 30, "hdfs://n/photos.jsonl", committed=800, failed=2)
+    dealt = InputStatus("clicks", "static", 1, 512, "hdfs://n/clicks.jsonl")
+    shown = dict(JobView.of(attrs.evolve(FULL, inputs=[queued, dealt])).course)
+    assert shown["Input photos"] == "1200 shards, 3 GiB; 800 committed, 2 failed"
+    assert shown["Input clicks"] == "1 shard, 512 B"
 
 
 @settings(deadline=None)

@@ -169,6 +169,7 @@ def _course(status: JobStatus) -> list[tuple[str, str]]:
     facts.append(("Master", f"number {status.am_attempt}"))
     facts.append(("Generation", str(status.generation)))
     facts.append(("Restarts", str(status.restarts)))
+    facts += [(f"Input {each.name}", each.label) for each in status.inputs]
     return facts
 
 
