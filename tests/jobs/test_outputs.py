@@ -90,6 +90,12 @@ def test_of_two_outputs_none_is_published_where_one_cannot_be(local: LocalPlace,
     assert beside(here) == []
 
 
+def test_an_output_without_a_file_is_warned_of(local: LocalPlace, here: Path) -> None:
+    status = local.run({"outputs": {"predictions": str(here)}, "tasks": {"worker": worker("true")}}).succeeded()
+    assert status.warnings == ["output predictions: no task has left a file in its directory (tony_sdk.output)"]
+    assert [path.name for path in here.iterdir()] == ["_SUCCESS"]
+
+
 def test_a_gang_that_starts_again_leaves_what_its_last_start_left(local: LocalPlace, here: Path) -> None:
     program = """cd "$TONY_OUTPUT_PREDICTIONS"; echo $TONY_GENERATION > gen-$TONY_GENERATION
     if [ $TONY_TASK_TYPE$TONY_TASK_INDEX$TONY_GENERATION = worker11 ]; then

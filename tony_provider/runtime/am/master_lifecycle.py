@@ -231,7 +231,7 @@ class MasterLifecycle:
         return await self._leave(status, (result.failure.message if result.failure else result.message))
 
     def _result(self, status: JobStatus) -> JobStatus:
-        status = attrs.evolve(status, warnings=[*status.warnings, *_not_committed(status)])
+        status = attrs.evolve(status, warnings=[*status.warnings, *_left_undone(status)])
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
         if not removed or status.checkpoint is None:
             return status
@@ -276,11 +276,16 @@ def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStat
     )
 
 
-def _not_committed(status: JobStatus) -> Iterator[str]:
-    """Which inputs a job has left before their end, though it has succeeded."""
-    for each in status.inputs if status.state is JobState.SUCCEEDED else ():
+def _left_undone(status: JobStatus) -> Iterator[str]:
+    """Which inputs a job has left before their end, and which outputs without a file, though it has succeeded."""
+    if status.state is not JobState.SUCCEEDED:
+        return
+    for each in status.inputs:
         if each.committed is not None and each.committed < each.shards:
             yield f"input {each.name}: {each.shards - each.committed} of {each.shards} shards were not committed"
+    for output in status.outputs:
+        if output.files == 0:
+            yield f"output {output.name}: no task has left a file in its directory (tony_sdk.output)"
 
 
 async def _verdict(running: Awaitable[Verdict]) -> Verdict:
