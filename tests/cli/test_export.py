@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
+from tests.waiting import until
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 
@@ -23,7 +24,8 @@ def test_a_model_is_exported_from_the_command_line(tony: Tony, local: TonyHook) 
     done = tony("export", application_id, "--timeout", "60s", "--reason", "to look at it")
     uri = f"{local.application_dir(which, application_id)}/exports/step-7"
     assert (done.code, done.out) == (0, f"{uri}\n"), done.error
-    assert uri in tony("status", application_id).out.replace("\n", "").replace(" ", "")
+    # The command asks the master; status.json on the store follows at the master's next write.
+    until(lambda: uri in "".join(tony("status", application_id).out.split()), "the export in airflow tony status")
     asked = tony("export", application_id, "--timeout", "0s")
     assert asked.out.splitlines() == [
         f"{application_id} is asked for an export of its model",
