@@ -105,6 +105,8 @@ SUCCESS_FILE = "_SUCCESS"  # in an output, the last that is written: by whom, wh
 OUTPUT_MARK_FILE = "_tony.json"  # in an output that is being written in place: by whom
 EXPORTS_DIR = "exports"  # models of the training on its way: a directory for each, see export_name
 INPUTS_DIR = "inputs"  # what each input was, and which shards of a queue are committed
+HISTORY_DIR = "history"  # the specification, and the series of samples in numbered segments
+SPECIFICATION_FILE = "specification.json"  # in HISTORY_DIR
 LAUNCH_DIR = "launch"  # removed when the application ends
 
 # Files in a checkpoint chain's directory on the store.

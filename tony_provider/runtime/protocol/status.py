@@ -14,6 +14,7 @@ import attrs
 from tony_provider.runtime import quantities
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
+from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
 
 
 class JobState(str, Enum):
@@ -204,6 +205,8 @@ class JobStatus:
     troubles: list[str] = attrs.field(factory=list)  # whom the application master cannot reach just now, since when
     inputs: list[InputStatus] = attrs.field(factory=list)
     outputs: list[OutputStatus] = attrs.field(factory=list)
+    times: Optional[TimeUse] = None  # None: an older master does not say
+    use: list[TypeUse] = attrs.field(factory=list)  # by task type, in the job's order
     version: int = 1  # of this message's form
 
     @property

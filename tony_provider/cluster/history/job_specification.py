@@ -1,0 +1,19 @@
+"""The specification that an application was started with, as it is kept beside its records."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class JobSpecification:
+    """The specification of an application, for people: secret values are masked, names of secrets are not."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    job: dict[str, Any]  # as parsed: with overrides and all defaults
+    given: dict[str, Any] | None = None  # as it was written, before anything was laid over it; None: not known
+    overrides: dict[str, Any] | None = None  # what was laid over it; None: nothing
+    version: int = 1  # of this form

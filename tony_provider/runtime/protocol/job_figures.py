@@ -1,0 +1,47 @@
+"""Figures of a whole job: where its time went, and what its tasks asked for and used."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Optional
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class TimeUse:
+    """Where an application's time went, in seconds: each moment counts once, but for the last two.
+
+    None: not known, such as the queue's part to a master that was not told when it was submitted.
+    """
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    queue: Optional[float] = None  # from the submission until an application master ran
+    allocation: float = 0.0  # until the containers of the gang were there; also later ones that were waited for
+    localisation: float = 0.0  # until the executors had their files and had registered
+    start: float = 0.0  # until the first step, or the first sign of work, of the first generation
+    training: float = 0.0
+    restarts: float = 0.0  # the gang was down: stopped, waiting for containers, starting again up to a step
+    end: float = 0.0  # from the verdict until everything was stopped and kept
+    checkpoints: float = 0.0  # copying them to the store, in the background: part of the others
+    repeated: float = 0.0  # training that was lost to restarts and done again: part of ``training``
+
+
+@attrs.frozen(kw_only=True)
+class TypeUse:
+    """What the tasks of one type asked for and used, over all their containers."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    type: str
+    tasks: int
+    container_seconds: float  # that containers were held, of all tasks together
+    memory_bytes: int  # asked for, for one container; so the next two
+    vcores: int
+    gpus: int = 0
+    used_seconds: float = 0.0  # of these the user processes ran
+    most_rss_bytes: Optional[int] = None  # of any of its tasks, ever
+    most_rss_task: Optional[str] = None  # which one that was
+    mean_cpu_percent: Optional[float] = None  # while user processes ran, of one task; 100 is one core
+    mean_gpu_percent: Optional[float] = None  # of one GPU
+    most_gpu_bytes: Optional[int] = None  # of one task
