@@ -14,6 +14,14 @@ SYSTEM_PYTHON = "/usr/bin/python3"  # Debian's, with its python3-torch
 PINS = ("jax==0.10.2", "xgboost==3.2.0", "ray==2.60.0", "numpy==2.4.6")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # as whom containers may run here
 HOROVOD = "horovod==0.28.1"  # built from source, some four minutes, for Debian's PyTorch
+# The last ones that know PyTorch 1.13, and what they want of others: theirs would bring another PyTorch.
+TRAINERS = (
+    *("pytorch-lightning==1.9.5", "transformers==4.30.2", "torchmetrics==0.11.4", "accelerate==0.20.3"),
+    *("lightning-utilities==0.11.9", "tokenizers==0.13.3", "huggingface-hub==0.19.4", "safetensors==0.4.5"),
+    *("regex", "tqdm", "fsspec", "packaging", "filelock", "requests", "PyYAML", "typing-extensions", "psutil"),
+    *("urllib3", "idna", "certifi", "charset-normalizer", "setuptools<70"),
+    *("tensorboard==2.21.0", "protobuf", "absl-py", "grpcio"),
+)
 _HOROVOD_OPTIONS = {
     "HOROVOD_WITH_PYTORCH": "1",
     "HOROVOD_WITH_GLOO": "1",
@@ -33,6 +41,13 @@ def environment() -> Path:
 def torch_environment() -> Path:
     """One over Debian's PyTorch, whose ``bin`` has a ``python``. Raises subprocess.CalledProcessError."""
     return _made(("torch",), lambda made: None, "--system-site-packages", python=SYSTEM_PYTHON)
+
+
+def trainers_environment() -> Path:
+    """One with Lightning and transformers, over Debian's PyTorch. Raises subprocess.CalledProcessError."""
+    return _made(
+        TRAINERS, lambda made: _install(made, *TRAINERS, "--no-deps"), "--system-site-packages", python=SYSTEM_PYTHON
+    )
 
 
 def horovod_environment() -> Path:

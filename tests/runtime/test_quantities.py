@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.quantities import amount, count, number, percent, size, span, speed, steps
+from tony_provider.runtime.quantities import amount, count, left, number, percent, size, span, speed, steps
 from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 
 
@@ -76,3 +76,24 @@ def test_steps() -> None:
 def test_all_is_done_at_100_percent_and_not_before(total: int, data: st.DataObject) -> None:
     done = data.draw(st.integers(min_value=0, max_value=total))
     assert percent(done / total) == f"{100 * done // total} %"
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "rate", "told"),
+    [
+        (100, 900, 8.0, "about 1 min 40 s left"),
+        (0, 900, 1.0, "about 15 min left"),
+        (899, 900, 0.001, "about 17 min left"),
+        (None, 900, 1.0, ""),
+        (100, None, 1.0, ""),
+        (100, 900, None, ""),
+        (100, 900, 0.0, ""),
+        (100, 900, math.nan, ""),
+        (100, 900, math.inf, ""),
+        (900, 900, 1.0, ""),
+        (1000, 900, 1.0, ""),
+        (0, 10**12, 1.0, ""),
+    ],
+)
+def test_a_forecast_where_one_can_be_made(done: int | None, total: int | None, rate: float | None, told: str) -> None:
+    assert left(done, total, rate) == told

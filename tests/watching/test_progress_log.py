@@ -128,11 +128,12 @@ def test_progress_now_and_then_and_at_the_end() -> None:
         told = log.lines(application(), status(state, step=step, total_steps=300, steps_per_second=8.44))
         return [line for line in told if line.startswith("step")]
 
-    assert lines("RUNNING", 1) == ["step 1 of 300 (0 %), 8.44 steps/s"]
+    assert lines("RUNNING", 1) == ["step 1 of 300 (0 %), 8.44 steps/s, about 35 s left"]
     assert lines("RUNNING", 50) == []
     clock.now += PROGRESS_INTERVAL
-    assert lines("RUNNING", 100) == ["step 100 of 300 (33 %), 8.44 steps/s"]
+    assert lines("RUNNING", 100) == ["step 100 of 300 (33 %), 8.44 steps/s, about 24 s left"]
     assert lines("RUNNING", 100) == []
+    assert lines("FAILED", 200) == ["step 200 of 300 (66 %), 8.44 steps/s"]
     assert lines("SUCCEEDED", 300) == ["step 300 of 300 (100 %), 8.44 steps/s"]
 
 

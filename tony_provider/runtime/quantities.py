@@ -10,6 +10,8 @@ from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
+_LONG_FORECAST = 600.0  # seconds; told in minutes, since no forecast is right to the second
+_LONGEST_FORECAST = 365 * 86400.0  # seconds
 _ROUNDING = 1e-9  # 100 * 0.29 is a little less than 29
 _NOUNS = {VCORES: "vcore", GPU: "GPU"}
 
@@ -64,6 +66,16 @@ def speed(steps_per_second: float) -> str:
 def steps(done: int, total: Optional[int] = None) -> str:
     """``120 of 900``, or ``120`` where the total is not known."""
     return f"{done:,} of {total:,}" if total else f"{done:,}"
+
+
+def left(done: Optional[int], total: Optional[int], steps_per_second: Optional[float]) -> str:
+    """``about 12 min left``; empty where nobody can tell."""
+    if done is None or not total or not steps_per_second or not steps_per_second > 0:
+        return ""
+    seconds = (total - done) / steps_per_second
+    if not 0 < seconds <= _LONGEST_FORECAST:
+        return ""
+    return f"about {span(60 * round(seconds / 60) if seconds >= _LONG_FORECAST else seconds)} left"
 
 
 def percent(fraction: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
-from tony_provider.runtime.quantities import number, percent, size, speed, steps
+from tony_provider.runtime.quantities import left, number, percent, size, speed, steps
 
 PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
 MAX_ROWS = 20  # of one task table; a large gang is summed up below it
@@ -102,12 +102,15 @@ def _says_all(application: Application, status: JobStatus | None) -> bool:
 
 
 def progress_line(status: JobStatus) -> str:
-    """Such as ``step 120 of 900 (13 %), 8.4 steps/s, accuracy=0.91 loss=0.31, checkpoint 100``."""
+    """Such as ``step 120 of 900 (13 %), 8.4 steps/s, about 1 min 32 s left, loss=0.31, checkpoint 100``."""
     line = f"step {steps(status.step or 0, status.total_steps)}"
     if status.step is not None and status.total_steps:
         line += f" ({percent(status.step / status.total_steps)})"
     if status.steps_per_second is not None:
         line += f", {speed(status.steps_per_second)}"
+    forecast = left(status.step, status.total_steps, status.steps_per_second)
+    if forecast and status.state is JobState.RUNNING:
+        line += f", {forecast}"
     if metrics := " ".join(f"{name}={number(value)}" for name, value in sorted(status.metrics.items())):
         line += f", {metrics}"
     if status.checkpoint is not None:

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 WINDOW = 60.0  # seconds that steps per second are measured over
 _CHUNK = 1 << 20  # bytes read at a time
 _LONGEST_LINE = 64 << 10  # bytes; a longer one is malformed
-_LARGEST = (1 << 64) - 1  # of a step
-_MOST_METRICS = 200  # different names; more are left out, since each heartbeat carries them all
+LARGEST_STEP = (1 << 64) - 1
+MOST_METRICS = 200  # different names; more are left out, since each heartbeat carries them all
 _LONGEST_NAME = 250  # characters of a metric's name; each heartbeat carries that, too
 
 
@@ -142,10 +142,10 @@ class ProgressReader:
     def _take_metric(self, name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None  # text, lists and the like are the user's own business
-        if not _is_name(name):
+        if not is_name(name):
             return self._warn("name", f"metrics without a proper name are left out, such as {name[:100]!a}")
-        if name not in self._metrics and len(self._metrics) >= _MOST_METRICS:
-            return self._warn("many", f"only the first {_MOST_METRICS} metrics are reported; {name!r} is left out")
+        if name not in self._metrics and len(self._metrics) >= MOST_METRICS:
+            return self._warn("many", f"only the first {MOST_METRICS} metrics are reported; {name!r} is left out")
         try:
             self._metrics[name] = float(value)
         except OverflowError:
@@ -167,7 +167,8 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Whether a metric may have this name."""
     return len(text) <= _LONGEST_NAME and is_writable(text)
 
 
@@ -179,4 +180,4 @@ def _count(value: Any) -> Optional[int]:
         whole = int(value)
     except (ValueError, OverflowError):
         return None  # NaN, infinity
-    return whole if whole == value and 0 <= whole <= _LARGEST else None
+    return whole if whole == value and 0 <= whole <= LARGEST_STEP else None

@@ -30,10 +30,12 @@ from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.executor.result_upload import keep_results
 from tony_provider.runtime.executor.run_inputs import RunInputs
 from tony_provider.runtime.executor.run_outputs import RunOutputs
+from tony_provider.runtime.executor.tensorboard.event_scalars import EventScalars
 from tony_provider.runtime.executor.tree_upload import UploadCancelledError
 from tony_provider.runtime.executor.upload_retries import NotKeptError, UploadRetries
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.user_processes import UserProcesses
+from tony_provider.runtime.executor.user_progress import UserProgress
 from tony_provider.runtime.executor.workspace import PythonEnvError
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
@@ -66,7 +68,7 @@ class Run:
         self._stopping = ProcessStop()
         self._processes = UserProcesses(context, self._stopping)
         # By local rank; empty until the metrics files are no former processes' any more.
-        self._readers: list[ProgressReader] = []
+        self._readers: list[UserProgress] = []
         self._reading = asyncio.Lock()
         self._readiness: Optional[Readiness] = None  # from the preparation on, where the task has a probe
         self._uploads = UploadRetries(context, self._stopping)
@@ -232,7 +234,7 @@ class Run:
         probe = self._context.container.spec.ready
         if probe is not None:
             self._readiness = Readiness(self._context.container, probe, prepared.launches[0].environ)
-        self._readers = [ProgressReader(workspace.metrics_file) for workspace in self._context.workspaces]
+        self._readers = await asyncio.to_thread(_progress_readers, self._context)
         if self._stopping.asked:
             raise Cancelled("stopped before it had started")
         return prepared
@@ -337,12 +339,28 @@ class Run:
             exited.error = full
 
     async def _reported_step(self) -> Optional[int]:
-        progress = await self.progress()
+        """By its own reports: steps of event files may be epochs, or begin anew with each start."""
+        if not self._readers:
+            return None
+        async with self._reading:
+            progress = await asyncio.to_thread(self._readers[0].reported, time.monotonic())
         return progress.step or None if progress else None
 
     def _say(self, message: tony_pb2.FromExecutor) -> None:
         self._said.append(message)
         self._send(message)
+
+
+def _progress_readers(context: ExecutorContext) -> list[UserProgress]:
+    """One for each of the processes, which have not begun. Blocks."""
+    readers = []
+    for local_rank, workspace in enumerate(context.workspaces):
+        events = None
+        if not context.container.shows_tensorboard:  # there they are those of other tasks
+            others = [each.tensorboard for each in context.workspaces if each.local_rank > local_rank]
+            events = EventScalars(workspace.tensorboard, others)
+        readers.append(UserProgress(ProgressReader(workspace.metrics_file), events))
+    return readers
 
 
 def _succeeded(exited: tony_pb2.ProcessExited) -> bool:

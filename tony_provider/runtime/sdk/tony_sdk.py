@@ -13,6 +13,9 @@
             tony_sdk.commit_checkpoint(step + 1, path)
     model.save(os.path.join(tony_sdk.model_dir() or "out", "model.keras"))
 
+``for step in tony_sdk.track(range(total), resume=True)`` reports by itself, and so do callbacks for Keras, Lightning
+and transformers: ``keras_callback``, ``lightning_callback``, ``transformers_callback``.
+
 Needs nothing but Python 3.8. Outside a job it does nothing and raises nothing, so the same script runs on a laptop.
 All of it is a thin cover over the TONY_* variables, which code in any language can use instead.
 """
@@ -29,12 +32,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
 
 if TYPE_CHECKING:
-    from tony_provider.runtime.sdk import tony_inputs
+    from tony_provider.runtime.sdk import tony_inputs, tony_track
 
     Read = Callable[[tony_inputs.TaskShard], Iterable[Any]]
+
+Item = TypeVar("Item")
 
 _lock = threading.Lock()
 
@@ -255,6 +260,63 @@ def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool
     except (OSError, TypeError, ValueError, OverflowError):
         return False  # a report is never worth a training
     return True
+
+
+def track(
+    items: Iterable[Item],
+    total: Optional[int] = None,
+    start: Optional[int] = None,
+    *,
+    resume: bool = False,
+    stop: bool = False,
+) -> tony_track.Track[Item]:
+    """A loop over the same items, whose progress the job sees: ``for batch in tony_sdk.track(loader)``.
+
+    An item is a step; it is done when the loop comes for the next one. About once a second steps and ``total`` are
+    reported, and the share of time that was waited for items as the metric ``input_wait``, from 0 to 1. ``total``
+    counts all steps, those before this loop included; default: ``start`` and as many as there are items, if that is
+    known. ``start``: steps that were done before the first item; default: 0, or the first number of a ``range``.
+
+    ``resume``: leave out the items that were done before ``resume_step()``: they are taken and thrown away, but those
+    of a range are not. ``stop``: the loop ends after the current item when the job tells this process to stop, see
+    ``stopping``; ``stopped`` of what is returned is true then. It has ``step``, too, those that are done, and
+    ``report(loss=…)``, which adds metrics to the next report.
+
+    Wants ``tony_track.py``, ``tony_progress.py`` and ``tony_stop.py`` beside it.
+    """
+    made: tony_track.Track[Item] = importlib.import_module("tony_track").Track(
+        items, total, start, resume=resume, stop=stop
+    )
+    return made
+
+
+def stopping() -> bool:
+    """Whether the job has told this process to stop: save what is worth it and end, SIGKILL comes after its grace.
+
+    From the first call on SIGTERM does not end this process; the second SIGTERM does. A handler that the program has
+    is called, too. Where ranks train in step each hears it at a time of its own, so end together or leave it. False
+    outside a job, and where the first call is not in the main thread. Wants ``tony_stop.py`` beside it.
+    """
+    told: bool = importlib.import_module("tony_stop").stopping()
+    return told
+
+
+def keras_callback(*, checkpoints: bool = False, exports: bool = True, stop: bool = False) -> Any:
+    """A callback for ``fit`` of Keras; see ``tony_keras``."""
+    made = importlib.import_module("tony_keras").callback
+    return made(checkpoints=checkpoints, exports=exports, stop=stop)
+
+
+def lightning_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
+    """A callback for the ``Trainer`` of (PyTorch) Lightning; see ``tony_lightning``."""
+    made = importlib.import_module("tony_lightning").callback
+    return made(checkpoints=checkpoints, exports=exports, stop=stop)
+
+
+def transformers_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
+    """A callback for the ``Trainer`` of Hugging Face's transformers; see ``tony_transformers``."""
+    made = importlib.import_module("tony_transformers").callback
+    return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def _taken(variable: str) -> bool:

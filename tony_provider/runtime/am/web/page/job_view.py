@@ -28,8 +28,6 @@ from tony_provider.runtime.protocol.status import (
 
 MOST_TASKS = 200  # rows, unless all are asked for
 _MOST_FORMER = 5  # logs of former containers that one row leads to
-_LONGEST_FORECAST = 365 * 86400.0  # seconds
-_LONG_FORECAST = 600.0  # seconds; told in minutes
 
 
 class Tone(str, Enum):
@@ -206,20 +204,8 @@ def _progress(status: JobStatus) -> Progress:
         fraction=fraction,
         percent="" if fraction is None else quantities.percent(fraction),
         speed="" if rate is None else quantities.speed(rate),
-        left=_left(status),
+        left=quantities.left(status.step, status.total_steps, rate) if status.state is JobState.RUNNING else "",
     )
-
-
-def _left(status: JobStatus) -> str:
-    if status.state is not JobState.RUNNING or status.step is None or not status.total_steps:
-        return ""
-    rate, steps = status.steps_per_second, status.total_steps - status.step
-    if not rate or not rate > 0 or steps <= 0 or steps / rate > _LONGEST_FORECAST:
-        return ""
-    seconds = steps / rate
-    if seconds >= _LONG_FORECAST:
-        seconds = 60 * round(seconds / 60)  # no forecast is right to the second
-    return f"about {quantities.span(seconds)} left"
 
 
 def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
