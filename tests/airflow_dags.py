@@ -67,7 +67,7 @@ def _errors(dag: DAG) -> dict[str, BaseException]:
 
     for task in dag.tasks:
         if isinstance(task, BaseOperator):  # mapped ones cannot be changed any more
-            task.on_failure_callback = [remember]
+            task.on_failure_callback = [*task.on_failure_callback, remember]
     return errors
 
 

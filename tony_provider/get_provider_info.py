@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "extra-links": [f"tony_provider.links.tony.{name}" for name in _LINKS],
+        "notifications": ["tony_provider.notifications.tony.TonyNotifier"],
         "task-decorators": [{"name": "tony", "class-name": "tony_provider.decorators.tony.tony_task"}],
         "connection-types": [
             {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.documents import arguments, fields
 from tests.documents.row import Row
+from tony_provider.notifications.tony import TonyNotifier
 from tony_provider.operators.outcome import JobResult
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
@@ -19,6 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 TABLES: dict[str, tuple[str, Callable[[], Iterator[Row]]]] = {
     "TonyTrainOperator": ("argument", lambda: arguments.of(TonyTrainOperator)),
     "TonyRetryPolicy": ("argument", lambda: arguments.of(TonyRetryPolicy)),
+    "TonyNotifier": ("argument", lambda: arguments.of(TonyNotifier)),
     "connection": ("key", fields.of_connection),
     "configuration": ("option", fields.of_configuration),
     "TonySensor": ("argument", lambda: arguments.of(TonySensor)),

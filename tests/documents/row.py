@@ -18,6 +18,8 @@ _NAMES = {
     "timedelta": "timedelta",
     "Any": "JSON",
     "None": "null",
+    "Context": "mapping",
+    "Notifier": "notifier, function, class or text",
 }
 
 

@@ -42,7 +42,7 @@ def test_everything_that_it_names_is_there(info: dict[str, Any]) -> None:
                 importlib.import_module(module)
     assert [_imported(path) for path in info["extra-links"]] == [type(link) for link in LINKS]
     decorators = [decorator["class-name"] for decorator in info["task-decorators"]]
-    assert all(callable(_imported(path)) for path in [*info["cli"], *decorators])
+    assert all(callable(_imported(path)) for path in [*info["cli"], *info["notifications"], *decorators])
 
 
 def test_every_field_of_the_form_says_what_it_is_for() -> None:

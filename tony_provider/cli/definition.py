@@ -108,6 +108,28 @@ _EXPORT = ActionCommand(
         ),
     ),
 )
+_TENSORBOARD = ActionCommand(
+    name="tensorboard",
+    help="Draw the curves of jobs that run or have ended",
+    description=(
+        "Copy the jobs' event files from the store into a private directory, and show them by TensorBoard on this "
+        "machine, until Ctrl-C. Needs the package tensorboard here."
+    ),
+    func=lazily("tony_provider.cli.tensorboard.tensorboard"),
+    args=(
+        _arg("application_ids", nargs="*", metavar="application_id", help="Such as application_1700000000000_0001"),
+        _arg("--tag", action="append", help="The newest application of the training with this tag (tony-…)"),
+        _arg("--dag-id", help="With --task-id and --run-id, the newest application of that training"),
+        _arg("--task-id", help="The task of the DAG that trains"),
+        _arg("--run-id", action="append", help="A run of the DAG; may be given several times, as may --tag"),
+        _arg("--map-index", type=int, default=-1, help="Of a mapped task"),
+        *_CONNECTION,
+        _arg("--port", type=int, help="Of this machine (default: the first free one from 6006 on)"),
+        _arg("--refresh", default="30s", help="How often to look for what is new (default: %(default)s)"),
+        _arg("--most", default="8GiB", help="How much may be copied to this machine (default: %(default)s)"),
+        _arg("--open", action="store_true", help="Open a browser"),
+    ),
+)
 _LIST = ActionCommand(
     name="list",
     help="List the jobs that a cluster runs",
@@ -183,5 +205,5 @@ _RUNTIME_BUILD = ActionCommand(
 def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
-    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _EXPORT, _LIST, _CHECK, _DOCTOR, _GC, runtime)
+    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _EXPORT, _TENSORBOARD, _LIST, _CHECK, _DOCTOR, _GC, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

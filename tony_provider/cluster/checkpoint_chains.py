@@ -66,6 +66,10 @@ class CheckpointChains:
                 return state
         return None
 
+    def all(self) -> list[ChainState]:
+        """Every one, the oldest first."""
+        return [self.read(self.layout.chain_dir(self.identity, number)) for number in self._numbers()]
+
     def read(self, uri: str) -> ChainState:
         return ChainState(uri, read_chain(self.storage, uri), read_owner(self.storage, uri))
 

@@ -16,6 +16,7 @@ from tony_provider.cluster.application_ref import ApplicationFinder, Application
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.event_file_source import EventFileSource, event_file_source
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.input_figures import InputFigures, InputLook
@@ -215,6 +216,13 @@ class TonyHook(BaseHook):
         from tony_provider.cluster.history.read_history import read_history
 
         return read_history(self.storage(), self.application_dir(identity, application_id))
+
+    def event_files(self, identity: Identity, application_id: str) -> EventFileSource:
+        """Where on the store the application's event files are, and what people call it.
+
+        Raises RecordUnreadable, a ClusterError, when a file of the training's checkpoint chains cannot be read.
+        """
+        return event_file_source(self.storage(), self.layout, identity, application_id)
 
     def returned(self, identity: Identity, application_id: str) -> Any:
         """What a job that has succeeded left in ``TONY_RESULT_FILE``; None when it left nothing.

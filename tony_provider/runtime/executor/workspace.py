@@ -177,7 +177,7 @@ class Workspace:
     def prepare_tensorboard(self) -> None:
         """Make what the container of the job's TensorBoard needs, once. Blocks; raises OSError."""
         program = self.container / contract.TENSORBOARD_PROGRAM
-        _unpack("tony_provider.runtime.executor.tensorboard", program.name, program)
+        _unpack("tony_provider.runtime.event_files", program.name, program)
 
     def renew(self) -> None:
         """Make the places of one process new before it starts.

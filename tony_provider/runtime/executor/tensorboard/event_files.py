@@ -42,8 +42,3 @@ def _walk(directory: Path) -> Iterator[FoundEventFiles]:
                 continue
             if stat.S_ISREG(status.st_mode):
                 yield FoundEventFiles(path, path.relative_to(directory).as_posix(), status.st_size, status.st_mtime_ns)
-
-
-def is_event_file(name: str) -> bool:
-    """Whether the file of this name only grows at its end: by the mark that TensorBoard itself knows event files by."""
-    return "tfevents" in name.rpartition("/")[2]

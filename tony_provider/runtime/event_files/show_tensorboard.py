@@ -1,7 +1,7 @@
-"""Runs TensorBoard; copied into the side-car's container, and run by the job's own Python, whichever that is.
+"""Runs TensorBoard: in a side-car's container by the job's own Python, and for ``airflow tony tensorboard``.
 
-Standard library and tensorboard only. The arguments are set in here and not given, since everybody on the node can read
-a process's arguments, and the path is a secret.
+Copied there; standard library and tensorboard only. The arguments are set in here and not given, since everybody on the
+machine can read a process's arguments, and the path is a secret.
 """
 
 import os
@@ -21,8 +21,8 @@ try:
     from tensorboard.main import run_main
 except ImportError as error:
     sys.stderr.write(
-        f"cannot execute TensorBoard with {sys.executable}: {error}. Install tensorboard in the job's python_env, or "
-        "leave out the job's key tensorboard\n"
+        f"cannot execute TensorBoard with {sys.executable}: {error}. Install tensorboard there (for a job: in its "
+        "python_env), or leave out the job's key tensorboard\n"
     )
     sys.exit(CANNOT_RUN)
 

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.operators.conftest import local
+
+__all__ = ["local"]

@@ -1,0 +1,1 @@
+"""Messages to people about trainings, for Airflow's callbacks."""

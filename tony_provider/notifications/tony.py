@@ -1,0 +1,102 @@
+"""TonyNotifier: tells people by any notifier of Airflow's what became of a training."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pkgutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseNotifier
+
+from tony_provider.arguments import positive_seconds
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from tony_provider.notifications.job_news import JobNews
+
+    Sender = Callable[[Context], Any]
+    Notifier = BaseNotifier | Sender | type[BaseNotifier] | str
+
+
+class TonyNotifier(BaseNotifier):
+    """Have another notifier tell what became of a training: verdict, cause, last lines, metrics, links.
+
+    The other one's templates get ``tony``, a JobNews: ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. For
+    the callbacks of tasks and DAGs, and for deadlines. See docs/notifications.md.
+
+    :param notifier: a notifier of any provider, or a callable that is given the context with ``tony``. A notifier's
+        class, or its import path, is made with all further arguments: so a deadline needs it, whose arguments are JSON.
+    :param task_id: the training that it is about, in callbacks of a DAG or a deadline; default: of a DAG the first
+        training that has not succeeded, or else the last; of a task itself.
+    :param tony_conn_id: the training's connection; default: as its task says. A deadline knows no task.
+    :param lines: how many last lines of the failed task, at most.
+    :param seconds: how long cluster and store may take to answer; what is not known by then is left out.
+    :param context: what it is about, where Airflow gives it here and not in the call; default: the call's.
+    """
+
+    def __init__(
+        self,
+        notifier: Notifier,
+        *,
+        task_id: str | None = None,
+        tony_conn_id: str | None = None,
+        lines: int = 20,
+        seconds: float = 20.0,
+        context: Context | None = None,
+        **arguments: Any,
+    ) -> None:
+        super().__init__(context)
+        self.notifier = _made(notifier, arguments)
+        self.task_id = task_id
+        self.tony_conn_id = tony_conn_id
+        self.lines = lines
+        self.seconds = positive_seconds("seconds", seconds)
+
+    def notify(self, context: Context) -> None:
+        """Tell. Raises what the other notifier raises, which Airflow logs; a task's state stays as it is."""
+        self._sender()(_with_news(context, self._news(context)))
+
+    async def async_notify(self, context: Context) -> None:
+        """Tell, from a triggerer."""
+        told = _with_news(context, await asyncio.to_thread(self._news, context))
+        sender = self._sender()
+        if isinstance(sender, BaseNotifier) and type(sender).async_notify is not BaseNotifier.async_notify:
+            sender.context = told
+            await sender
+        else:
+            await asyncio.to_thread(sender, told)
+
+    def _news(self, context: Context) -> JobNews:
+        from tony_provider.notifications.news_source import NewsSource  # here: DAG files load this module
+
+        source = NewsSource(
+            log=self.log,
+            task_id=self.task_id,
+            tony_conn_id=self.tony_conn_id,
+            lines=self.lines,
+            seconds=self.seconds,
+        )
+        return source.news(context)
+
+    def _sender(self) -> BaseNotifier | Sender:
+        """A notifier's templates become texts when it is called: a copy leaves them for the next time."""
+        return copy.copy(self.notifier) if isinstance(self.notifier, BaseNotifier) else self.notifier
+
+
+def _made(notifier: Any, arguments: dict[str, Any]) -> BaseNotifier | Sender:
+    """Raises TypeError for what cannot be called, and for arguments that nobody takes."""
+    made = pkgutil.resolve_name(notifier) if isinstance(notifier, str) else notifier
+    if isinstance(made, type):
+        made = made(**arguments)
+    elif arguments:
+        raise TypeError(f"TonyNotifier: {', '.join(arguments)}: further arguments are for a notifier's class")
+    if not callable(made):
+        raise TypeError(f"TonyNotifier: {notifier!r} is neither a notifier nor anything to be called")
+    return made  # type: ignore[no-any-return]
+
+
+def _with_news(context: Context, news: JobNews) -> Context:
+    return {**context, "tony": news}  # type: ignore[typeddict-unknown-key]
