@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Protocol
 
 import pytest
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tests.portal import stored
+from tony_provider.runtime.protocol.status import FinalStatus
 
 
 class As(Protocol):
@@ -30,8 +32,9 @@ def api_server(airflow_db: None) -> Iterator[FastAPI]:
         purge_cached_app()
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def client(api_server: FastAPI) -> As:
+    @cache
     def client(user: str | None) -> TestClient:
         headers = {}
         if user is not None:
@@ -48,13 +51,13 @@ def jobs(api_server: FastAPI) -> dict[str, Any]:
     runs: dict[str, Any] = {}
     for dag_id, days in (("clicks", range(4)), ("digits", range(1))):
         stored.add_dag(dag_id)
-        for number in days:
-            runs[f"{dag_id}-{number}"] = stored.add_run(dag_id, number)
+        for number, dag_run_id in enumerate(stored.add_runs(dag_id, len(days))):
+            runs[f"{dag_id}-{number}"] = dag_run_id
             stored.add_instance(dag_id, number, "success")
     for number in (0, 1, 3):
-        stored.add(runs[f"clicks-{number}"], stored.summary(number, metrics={"loss": 1.0 / (number + 1)}))
-    digits = stored.summary(
-        100, "digits", run_id=stored.run_id(0), user="bob", verdict="FAILED", reason="worker:0 <b>died</b>"
-    )
-    stored.add(runs["digits-0"], digits)
+        details = {"curves": [stored.curve("loss")], "fingerprint": {"tasks.worker.command": str(number), "env.A": "a"}}
+        stored.add(runs[f"clicks-{number}"], stored.summary(number, metrics={"loss": 1.0 / (number + 1)}, **details))
+    failed = {"verdict": FinalStatus.FAILED, "reason": "worker:0 <b>died</b>", "user": "bob"}
+    date = {"run_id": stored.run_id(0), "logical_date": stored.day(0).isoformat()}
+    stored.add(runs["digits-0"], stored.summary(100, "digits", **date, **failed))
     return runs

@@ -16,7 +16,7 @@ from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
 from sqlalchemy import insert
 
-from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.cluster.history.job_summary import CURVE_POINTS, Curve, JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, in_parts
 from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -65,52 +65,78 @@ def add_dag(dag_id: str) -> None:
         session.merge(DagModel(dag_id=dag_id, bundle_name=BUNDLE, fileloc=f"/dags/{dag_id}.py"))  # type: ignore[no-untyped-call]
 
 
-def add_run(dag_id: str, number: int) -> int:
-    with create_session() as session:
-        run = DagRun(
+def add_runs(dag_id: str, count: int) -> list[int]:
+    """Runs of the first days; returns their ids in the database."""
+    runs = [
+        DagRun(
             dag_id=dag_id,
             run_id=run_id(number),
             logical_date=day(number),
             run_after=day(number),
             run_type=DagRunType.SCHEDULED,
         )
-        session.add(run)
+        for number in range(count)
+    ]
+    with create_session() as session:
+        session.add_all(runs)
         session.flush()
-        return int(run.id)
+        return [int(run.id) for run in runs]
 
 
-def add_instance(dag_id: str, number: int, state: str, *, task_id: str = "train", map_index: int = -1) -> None:
+def instance(dag_id: str, number: int, state: str, **more: Any) -> dict[str, Any]:
+    """The columns of a task instance."""
+    return {
+        "id": uuid4(),
+        "dag_id": dag_id,
+        "run_id": run_id(number),
+        "task_id": "train",
+        "map_index": -1,
+        "state": state,
+        "pool": "default_pool",
+        "pool_slots": 1,
+        **more,
+    }
+
+
+def add_instance(dag_id: str, number: int, state: str, **more: Any) -> None:
     with create_session() as session:
-        session.execute(
-            insert(TaskInstance).values(
-                id=uuid4(),
-                dag_id=dag_id,
-                run_id=run_id(number),
-                task_id=task_id,
-                map_index=map_index,
-                state=state,
-                pool="default_pool",
-                pool_slots=1,
-            )
-        )
+        session.execute(insert(TaskInstance).values(**instance(dag_id, number, state, **more)))
 
 
-def add_value(dag_run_id: int, about: JobSummary, key: str, value: str) -> None:
-    with create_session() as session:
-        session.add(
-            TaskStateStoreModel(
-                dag_run_id=dag_run_id,
-                dag_id=about.dag_id,
-                run_id=about.run_id,
-                task_id=about.task_id,
-                map_index=about.map_index,
-                key=key,
-                value=value,
-            )
-        )
+def value(dag_run_id: int, about: JobSummary, key: str, text: str) -> dict[str, Any]:
+    """The columns of a value in the state of the summary's task instance."""
+    return {
+        "dag_run_id": dag_run_id,
+        "dag_id": about.dag_id,
+        "run_id": about.run_id,
+        "task_id": about.task_id,
+        "map_index": about.map_index,
+        "key": key,
+        "value": text,
+    }
+
+
+def values(dag_run_id: int, about: JobSummary) -> list[dict[str, Any]]:
+    """As the operator keeps a summary."""
+    parts = zip((JOB_KEY, DETAILS_KEY), in_parts(about), strict=True)
+    return [value(dag_run_id, about, key + about.application_id, json.dumps(part)) for key, part in parts]
 
 
 def add(dag_run_id: int, about: JobSummary) -> None:
-    """As the operator keeps it."""
-    for key, part in zip((JOB_KEY, DETAILS_KEY), in_parts(about), strict=True):
-        add_value(dag_run_id, about, key + about.application_id, json.dumps(part))
+    add_values(values(dag_run_id, about))
+
+
+def add_values(columns: list[dict[str, Any]]) -> None:
+    with create_session() as session:
+        session.execute(insert(TaskStateStoreModel), columns)
+
+
+def curve(metric: str) -> Curve:
+    """A whole one."""
+    points = range(CURVE_POINTS)
+    return Curve(
+        metric=metric,
+        steps=[100 * at for at in points],
+        seconds=[at / 3 for at in points],
+        values=[1 / (at + 1) for at in points],
+    )

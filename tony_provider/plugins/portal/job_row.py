@@ -16,6 +16,7 @@ LOST = "LOST"  # no task waits for it, and none has seen its end
 _WAITING = ("running", "deferred", "scheduled", "queued", "restarting")  # states of a task instance
 
 _GB, _HOUR = 2**30, 3600.0
+_HELD = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1), "gpu_hours": ("gpus", 1)}
 _VERDICTS = frozenset(each.value for each in FinalStatus)
 _NUMBER: tuple[type, ...] = (int, float)
 # What a field of a damaged summary is taken for, and what its type is otherwise.
@@ -52,7 +53,8 @@ _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
 def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     """The row of a stored summary. Where it comes from is what ``columns`` of the database say, and nothing else.
 
-    What ``value`` lacks or has in another form than it should is left out, and told in ``problems``.
+    What ``value`` lacks or has in another form than it should is left out, and told in ``problems``. Its ``state`` is
+    the verdict, if there is one.
     """
     plain, problems = plain_of(value)
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
@@ -64,6 +66,7 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
         row[name] = found
     if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
         problems.append(f"the verdict {row['verdict']!r} is not known to this release")
+    row["state"] = row["verdict"]
     row["duration_s"] = (row["finished_ms"] - row["submitted_ms"]) / 1000 if row["finished_ms"] else None
     row["waiting_s"] = _waiting(row["times"])
     row.update(_hours(plain.get("use")))
@@ -71,13 +74,11 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     return row
 
 
-def state_of(row: Row, task_state: str | None, *, is_newest: bool) -> str:
-    """The verdict, or what the state of its task instance says of a job that has none.
+def state_of(task_state: str | None, *, is_newest: bool) -> str:
+    """The state of a job without a verdict, by that of its task instance.
 
     ``is_newest``: the task instance has started no other application since.
     """
-    if row["verdict"] is not None:
-        return str(row["verdict"])
     if is_newest and task_state in _WAITING:
         return RUNNING
     return UNWATCHED if is_newest and task_state == "success" else LOST
@@ -93,15 +94,15 @@ def _waiting(times: Mapping[str, Any]) -> float | None:
 
 def _hours(use: Any) -> dict[str, float | None]:
     """What its containers held, whether it was used or not."""
-    names = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1), "gpu_hours": ("gpus", 1)}
-    types = [each for each in use if isinstance(each, dict)] if isinstance(use, list) else []
-    found: dict[str, float | None] = {}
-    for name, (field, unit) in names.items():
-        products = [(each.get("container_seconds"), each.get(field, 0)) for each in types]
-        known = [
-            seconds * held / unit / _HOUR for seconds, held in products if _is_number(seconds) and _is_number(held)
-        ]
-        found[name] = sum(known) if known else None
+    found: dict[str, float | None] = dict.fromkeys(_HELD)
+    for each in use if isinstance(use, list) else []:
+        seconds = each.get("container_seconds") if isinstance(each, dict) else None
+        if not _is_number(seconds):
+            continue
+        for name, (field, unit) in _HELD.items():
+            held = each.get(field, 0)
+            if _is_number(held):
+                found[name] = (found[name] or 0.0) + seconds * held / unit / _HOUR
     return found
 
 

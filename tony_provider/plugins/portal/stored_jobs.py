@@ -51,6 +51,10 @@ class _Memory:
                 del self._rows[next(iter(self._rows))]
             self._rows[row_id] = updated_at, row
 
+    def clear(self) -> None:
+        with self._lock:
+            self._rows.clear()
+
 
 _memory = _Memory()
 
@@ -75,7 +79,7 @@ class StoredJobs:
             return None
         # Which state it has depends on what else its task has started.
         first = max(found, key=lambda row: row["submitted_ms"])
-        return next(row for row in self.siblings(first) if row["application_id"] == application_id)
+        return next((row for row in self.siblings(first) if row["application_id"] == application_id), None)
 
     def siblings(self, row: Row) -> list[Row]:
         """The jobs of one's task instance, itself among them, newest first."""
@@ -108,10 +112,7 @@ class StoredJobs:
             _memory.put(row_id, each.updated_at, new)
         rows = [(row, each.state) for each in found if (row := parsed[each.id]) is not None]
         newest = _newest(row for row, _ in rows)
-        return [
-            {**row, "state": state_of(row, state, is_newest=newest[_instance(row)] == row["submitted_ms"])}
-            for row, state in rows
-        ]
+        return [row if row["state"] is not None else _with_state(row, state, newest) for row, state in rows]
 
     def _values(self, row_ids: Iterable[int]) -> Iterator[tuple[int, str]]:
         ids = list(row_ids)
@@ -130,5 +131,10 @@ def _newest(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     found: dict[tuple[Any, ...], float] = {}
     for row in rows:
         key = _instance(row)
-        found[key] = max(found.get(key, 0), row["submitted_ms"])
+        if row["submitted_ms"] >= found.get(key, 0):
+            found[key] = row["submitted_ms"]
     return found
+
+
+def _with_state(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
+    return {**row, "state": state_of(task_state, is_newest=newest[_instance(row)] == row["submitted_ms"])}
