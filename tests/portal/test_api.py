@@ -163,7 +163,7 @@ def strange(jobs: dict[str, int]) -> dict[str, str]:
         (("runs", "runs"), ("left", "left"), ("failed", "failed"), ("before", "again"), ("after", "again"))
     ):
         found[name] = f"application_1_{number}"
-        more = {"submitted_ms": 1000 + number, "verdict": None, "finished_ms": None, "task_id": task}
+        more: dict[str, Any] = {"submitted_ms": 1000 + number, "verdict": None, "finished_ms": None, "task_id": task}
         stored.add(run, stored.summary(2, application_id=found[name], **more))
     about = stored.summary(2, task_id="strange")
     texts = {
