@@ -77,3 +77,9 @@ def test_what_is_forbidden_is_what_a_running_task_loads() -> None:
     found = loaded(*RUNNING)
     missing = [each for each in FORBIDDEN if not any(name == each or name.startswith(f"{each}.") for name in found)]
     assert missing == []
+
+
+def test_the_plugin_which_every_process_of_airflow_loads_makes_no_portal() -> None:
+    found = loaded("tony_provider.plugins.tony")
+    assert "tony_provider.plugins.tony" in found
+    assert [name for name in found if name.startswith(("tony_provider.plugins.portal", "fastapi"))] == []

@@ -1,0 +1,229 @@
+"""The portal's API, asked through Airflow's own app, database and login."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.portal import stored
+from tests.portal.conftest import As
+from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY
+
+CLICKS, DIGITS, NOBODYS = stored.application_id(0), stored.application_id(100), stored.application_id(99_999)
+OF_CLICKS = [f"/jobs/{CLICKS}", f"/jobs/{CLICKS}/history", f"/jobs/{CLICKS}/live", f"/compare?ids={CLICKS}"]
+LOGS = [f"/jobs/{CLICKS}/logs", f"/jobs/{CLICKS}/logs/worker:0"]
+DATES = "/dags/clicks/dates"
+
+pytestmark = pytest.mark.usefixtures("jobs")
+
+
+def ids(answer: Any) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["total"] == len(answer.json()["jobs"])
+    return [row["application_id"] for row in answer.json()["jobs"]]
+
+
+def days(*numbers: int) -> list[str]:
+    return [stored.application_id(number) for number in numbers]
+
+
+@pytest.mark.parametrize("path", ["/jobs", *OF_CLICKS, *LOGS, DATES])
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}])
+def test_whoever_has_not_logged_in_gets_nothing(client: As, path: str, headers: dict[str, str]) -> None:
+    answer = client(None).get(f"/tony/api{path}", headers=headers)
+    assert answer.status_code == (403 if headers else 401)  # Airflow's own answers
+    assert "application" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/redoc", "/api", "/api/nothing"])
+def test_nothing_else_is_served(client: As, path: str) -> None:
+    assert client(None).get(f"/tony{path}").status_code == 404
+
+
+@pytest.mark.parametrize("user", ["bob", "carol", "erin"])
+@pytest.mark.parametrize("path", [*OF_CLICKS, *LOGS])
+def test_a_job_that_somebody_may_not_read_is_one_that_does_not_exist(client: As, user: str, path: str) -> None:
+    """Guessed addresses tell nothing, not even that there is something."""
+    hidden = client(user).get(f"/tony/api{path}")
+    nothing = client(user).get(f"/tony/api{path.replace(CLICKS, NOBODYS)}")
+    assert hidden.status_code == nothing.status_code == 404
+    assert hidden.text == nothing.text
+
+
+@pytest.mark.parametrize("user", ["bob", "carol", "erin"])
+def test_a_dag_that_somebody_may_not_read_is_one_that_does_not_exist(client: As, user: str) -> None:
+    hidden, nothing = (client(user).get(f"/tony/api/dags/{dag}/dates") for dag in ("clicks", "nobodys"))
+    assert hidden.status_code == nothing.status_code == 404
+    assert hidden.text == nothing.text
+
+
+@pytest.mark.parametrize(
+    ("user", "found"), [("alice", [DIGITS, *days(3, 1, 0)]), ("bob", [DIGITS]), ("carol", []), ("erin", [])]
+)
+def test_lists_hold_what_somebody_may_read(client: As, user: str, found: list[str]) -> None:
+    assert ids(client(user).get("/tony/api/jobs")) == found
+    assert ids(client(user).get("/tony/api/jobs?text=train")) == found
+    assert ids(client(user).get("/tony/api/jobs?dag_id=clicks")) == [each for each in found if each != DIGITS]
+
+
+def test_whoever_may_not_read_task_logs_finds_none(client: As) -> None:
+    assert client("dave").get(f"/tony/api/jobs/{CLICKS}").status_code == 200
+    for path in LOGS:
+        assert client("dave").get(f"/tony/api{path}").status_code == 404
+        assert client("alice").get(f"/tony/api{path}").status_code == 503  # there is no such store
+
+
+def test_a_comparison_leaves_out_what_somebody_may_not_read(client: As) -> None:
+    answer = client("bob").get(f"/tony/api/compare?ids={DIGITS},{CLICKS},{NOBODYS}").json()
+    assert [job["application_id"] for job in answer["jobs"]] == [DIGITS]
+    assert answer["missing"] == [CLICKS, NOBODYS]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("verdict=FAILED", [DIGITS]),
+        ("verdict=failed,succeeded&dag_id=digits", [DIGITS]),
+        ("verdict=RUNNING", []),
+        ("user=bob", [DIGITS]),
+        ("text=<B>DIED", [DIGITS]),
+        ("text=clicks succeeded", days(3, 1, 0)),
+        ("text=%25", []),
+        (f"run_id={stored.run_id(0).replace('+', '%2B')}", [DIGITS, *days(0)]),
+        ("task_id=none", []),
+        (f"dag_id=clicks&after={stored.day(1).isoformat().replace('+', '%2B')}", days(3, 1)),
+        ("dag_id=clicks&before=2026-01-06", days(0)),
+        ("dag_id=clicks&order=submitted", days(0, 1, 3)),
+        ("dag_id=clicks&order=-restarts", days(3, 1, 0)),
+        ("order=dag&text=train", [*days(0, 1, 3), DIGITS]),
+    ],
+)
+def test_filters(client: As, query: str, found: list[str]) -> None:
+    assert ids(client("alice").get(f"/tony/api/jobs?{query}")) == found
+
+
+def test_pages_of_a_list(client: As) -> None:
+    answer = client("alice").get("/tony/api/jobs?limit=2&offset=1").json()
+    assert [row["application_id"] for row in answer["jobs"]] == days(3, 1)
+    assert answer["total"] == 4
+
+
+@pytest.mark.parametrize("query", ["order=nonsense", "limit=501", "limit=x", "offset=-1", "after=noon"])
+def test_arguments_that_make_no_sense_are_named(client: As, query: str) -> None:
+    answer = client("alice").get(f"/tony/api/jobs?{query}")
+    assert answer.status_code == 422
+    assert query.partition("=")[0] in answer.text
+
+
+def test_a_row_has_figures(client: As) -> None:
+    (row,) = client("bob").get("/tony/api/jobs").json()["jobs"]
+    assert not {"curves", "use", "advice", "fingerprint", "links"} & set(row)
+    assert (row["state"], row["reason"], row["problems"]) == ("FAILED", "worker:0 <b>died</b>", [])
+    assert (row["duration_s"], row["waiting_s"]) == (3600.0, 90.0)
+    assert (row["memory_gb_hours"], row["vcore_hours"], row["gpu_hours"]) == (4.0, 4.0, 2.0)
+
+
+def test_a_job(client: As) -> None:
+    found = client("alice").get(f"/tony/api/jobs/{stored.application_id(3)}").json()
+    assert found["summary"]["curves"][0]["metric"] == "loss"
+    assert found["summary"]["metrics"] == {"loss": 0.25}
+    assert (found["state"], found["previous"], found["others"]) == ("SUCCEEDED", stored.application_id(1), [])
+    assert client("alice").get(f"/tony/api/jobs/{CLICKS}").json()["previous"] is None
+
+
+def test_dates_with_a_gap(client: As) -> None:
+    (task,) = client("alice").get("/tony/api/dags/clicks/dates").json()["tasks"]
+    assert (task["task_id"], task["map_index"], task["metrics"]) == ("train", -1, ["loss"])
+    assert [point["application_id"] for point in task["points"]] == [*days(0, 1), None, *days(3)]
+    assert [point["date"] for point in task["points"]] == [stored.day(number).isoformat() for number in range(4)]
+    assert task["points"][2]["metrics"] is None
+    assert task["points"][1]["metrics"] == {"loss": 0.5}
+    assert client("alice").get("/tony/api/dags/clicks/dates?task_id=none").json() == {"tasks": []}
+
+
+def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: As) -> None:
+    answer = client("alice").get(f"/tony/api/compare?ids={','.join(days(0, 1))}").json()
+    assert (answer["differences_of"], answer["states"]) == ("fingerprints", ["SUCCEEDED", "SUCCEEDED"])
+    assert answer["differences"] == {"tasks.worker.command": ["0", "1"]}
+    assert "there is no connection 'tony_default'" in answer["reason"]
+    many = ",".join(days(*range(9)))
+    assert client("alice").get(f"/tony/api/compare?ids={many}").status_code == 422
+
+
+@pytest.fixture
+def strange(jobs: dict[str, int]) -> dict[str, str]:
+    """Jobs that have no verdict, or a summary that is no good: ids by what they are."""
+    run = jobs["clicks-2"]
+    for task, state in (("runs", "deferred"), ("left", "success"), ("failed", "failed"), ("again", "running")):
+        stored.add_instance("clicks", 2, state, task_id=task)
+    found = {}
+    for number, (name, task) in enumerate(
+        (("runs", "runs"), ("left", "left"), ("failed", "failed"), ("before", "again"), ("after", "again"))
+    ):
+        found[name] = f"application_1_{number}"
+        more: dict[str, Any] = {"submitted_ms": 1000 + number, "verdict": None, "finished_ms": None, "task_id": task}
+        stored.add(run, stored.summary(2, application_id=found[name], **more))
+    about = stored.summary(2, task_id="strange")
+    texts = {
+        "cut": '{"verdict": "SUCCE',
+        "newer": json.dumps({"version": 9, "verdict": "SPLENDID", "step": [], "metrics": {"<b>": "NaN"}, "glory": 1}),
+        "elsewhere": '{"__airflow_state_ref__": "s3://bucket/1"}',
+        "liar": json.dumps({"dag_id": "digits", "task_id": "other", "verdict": "SUCCEEDED", "application_id": DIGITS}),
+    }
+    for name, text in texts.items():
+        found[name] = f"application_2_{name}"
+        columns = [stored.value(run, about, JOB_KEY + found[name], text)]
+        if name == "cut":
+            columns.append(stored.value(run, about, DETAILS_KEY + found[name], "[[["))
+        stored.add_values(columns)
+    return found
+
+
+def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -> None:
+    answer = client("alice").get("/tony/api/jobs?dag_id=clicks&limit=500").json()
+    rows = {row["application_id"]: row for row in answer["jobs"]}
+    states = {name: rows[application_id]["state"] for name, application_id in strange.items()}
+    expected = {"runs": "RUNNING", "left": "UNWATCHED", "failed": "LOST", "before": "LOST", "after": "RUNNING"}
+    assert {name: states[name] for name in expected} == expected
+    assert states["newer"] == "SPLENDID"
+    assert rows[strange["newer"]]["metrics"] == {"<b>": "NaN"}
+    for name, said in (("cut", "damaged"), ("newer", "step"), ("elsewhere", "backend")):
+        assert said in str(rows[strange[name]]["problems"])
+    liar = rows[strange["liar"]]
+    assert (liar["dag_id"], liar["task_id"]) == ("clicks", "strange")  # what it says of itself does not count
+    assert client("bob").get(f"/tony/api/jobs/{strange['liar']}").status_code == 404
+    for order in ("submitted", "-step", "date", "-state", "duration", "memory", "user"):
+        assert len(client("alice").get(f"/tony/api/jobs?order={order}&limit=500").json()["jobs"]) == answer["total"] + 1
+    for name, application_id in strange.items():
+        found = client("alice").get(f"/tony/api/jobs/{application_id}")
+        assert found.status_code == 200, (name, found.text)
+        assert found.json()["summary"]["application_id"] == application_id
+    assert client("alice").get(f"/tony/api/jobs/{strange['after']}").json()["others"] == [strange["before"]]
+    assert client("alice").get("/tony/api/dags/clicks/dates").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "....//app.py", "/etc/passwd", "%2fetc%2fpasswd", ".", ""]
+)
+def test_no_file_but_those_of_the_pages_is_served(client: As, path: str) -> None:
+    answer = client(None).get(f"/tony/static/{path}")
+    assert answer.status_code in (404, 307)
+    assert "portal_app" not in answer.text
+
+
+def test_files_of_the_pages_have_their_types_and_are_asked_for_again(client: As) -> None:
+    from tony_provider.plugins.portal.static_files import DIRECTORY
+
+    script = DIRECTORY / "test_of_types.mjs"
+    script.write_text("export default 1;")
+    try:
+        first = client(None).get("/tony/static/test_of_types.mjs")
+        again = client(None).get("/tony/static/test_of_types.mjs", headers={"If-None-Match": first.headers["etag"]})
+    finally:
+        script.unlink()
+    assert first.headers["content-type"].startswith("text/javascript")
+    assert first.headers["cache-control"] == "no-cache"
+    assert first.headers["x-content-type-options"] == "nosniff"
+    assert again.status_code == 304

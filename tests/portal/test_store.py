@@ -1,0 +1,164 @@
+"""What the portal reads through the connection: of a job's files as its master has left them, and when it cannot."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.operators.statuses import status, worker
+from tests.portal import stored
+from tests.portal.conftest import As
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.plugins.portal import store
+from tony_provider.runtime.codec import dump_json
+
+ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
+PATHS = [f"/jobs/{ID}/history", f"/jobs/{ID}/live", f"/jobs/{ID}/logs", f"/jobs/{ID}/logs/worker:0"]
+
+
+@pytest.fixture(scope="module")
+def staging(tmp_path_factory: pytest.TempPathFactory, jobs: dict[str, int]) -> Path:
+    """A staging directory with two jobs, of which Airflow's database has the summaries."""
+    staging = tmp_path_factory.mktemp("tony")
+    with pytest.MonkeyPatch.context() as patch:
+        _connect(patch, staging)
+        hook = TonyHook()
+        for application_id, memory in ((ID, "1GiB"), (OTHER, "2GiB")):
+            identity = hook.identity(dag_id="clicks", run_id=stored.run_id(0), task_id="kept")
+            uri = hook.application_dir(identity, application_id)
+            _write(Path(uri.removeprefix("file://")), application_id, memory)
+            about = stored.summary(0, application_id=application_id, application_dir=uri, task_id="kept")
+            stored.add(jobs["clicks-0"], about)
+    return staging
+
+
+def _write(directory: Path, application_id: str, memory: str) -> None:
+    """What its master has left of it."""
+    for name in ("history", "logs"):
+        (directory / name).mkdir(parents=True)
+    ended = attrs.evolve(status("SUCCEEDED", tasks=[worker(0, "SUCCEEDED")]), application_id=application_id)
+    (directory / "result.json").write_bytes(dump_json(ended))
+    labels = {"event": "STARTED", "labels": {"dag_id": "clicks"}, "loss": float("nan")}
+    (directory / "events.jsonl").write_text(json.dumps(labels) + "\n{cut")
+    job = {"framework": "pytorch", "tasks": {"worker": {"memory": memory, "command": "<b>"}}}
+    (directory / "history" / "specification.json").write_text(json.dumps({"job": job, "given": {"queue": "ml"}}))
+    (directory / "logs" / "worker-0.log").write_text("first\n" * 1000 + "last ☃\n")
+    (directory / "logs" / "worker-0.attempt-2.log").write_text("second\n")
+
+
+def _connect(patch: pytest.MonkeyPatch, staging: Path) -> None:
+    connection = {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(staging)}}
+    patch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+
+
+@pytest.fixture
+def connected(staging: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    _connect(monkeypatch, staging)
+    return staging
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    over = threading.Event()
+    monkeypatch.setattr(store, "SECONDS", 0.2)
+    monkeypatch.setattr(TonyHook, "labels", lambda *_: over.wait())
+    yield
+    over.set()
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_history(client: As) -> None:
+    found = client("alice").get(f"/tony/api/jobs/{ID}/history").json()
+    assert found["specification"]["framework"] == "pytorch"
+    assert (found["given"], found["overrides"]) == ({"queue": "ml"}, None)
+    assert found["status"]["state"] == "SUCCEEDED"
+    assert found["events"][0]["loss"] == "NaN"
+    assert found["samples"] == {}
+    assert any("1 line" in each for each in found["missing"])
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_live_status(client: As) -> None:
+    found = client("alice").get(f"/tony/api/jobs/{ID}/live").json()
+    assert (found["application_state"], found["status"]["state"]) == (None, "SUCCEEDED")
+
+
+@pytest.mark.usefixtures("connected")
+def test_logs(client: As) -> None:
+    logs = client("alice").get(f"/tony/api/jobs/{ID}/logs").json()["logs"]
+    assert sorted((each["task"], each["attempt"], each["file"]) for each in logs) == [
+        ("worker:0", 1, "worker-0.log"),
+        ("worker:0", 2, "worker-0.attempt-2.log"),
+    ]
+
+
+def test_the_end_of_a_log_begins_with_a_line(client: As, connected: Path) -> None:
+    (second,) = connected.rglob(f"{ID}/logs/worker-0.attempt-2.log")
+    second.unlink()
+    try:
+        answer = client("alice").get(f"/tony/api/jobs/{ID}/logs/worker:0?tail=20")
+    finally:
+        second.write_text("second\n")
+    assert answer.text == "first\nlast ☃\n"
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.usefixtures("connected")
+@pytest.mark.parametrize("task", ["worker:9", "..%2f..%2fresult.json", "worker", "%00:0"])
+def test_a_log_that_is_not_there(client: As, task: str) -> None:
+    assert client("alice").get(f"/tony/api/jobs/{ID}/logs/{task}").status_code == 404
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_comparison_of_specifications(client: As) -> None:
+    found = client("alice").get(f"/tony/api/compare?ids={ID},{OTHER}").json()
+    assert (found["differences_of"], found["reason"]) == ("specifications", None)
+    assert found["differences"] == {"tasks.worker.memory": ["1GiB", "2GiB"]}
+
+
+@pytest.mark.usefixtures("connected", "silent")
+@pytest.mark.parametrize("path", PATHS)
+def test_a_store_that_says_nothing(client: As, path: str) -> None:
+    answer = client("alice").get(f"/tony/api{path}")
+    assert answer.status_code == 503
+    assert "has not answered within" in answer.json()["reason"]
+
+
+@pytest.mark.usefixtures("connected")
+def test_an_error_that_nobody_has_foreseen_shows_nothing_of_itself(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("password=secret")
+
+    monkeypatch.setattr(TonyHook, "history", fail)
+    answer = client("alice").get(f"/tony/api/jobs/{ID}/history")
+    assert answer.status_code == 503
+    assert "ValueError" in answer.json()["reason"]
+    assert "secret" not in answer.text
+
+
+def test_another_staging_directory_than_when_it_ran(
+    client: As, staging: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _connect(monkeypatch, tmp_path)
+    answer = client("alice").get(f"/tony/api/jobs/{ID}/history")
+    assert answer.status_code == 503
+    assert "staging directory of the connection 'tony_default'" in answer.json()["reason"]
+
+
+def test_a_summary_that_names_the_files_of_another_dags_job_does_not_open_them(
+    client: As, connected: Path, jobs: dict[str, int]
+) -> None:
+    """Any task may write any summary."""
+    (directory,) = connected.rglob(ID)
+    about = stored.summary(0, "digits", application_id=ID, application_dir=directory.as_uri(), task_id="sly")
+    stored.add(jobs["digits-0"], about)
+    for path in PATHS:
+        answer = client("bob").get(f"/tony/api{path}")
+        assert answer.status_code == 503
+        assert "is a job of another DAG" in answer.json()["reason"]
