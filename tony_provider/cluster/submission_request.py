@@ -25,3 +25,6 @@ class SubmissionRequest:
     search_path: Sequence[Path] = ()  # directories that relative paths of the job are looked for in, in this order
     resume: Resume = Resume.AUTO  # whether it goes on in the training's newest checkpoint chain
     origin: ChainOrigin = attrs.field(factory=ChainOrigin)  # what it begins with where it has saved nothing of its own
+    # Variables of its user processes that say nothing of what is trained, and may differ in each try; the job's ``env``
+    # goes over them.
+    environment: Mapping[str, str] = attrs.field(factory=dict)

@@ -82,6 +82,7 @@ class ApplicationDescription:
     gpu_dealing: Optional[GpuDealing] = None  # None: containers have the GPUs that their nodes show them
     training: str = ""  # the name of its identity: the same over all tries
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
+    environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own go over them
     version: int = 1
 
     def owns(self, resource: LocalizedResource) -> bool:
