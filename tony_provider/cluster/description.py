@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -11,6 +11,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sources import is_archived
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.checkpoint_chain import CheckpointChain
@@ -39,10 +40,10 @@ class ApplicationSite:
 
 
 def describe(
-    job: JobSpec, where: ApplicationSite, resources: Resources, labels: Mapping[str, str], about: CheckpointChain
+    request: SubmissionRequest, where: ApplicationSite, resources: Resources, about: CheckpointChain
 ) -> ApplicationDescription:
     """The description of the application, which every container of it reads. Raises ClusterError."""
-    cluster = where.opened.cluster
+    job, cluster = request.job, where.opened.cluster
     access = cluster.access(where.application_id)
     return ApplicationDescription(
         application_id=where.application_id,
@@ -62,8 +63,9 @@ def describe(
         hadoop=cluster.client_configuration() if job.hadoop else {},
         gpu_dealing=where.opened.settings.gpu_dealing,
         training=where.identity.name,
-        labels=dict(labels),
+        labels=dict(request.labels),
         submitted_ms=epoch_ms(),
+        environment=dict(request.environment),
     )
 
 

@@ -19,6 +19,7 @@ from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 
 _FIRST_EVENT = 64 << 10  # bytes, that hold it
+_MOST_EVENTS = 16 << 20  # bytes: more than any master writes
 
 
 @attrs.frozen
@@ -73,6 +74,24 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
         if isinstance(found, dict):
             return {str(key): str(value) for key, value in found.items()}
     return {}
+
+
+def events(storage: Storage, application_dir: str) -> list[dict[str, Any]]:
+    """What happened in the application, oldest first; empty when nothing is there. Lines that are none are left out.
+
+    Raises StorageError.
+    """
+    try:
+        data = read_bytes(storage, uris.join(application_dir, contract.EVENTS_FILE), length=_MOST_EVENTS)
+    except StorageNotFound:
+        return []
+    found = []
+    for line in data.splitlines():
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError):
+            continue
+    return [event for event in found if isinstance(event, dict)]
 
 
 def is_of_result(error: RecordUnreadable) -> bool:

@@ -30,3 +30,6 @@ class SubmissionRequest:
         None  # the job as it was written, for people who look at it later; None: not known
     )
     overrides: Mapping[str, Any] | None = None  # what was laid over it, likewise
+    # Variables of its user processes that say nothing of what is trained, and may differ in each try; the job's ``env``
+    # goes over them.
+    environment: Mapping[str, str] = attrs.field(factory=dict)

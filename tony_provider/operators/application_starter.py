@@ -35,6 +35,7 @@ class ApplicationStarter:
     this_try: TaskTry
     remember: Callable[[str], None]  # is given the application's id when the try attaches to it
     before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
+    completed: Callable[[SubmissionRequest], SubmissionRequest]  # the request with what only a new application needs
     instance_exists: Callable[[int], bool]  # another mapped instance of the task, by its index
     log: Logger
 
@@ -75,7 +76,7 @@ class ApplicationStarter:
         return self.submit(request)
 
     def submit(self, request: SubmissionRequest) -> StartedApplication:
-        application_id = self.hook.submit(request, before_submit=self.before_submit)
+        application_id = self.hook.submit(self.completed(request), before_submit=self.before_submit)
         directory = self.hook.application_dir(request.identity, application_id)
         self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)
         return StartedApplication(application_id)

@@ -71,6 +71,9 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         model use ``macros.tony.newest_model``. Templated.
     :param checkpoint_key: a name for this training, unique among the mapped instances of the task, in place of the map
         index, whose meaning changes with the list; default: the map index. Templated.
+    :param mlflow: the id of a connection with the address of an MLflow server, on which the training is a run; or a
+        mapping of ``conn_id`` and, where wanted, ``experiment`` (default: the DAG's id) and ``run_name``. Needs
+        ``tony-provider[mlflow]``. See docs/monitoring.md. Templated.
     :param durable: False: ignore what earlier tries have started or reached: end it, and start a new application. What
         ``resume`` says of checkpoints still applies.
     :param on_kill_action: what happens to the application when this task is marked, cleared, or its worker shuts down:
@@ -95,6 +98,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         "resume_from",
         "warm_start",
         "checkpoint_key",
+        "mlflow",
     )
     template_ext: Sequence[str] = (".tony.yaml", ".tony.json")
     template_fields_renderers = {"job": "yaml", "overrides": "yaml", "env_vars": "yaml"}  # noqa: RUF012 - Airflow's form
@@ -120,6 +124,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         resume_from: Mapping[str, Any] | str | None = None,
         warm_start: str | None = None,
         checkpoint_key: str | None = None,
+        mlflow: Mapping[str, Any] | str | None = None,
         durable: bool = True,
         on_kill_action: Literal["kill", "keep"] = "kill",
         multiple_outputs: bool = True,
@@ -147,6 +152,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         self.resume_from = resume_from
         self.warm_start = warm_start
         self.checkpoint_key = checkpoint_key
+        self.mlflow = mlflow
         self.durable = yes_or_no("durable", durable)
         self.on_kill_action = on_kill_action
         self.switch = KillSwitch()

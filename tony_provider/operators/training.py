@@ -29,6 +29,7 @@ from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import request_of
 from tony_provider.operators.summary import SummaryKeeper
 from tony_provider.operators.task_secrets import render_secrets
+from tony_provider.operators.telemetry.telemetry import Telemetry
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
     TaskRun,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 # Templated, and not needed.
-OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key")
+OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key", "mlflow")
 
 
 class Training:
@@ -74,6 +75,7 @@ class Training:
         self._try = TaskTry.of(context)
         self._store = StateStore(context, task.log)
         self._summary = SummaryKeeper(task, context, self._run, self._store)
+        self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
 
     @cached_property
     def _identity(self) -> Identity:
@@ -149,6 +151,15 @@ class Training:
         """
         self._switch.whose = self._try.name
         try:
+            with self._telemetry.telling(), self._ending_application():
+                yield
+        finally:
+            self._leave()
+            self._hook.close()
+
+    @contextmanager
+    def _ending_application(self) -> Iterator[None]:
+        try:
             yield
         except ClusterError as error:
             if error.permanent:
@@ -164,9 +175,6 @@ class Training:
             except (ClusterError, StorageError) as error:
                 self._log.error("%s could not be ended: %s", self._switch.application_id, error)
             raise
-        finally:
-            self._leave()
-            self._hook.close()
 
     def _leave(self) -> None:
         """Tell Airflow what has become of the application, unless the try only goes on elsewhere."""
@@ -189,6 +197,7 @@ class Training:
             self._try,
             remember=self._remember,
             before_submit=self._before_submit,
+            completed=self._telemetry.completed,
             instance_exists=lambda index: instance_exists(self._context, index),
             log=self._log,
         )
@@ -306,6 +315,7 @@ class Training:
     # -- when it has ended -------------------------------------------------------------------------------------------
 
     def _conclude(self, application_id: str, ending: WatchResult) -> Any:
+        self._telemetry.saw(ending)
         self._heed_kill()
         if ending.reason is Reason.DEADLINE:
             raise AirflowTaskTimeout(f"{application_id} took longer than the task's execution_timeout")

@@ -33,6 +33,7 @@ class TrainingTask(Protocol):
     resume_from: Mapping[str, Any] | str | None
     warm_start: str | None
     checkpoint_key: str | None
+    mlflow: Mapping[str, Any] | str | None
     durable: bool
     on_kill_action: Literal["kill", "keep"]
     execution_timeout: timedelta | None

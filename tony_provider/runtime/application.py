@@ -83,6 +83,7 @@ class ApplicationDescription:
     training: str = ""  # the name of its identity: the same over all tries
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
     submitted_ms: Optional[int] = None  # epoch, by the clock of Airflow's side
+    environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own go over them
     version: int = 1
 
     def owns(self, resource: LocalizedResource) -> bool:

@@ -54,6 +54,7 @@ class ContainerDirectory:
     webhdfs: WebHdfsConfig | None = None
     tokens: dict[str, Token] = attrs.field(factory=dict)
     hadoop: dict[str, str] = attrs.field(factory=dict)
+    environment: dict[str, str] = attrs.field(factory=dict)  # what Airflow's side adds
     hdfs: str = ""  # directory on HDFS that is the store; without it a local one is
     id: str = attrs.field(factory=lambda: f"container_1700000000000_{os.getpid()}_01_{next(_numbers):06}")
 
@@ -93,6 +94,7 @@ class ContainerDirectory:
             warm_start=self.warm_start,
             master_lost_after=self.master_lost_after,
             hadoop=self.hadoop,
+            environment=self.environment,
             gpu_dealing=self.gpu_dealing,
         )
         (self.directory / contract.APPLICATION_FILE).write_bytes(dump_json(description))

@@ -112,6 +112,12 @@ async def test_the_jobs_own_path_comes_before_ours(launch: Launch) -> None:
     assert re.fullmatch(r".*/tony-work/bin:/opt/mine:/usr/bin:/bin", env["PATH"])
 
 
+async def test_what_airflow_adds_gives_way_to_the_job(launch: Launch) -> None:
+    seen = await look(launch, environment={"TRACEPARENT": "00-1-2-01", "MINE": "airflow"})
+    assert isinstance(seen["env"], dict)
+    assert (seen["env"]["TRACEPARENT"], seen["env"]["MINE"]) == ("00-1-2-01", "task")
+
+
 @pytest.mark.parametrize(
     ("place", "given"),
     [("env", "{place}"), ("env", "file://{place}"), (f"{CONTAINER}/python_env", "hdfs:///envs/tf.tar.gz")],

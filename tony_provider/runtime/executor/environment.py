@@ -40,14 +40,15 @@ def user_environment(
     """The environment variables of a user process.
 
     ``cluster`` is what the generation's rendezvous, the framework and Hadoop say; ``resumed`` what it goes on from.
-    Later ones win: the node's, our directories, the cluster's, the job's ``env``, the task type's, the user's secrets,
-    and TONY_* variables of the contract over all.
+    Later ones win: the node's, our directories, what Airflow's side adds, the cluster's, the job's ``env``, the task
+    type's, the user's secrets, and TONY_* variables of the contract over all.
     """
     env = {
         **node_environment(container),
         **_places(workspace),
         "PYTHONUNBUFFERED": "1",  # so that the last lines before a kill are not lost
         "PYTHONFAULTHANDLER": "1",  # so that a crash in a library says where
+        **container.description.environment,
         **cluster,
         **container.job.env,
         **container.spec.env,

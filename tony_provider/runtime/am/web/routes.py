@@ -12,6 +12,7 @@ from tony_provider.runtime.am.web.http_connection import ReadBody
 from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
 from tony_provider.runtime.am.web.page.page import JobPage, Places
 from tony_provider.runtime.am.web.page.refusal import refusal, wants_page
+from tony_provider.runtime.am.web.prometheus import Metrics
 from tony_provider.runtime.am.web.router import AccessType, Route, Router
 from tony_provider.runtime.am.web.task_logs import Logs
 from tony_provider.runtime.spec.model import Timeouts
@@ -54,6 +55,7 @@ def router(
             Route("GET", "/", AccessType.VIEW, page.whole),
             Route("GET", "/sections", AccessType.VIEW, page.sections),
             Route("GET", "/status", AccessType.VIEW, control.status),
+            Route("GET", "/metrics", AccessType.VIEW, Metrics(master.status).page),
             Route("GET", task_logs.PATH, AccessType.VIEW, log.tail, below=True),
             Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
             Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),

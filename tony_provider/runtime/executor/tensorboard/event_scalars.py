@@ -11,8 +11,9 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.event_files.event_file_mirror import is_event_file
 from tony_provider.runtime.executor.progress_reports import LARGEST_STEP, MOST_METRICS, SpeedMeter, is_name
-from tony_provider.runtime.executor.tensorboard.event_files import below, is_event_file
+from tony_provider.runtime.executor.tensorboard.event_files import below
 from tony_provider.runtime.executor.tensorboard.event_records import (
     FOOTER,
     HEADER,

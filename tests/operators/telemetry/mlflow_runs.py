@@ -1,0 +1,39 @@
+"""A training's run of MLflow, without an Airflow around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.operators.telemetry.tries import RUN
+from tony_provider.operators.telemetry.mlflow_options import MlflowOptions, MlflowServer
+from tony_provider.operators.telemetry.mlflow_run import MlflowRun
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.state_store import StateStore
+
+TRAINING = "clicks-train-0123456789abcdef0123"
+ADDRESS = "http://mlflow.example.com:5000"
+
+
+class Memory(StateStore):
+    """Airflow's store of a task, as far as it is needed."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any:
+        return self.kept.get(key)
+
+    def set(self, key: str, value: Any, *, forever: bool = False) -> bool:
+        self.kept[key] = value
+        return True
+
+
+def training_run(uri: str = ADDRESS, store: StateStore | None = None, **credentials: str) -> MlflowRun:
+    server = MlflowServer(uri, credentials)
+    return MlflowRun(MlflowOptions("mlflow_default"), server, TRAINING, RUN, store or Memory())
+
+
+def spec(**more: Any) -> JobSpec:
+    tasks = {"worker": {"instances": 2, "memory": "1GiB", "command": "python train.py --key hunter22"}}
+    return parse_job({"framework": "standalone", "tasks": tasks, "env": {"RATE": "0.1"}, **more})

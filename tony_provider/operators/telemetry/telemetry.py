@@ -1,0 +1,114 @@
+"""What a try of a training tells others: before its application is submitted, and when the try has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+from airflow.sdk.exceptions import TaskDeferred
+
+from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.exceptions import TonyTaskKilled
+from tony_provider.operators.telemetry.ended_try import EndedTry
+from tony_provider.operators.telemetry.mlflow_options import MlflowOptions, MlflowServer
+from tony_provider.operators.telemetry.mlflow_run import MlflowRun
+from tony_provider.operators.telemetry.stats import tell_stats
+from tony_provider.operators.telemetry.traces import tell_trace, trace_environment
+from tony_provider.operators.training_task import TrainingTask
+from tony_provider.operators.tries import TaskRun
+from tony_provider.state_store import StateStore
+from tony_provider.watching.watch_result import WatchResult
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.history.job_summary import JobSummary
+    from tony_provider.cluster.identity import Identity
+
+
+@attrs.define
+class Telemetry:
+    """The part of a try that tells others. Whatever becomes of that, a training goes on, and ends as it does.
+
+    Only what is wrong with the argument ``mlflow`` fails the task, before anything is started.
+    """
+
+    task: TrainingTask
+    run: TaskRun
+    identity: Callable[[], Identity]  # of the training; may raise as the hook does
+    store: StateStore
+    summary: JobSummary | None = None  # where there is one, its curves are told, too
+    _ended: WatchResult | None = None
+    _has_run: bool = False  # MLflow was told that the training begins
+
+    def completed(self, request: SubmissionRequest) -> SubmissionRequest:
+        """The request with what its programs are to know of those who are told. Raises TonySpecError."""
+        environment, credentials = trace_environment(), {}
+        run = self._mlflow_run()
+        if run is not None:
+            with self._bearing("MLflow does not know of this training yet"):
+                environment |= run.begin(request.job, request.secrets)
+                self._has_run = True
+                credentials = dict(run.server.credentials)
+        return attrs.evolve(
+            request,
+            environment={**request.environment, **environment},
+            secrets={**credentials, **request.secrets},
+        )
+
+    def saw(self, ending: WatchResult) -> None:
+        """That there is nothing more to wait for, and what is known of the application by then."""
+        self._ended = ending
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Context manager around every part of a try: the last one tells how it went.
+
+        Nothing is told where there is no application, or it goes on; but MLflow of a run that was begun for one.
+        """
+        try:
+            yield
+        except TaskDeferred:
+            raise
+        except BaseException as error:
+            self._tell(error)
+            raise
+        self._tell(None)
+
+    def _tell(self, error: BaseException | None) -> None:
+        application_id, seen = self.task.switch.application_id or "", self._ended
+        goes_on = isinstance(error, TonyTaskKilled) and self.task.on_kill_action == "keep"
+        if goes_on or (error is None and seen is None) or not (application_id or self._has_run):
+            return
+        ended = EndedTry(
+            run=self.run,
+            application_id=application_id,
+            error=error,
+            application=seen.application if seen is not None else None,
+            status=seen.status if seen is not None else None,
+            summary=self.summary,
+        )
+        with self._bearing("Airflow's metrics are not told of it"):
+            tell_stats(ended)
+        with self._bearing("The trace of this task lacks the training's spans"):
+            tell_trace(ended, lambda: self.task.hook.events(self.identity(), application_id))
+        with self._bearing("MLflow is not told of it"):
+            run = self._mlflow_run()
+            if run is not None:
+                self.task.log.info("MLflow's run: %s, of %s", run.end(ended), run.server.uri)
+
+    def _mlflow_run(self) -> MlflowRun | None:
+        """None where none is wanted. Raises TonySpecError."""
+        options = MlflowOptions.of(self.task.mlflow)
+        if options is None:
+            return None
+        server = MlflowServer.of_connection(options.conn_id)
+        return MlflowRun(options, server, self.identity().name, self.run, self.store)
+
+    @contextmanager
+    def _bearing(self, without: str) -> Iterator[None]:
+        """Others may raise anything: clients of statsd, exporters, MLflow and its servers."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self.task.log.warning("%s: %s: %s", without, type(error).__name__, error)
