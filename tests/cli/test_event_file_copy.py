@@ -11,6 +11,8 @@ import pytest
 
 from tests.waiting import until
 from tony_provider.cli.event_file_copy import EventFileCopy, is_copied
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.hooks.tony import TonyHook
 
 EVENTS = "worker-0/events.out.tfevents.1.host"
@@ -56,14 +58,28 @@ def test_a_store_that_goes_away_is_said_and_what_is_here_stays(copied: Copied) -
     away = copied.store.with_name("away")
     copied.store.rename(away)
     copied.store.write_text("in the way")  # it cannot be listed
-    assert copied.news().startswith("Nothing new can be copied for the moment; what is here is drawn on: cannot list")
+    assert copied.news().startswith("Not everything can be looked at for the moment; what is here is drawn on: ")
     copied.until_here(EVENTS, b"one")
     copied.store.unlink()
     away.rename(copied.store)
-    assert copied.news() == "Copying goes on"
+    assert copied.news() == "Everything can be looked at again"
     copied.put(EVENTS, b"one, two")
     copied.until_here(EVENTS, b"one, two")
     assert copied.copy.news.empty()
+
+
+def test_a_cluster_out_of_reach_does_not_keep_the_store_from_being_read(
+    copied: Copied, local: TonyHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> list[Application]:
+        raise ClusterUnreachable("no ResourceManager answers")
+
+    monkeypatch.setattr(local, "find", unreachable)
+    copied.put(EVENTS, b"one")
+    copied.copy.start()
+    copied.until_here(EVENTS, b"one")
+    assert "no ResourceManager answers" in copied.news()
+    assert copied.copy.runs  # as far as anybody knows
 
 
 def test_what_there_is_no_room_for_is_said_once(copied: Copied) -> None:

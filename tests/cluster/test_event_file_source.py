@@ -27,7 +27,7 @@ def test_it_is_called_after_its_dag_its_task_and_its_date() -> None:
         ({**clicks, "run_id": "by hand", "map_index": "3"}, f"clicks.train-3-{ID}"),
         ({"dag_id": "../../etc", "task_id": "klicks für alle", "run_id": "/"}, f"etc.klicks-f-r-alle-{ID}"),
         ({"dag_id": "x" * 250}, f"{'x' * 100}-{ID}"),
-        ({}, f"{IDENTITY.slug}-{ID}"),
+        ({"run_id": "2026-01-05"}, f"{IDENTITY.slug}-{ID}"),  # submitted from the command line
     ):
         label = label_of(labels, IDENTITY, ID)
         assert label == expected

@@ -83,13 +83,17 @@ class EventFileCopy:
             self.looked.set()
 
     def _look(self) -> None:
+        trouble: Exception | None = None
         try:
             self.runs = any(self._hook.find(training) for training in self._trainings)
+        except ClusterError as error:  # the store may well answer
+            trouble = error
+        try:
             done = self._mirror.round(self._given_up)
-        except (ClusterError, StorageError, OSError) as error:
+        except (StorageError, OSError) as error:
             self._tell_trouble(error)
             return
-        self._tell_trouble(done.trouble)
+        self._tell_trouble(done.trouble or trouble)
         self._tell_left_out(done)
 
     def _tell_trouble(self, trouble: Exception | None) -> None:
@@ -97,9 +101,9 @@ class EventFileCopy:
         if self._given_up.is_set():
             return
         if trouble is not None and self.trouble is None:
-            self.news.put(f"Nothing new can be copied for the moment; what is here is drawn on: {trouble}")
+            self.news.put(f"Not everything can be looked at for the moment; what is here is drawn on: {trouble}")
         elif trouble is None and self.trouble is not None:
-            self.news.put("Copying goes on")
+            self.news.put("Everything can be looked at again")
         self.trouble = trouble
 
     def _tell_left_out(self, done: MirrorRound) -> None:

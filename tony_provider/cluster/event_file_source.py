@@ -47,7 +47,9 @@ def event_file_source(storage: Storage, layout: Layout, identity: Identity, appl
 
 def label_of(labels: Mapping[str, str], identity: Identity, application_id: str) -> str:
     """What people call the application: its DAG, task and date as far as the labels say them, and its id."""
-    what = ".".join(labels[key] for key in ("dag_id", "task_id") if labels.get(key)) or identity.slug
+    if "dag_id" not in labels:  # of no DAG: its slug says which run it is
+        return f"{identity.slug}-{application_id}"
+    what = ".".join(labels[key] for key in ("dag_id", "task_id") if key in labels)
     if "map_index" in labels:
         what += f"-{labels['map_index']}"
     words = [what[:_LONGEST], _date(labels.get("run_id", "")), application_id]
