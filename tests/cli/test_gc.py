@@ -391,3 +391,23 @@ def test_what_an_application_has_left_beside_an_output_goes_with_it(store: Store
     garbage = store.hook.garbage(())
     assert [each.problem for each in garbage.remove(garbage.look(before()), before())] == ["", ""]
     assert [path.name for path in target.parent.iterdir()] == ["out"]
+
+
+def test_the_history_of_a_job_may_stay_longer_than_the_rest(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    directory = store.path(store.application(which, application_id))
+    before_it = store.hook.history(which, application_id)
+    store.age()
+
+    said = tony("gc", "--keep-history", "60d", "--yes")
+    assert said.code == 0, said.out
+    assert "application, not its history" in said.out
+    assert {path.name for path in directory.iterdir()} == {"history", "status.json", "result.json", "events.jsonl"}
+    assert store.hook.history(which, application_id) == before_it
+
+    said = tony("gc", "--keep-history", "60d", "--older-than", "0s")
+    assert "0 (0 B) would be removed" in said.out
+    store.age(days=70)
+    said = tony("gc", "--keep-history", "60d", "--yes")
+    assert said.code == 0, said.out
+    assert not directory.exists()

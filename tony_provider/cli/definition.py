@@ -172,6 +172,7 @@ _GC = ActionCommand(
         *_CONNECTION,
         ARG_OUTPUT,
         _arg("--older-than", default="30d", help="Unchanged for so long, such as 12h or 30d (default: %(default)s)"),
+        _arg("--keep-history", help="Keep what is known of jobs for so long, such as 365d (default: like the rest)"),
         _arg(
             "--models",
             action="append",

@@ -23,9 +23,10 @@ from tony_provider.runtime.storage.errors import StorageError
 @command
 def gc(args: Namespace) -> None:
     """The command. Lists what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
-    before_ms = int((time.time() - seconds_of("--older-than", args.older_than)) * 1000)
+    before_ms = _before("--older-than", args.older_than)
+    history_ms = _before("--keep-history", args.keep_history) if args.keep_history else None
     with hook_of(args) as hook:
-        garbage = hook.garbage(args.models or [])
+        garbage = hook.garbage(args.models or [], history_ms=history_ms)
         items = garbage.look(before_ms)
         going = [item for item in items if not item.spared]
         leftovers = [each for each in garbage.leftovers() if not _is_in(each, going)]
@@ -51,6 +52,11 @@ def gc(args: Namespace) -> None:
         raise SystemExit(f"{len(left)} of {len(rows)} could not be removed, or stay after another look")
 
 
+def _before(option: str, text: str) -> int:
+    """Milliseconds since the epoch."""
+    return int((time.time() - seconds_of(option, text)) * 1000)
+
+
 def _show(args: Namespace, rows: Sequence[Mapping[str, object]]) -> None:
     if rows or args.output != "table":
         print_rows(rows, args.output, whole=True)
@@ -74,7 +80,7 @@ def _remove(
 
 def _row(item: GarbageItem) -> dict[str, str]:
     return {
-        "what": item.kind.value,
+        "what": f"{item.kind.value}, not its history" if item.keeps_history else item.kind.value,
         "directory": item.uri,
         "size": size(item.size),
         "unchanged for": since(item.newest_ms),

@@ -3,9 +3,10 @@
 A checkpoint chain or an application's directory (its model, logs, events) may go when nothing in it was
 touched for a given time, no application of its training lives, no model in it is published, and no chain names it as
 what it continues or has its first weights from, not even one that may go itself: that one goes first, and what it named
-the next time. An application stays as long as a chain that it owns: without its result the training would go on in
-that chain, whose end has been reached. Whatever cannot be judged stays. Files that jobs share (``cache/``) are left
-alone, but for those that a writer has left half-written.
+the next time. What is kept of a job's history may stay longer than the rest of its directory. An application stays as
+long as a chain that it owns: without its result the training would go on in that chain, whose end has been reached.
+Whatever cannot be judged stays. Files that jobs share (``cache/``) are left alone, but for those that a writer has left
+half-written.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import APPLICATIONS, Layout, chain_number
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
+from tony_provider.runtime import contract
 from tony_provider.runtime.application_cleanup import clear_outputs
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.storage import uris
@@ -41,6 +43,10 @@ _LONGEST_WRITE = 86400.0  # seconds
 _CHEAP_SECONDS = 0.5  # that a look at what is new may take for each single item
 
 
+# What an application's directory has of its history.
+_HISTORY = frozenset(
+    (contract.HISTORY_DIR, contract.EVENTS_FILE, contract.STATUS_FILE, contract.RESULT_FILE, contract.INPUTS_DIR)
+)
 _CHANGED = "it has changed meanwhile"
 
 
@@ -58,9 +64,10 @@ class GarbageItem:
     uri: str
     kind: GarbageKind
     identity: Identity
-    size: int  # bytes
+    size: int  # bytes that may go
     newest_ms: int  # epoch, when something in it was changed last
     spared: str = ""  # why it stays though it is old; empty: it may go
+    keeps_history: bool = False  # of an application: its history stays
 
 
 class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the others
@@ -83,6 +90,8 @@ class Garbage:
 
     :param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
     :param without: URIs of directories that hold no published models, and are not looked through.
+    :param history_ms: epoch; the history of an application that has changed since then stays. None: it goes with the
+        rest.
 
     All raise ClusterError, StorageError, CannotJudge.
     """
@@ -92,6 +101,7 @@ class Garbage:
     layout: Layout
     models: Sequence[str] = ()
     without: Sequence[str] = ()
+    history_ms: int | None = None
 
     def look(self, before_ms: int) -> list[GarbageItem]:
         """Every directory that nobody has touched since then (epoch), what stays all the same included.
@@ -163,16 +173,21 @@ class Garbage:
             if why := next((each.why for each in owners if each.concerns(item)), ""):
                 return why
         try:
-            [alone] = self._item(self.storage.status(item.uri), item.kind, item.identity, [])
+            alone = list(self._item(self.storage.status(item.uri), item.kind, item.identity, []))
         except StorageNotFound:
             return "it has gone meanwhile"
-        return "" if alone == item else _CHANGED
+        return "" if alone == [item] else _CHANGED
 
     def _remove(self, item: GarbageItem) -> str:
         """Why it is still there; empty when it is gone."""
         try:
             if item.kind is GarbageKind.APPLICATION:
                 clear_outputs(self.storage, item.uri)
+            if item.keeps_history:
+                for each in self.storage.list(item.uri):
+                    if each.name not in _HISTORY:
+                        self.storage.remove(each.path, recursive=True)
+                return ""
             self.storage.remove(item.uri, recursive=True)
             # The training's own directories, once nothing is in them.
             self.storage.remove(self.layout.applications_dir(item.identity))
@@ -206,13 +221,21 @@ class Garbage:
         self, status: FileStatus, kind: GarbageKind | None, identity: Identity | None, versions: list[str]
     ) -> Iterator[GarbageItem]:
         size, newest = 0, status.modified_ms
+        history = _History()
         for each in self._below(status.path):
             size += each.size
             newest = max(newest, each.modified_ms)
             if _is_version(each.path):
                 versions.append(each.path)
-        if kind is not None and identity is not None:
-            yield GarbageItem(status.path, kind, identity, size, newest)
+            if kind is GarbageKind.APPLICATION:
+                history.add(each, status.path)
+        if kind is None or identity is None:
+            return
+        keeps_history = self.history_ms is not None and history.newest_ms >= self.history_ms
+        if keeps_history and not history.others:
+            return  # nothing else is left of it
+        size -= history.size if keeps_history else 0
+        yield GarbageItem(status.path, kind, identity, size, newest, keeps_history=keeps_history)
 
     def _chains_of(self, identity: Identity) -> Iterator[GarbageItem]:
         for status in self._directories(self.layout.job_dir(identity)):
@@ -285,6 +308,23 @@ class Garbage:
                     "mend or remove it"
                 ) from error
             yield _Needed(model, "", f"published as {uris.parent(file)}")
+
+
+@attrs.define
+class _History:
+    """Of an application, as its directory is walked through."""
+
+    size: int = 0
+    newest_ms: int = 0  # epoch; 0: there is none
+    others: bool = False  # there is more than that in the directory
+
+    def add(self, status: FileStatus, directory: str) -> None:
+        name = status.path[len(directory) :].lstrip("/").partition("/")[0]
+        if name not in _HISTORY:
+            self.others = True
+        elif not status.is_directory:
+            self.size += status.size
+            self.newest_ms = max(self.newest_ms, status.modified_ms)
 
 
 @attrs.frozen

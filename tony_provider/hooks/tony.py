@@ -175,16 +175,16 @@ class TonyHook(BaseHook):
         finder = ApplicationFinder(self.get_conn(), self.storage(), self.layout)
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
 
-    def garbage(self, models: Sequence[str] = ()) -> Garbage:
+    def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:
         """What old trainings have left, to be listed and removed.
 
-        ``models``: where models are published beside the staging directory.
+        ``models``: where models are published beside the staging directory. ``history_ms``: see Garbage.
         """
         from tony_provider.cluster.garbage import Garbage
 
         local = self.settings.local
         without = [str(uris.parse(str(local.root)))] if local is not None else []
-        return Garbage(self.get_conn(), self.storage(), self.layout, models, without)
+        return Garbage(self.get_conn(), self.storage(), self.layout, models, without, history_ms)
 
     def application(self, application_id: str) -> Application | None:
         """What the cluster says of the application; None when it does not know it (any more)."""
