@@ -61,6 +61,7 @@ def test_steps_epochs_and_metrics_are_reported(in_a_job: Reports) -> None:
     assert {"loss", "mae", "val_loss", "val_mae"} <= last.keys()
 
 
+@pytest.mark.long
 def test_data_of_unknown_length(in_a_job: Reports) -> None:
     tf = pytest.importorskip("tensorflow")
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).filter(lambda *_: True)
@@ -70,6 +71,7 @@ def test_data_of_unknown_length(in_a_job: Reports) -> None:
     assert (told[-1]["step"], told[-1]["total_steps"]) == (30, 30)
 
 
+@pytest.mark.long
 def test_a_restored_model_counts_on(in_a_job: Reports, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     with pytest.raises(KeyboardInterrupt):
