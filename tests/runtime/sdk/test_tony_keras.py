@@ -100,6 +100,7 @@ def test_a_checkpoint_when_asked_and_at_each_epochs_end(in_a_job: Reports, tmp_p
     assert (in_a_job()[-1]["step"], in_a_job()[-1]["total_steps"]) == (50, 50)
 
 
+@pytest.mark.long
 def test_what_is_not_its_business_is_left_for_the_program(in_a_job: Reports, tmp_path: Path) -> None:
     for name in ("checkpoint-request", "export-request"):
         (tmp_path / name).touch()
@@ -109,6 +110,7 @@ def test_what_is_not_its_business_is_left_for_the_program(in_a_job: Reports, tmp
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
+@pytest.mark.long
 def test_an_export_when_asked(in_a_job: Reports, tmp_path: Path) -> None:
     fit(network(), at(4, (tmp_path / "export-request").touch), tony_sdk.keras_callback())
     exported = tmp_path / "exports" / "step-4" / "model.keras"
