@@ -1,4 +1,4 @@
-"""Programs as tutorials have them, in real jobs on this machine: with a callback added, and with event files only."""
+"""Programs as tutorials have them, in real jobs on this machine: with one line added, and with event files only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import requests
 from tests.jobs.places import LocalPlace
 from tests.waiting import until
 from tony_provider.runtime.protocol import tracking
-from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.protocol.status import JobState, TaskProgress
 
 FORECAST = re.compile(r"about \d[^<]* left")
 LOOP = """
@@ -64,26 +64,29 @@ def page_of(place: LocalPlace, job_id: str, url: str | None) -> str:
     return requests.get(f"{url}", auth=("anybody", secret or ""), headers={"Accept": "text/html"}, timeout=20).text
 
 
-def test_a_loop_is_on_the_page_and_ends_when_told(local: LocalPlace, tmp_path: Path) -> None:
-    job = local.submit(job_of(LOOP, tmp_path))
+def test_a_loop_and_event_files_are_on_the_page_and_the_loop_ends_when_told(local: LocalPlace, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    (tmp_path / "curves.py").write_text(CURVES)
+    spec = job_of(
+        LOOP, tmp_path, instances=2, command="test $TONY_TASK_INDEX = 0 || exec python curves.py; python train.py"
+    )
+    job = local.submit({**spec, "files": [str(tmp_path / "train.py"), str(tmp_path / "curves.py")]})
     job.until(JobState.RUNNING)
     url = job.application().tracking_url
     page = until(lambda: text if FORECAST.search(text := page_of(local, job.id, url)) else None, job.describe)
     assert "of 100,000" in page
     until(lambda: {"loss", "input_wait"} <= job.status().metrics.keys(), job.describe)
 
+    def by_event_files() -> TaskProgress | None:
+        progress = job.task("worker:1").progress
+        return progress if progress and progress.step > 10 and progress.steps_per_second else None
+
+    assert 0 < until(by_event_files, job.describe).metrics["loss"] < 0.2
+
     job.hook.kill(job.id, "its test is over")
     job.end()
     assert "stopped by itself True" in job.log("worker:0").splitlines()
     assert job.status().state is JobState.KILLED
-
-
-def test_event_files_tell_how_far_a_program_is(local: LocalPlace, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    job = local.submit(job_of(CURVES, tmp_path))
-    job.until(JobState.RUNNING)
-    until(lambda: (job.status().step or 0) > 10 and job.status().steps_per_second, job.describe)
-    assert 0 < job.status().metrics["loss"] < 0.2
 
 
 @pytest.mark.long

@@ -61,6 +61,7 @@ def test_steps_epochs_and_metrics_are_reported(in_a_job: Reports) -> None:
     assert {"loss", "mae", "val_loss", "val_mae"} <= last.keys()
 
 
+@pytest.mark.long
 def test_data_of_unknown_length(in_a_job: Reports) -> None:
     tf = pytest.importorskip("tensorflow")
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).filter(lambda *_: True)
@@ -70,6 +71,7 @@ def test_data_of_unknown_length(in_a_job: Reports) -> None:
     assert (told[-1]["step"], told[-1]["total_steps"]) == (30, 30)
 
 
+@pytest.mark.long
 def test_a_restored_model_counts_on(in_a_job: Reports, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     with pytest.raises(KeyboardInterrupt):
@@ -98,6 +100,7 @@ def test_a_checkpoint_when_asked_and_at_each_epochs_end(in_a_job: Reports, tmp_p
     assert (in_a_job()[-1]["step"], in_a_job()[-1]["total_steps"]) == (50, 50)
 
 
+@pytest.mark.long
 def test_what_is_not_its_business_is_left_for_the_program(in_a_job: Reports, tmp_path: Path) -> None:
     for name in ("checkpoint-request", "export-request"):
         (tmp_path / name).touch()
@@ -107,6 +110,7 @@ def test_what_is_not_its_business_is_left_for_the_program(in_a_job: Reports, tmp
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
+@pytest.mark.long
 def test_an_export_when_asked(in_a_job: Reports, tmp_path: Path) -> None:
     fit(network(), at(4, (tmp_path / "export-request").touch), tony_sdk.keras_callback())
     exported = tmp_path / "exports" / "step-4" / "model.keras"

@@ -65,6 +65,7 @@ def test_the_newest_scalars_count(tmp_path: Path) -> None:
     assert progress.steps_per_second == 10
 
 
+@pytest.mark.long
 def test_keras_writes_such_files(tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
     model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
@@ -97,7 +98,7 @@ for style, name in ((False, "plain"), (True, "tensor")):
     assert plain(events.look(0)) == (29, {"plain": 14.5, "tensor": 14.5})
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_a_file_that_grows_in_any_pieces_says_the_same(
     written: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -119,7 +120,7 @@ def test_a_file_that_grows_in_any_pieces_says_the_same(
     assert dict(progress.metrics) == pytest.approx({"loss": 0.1, "accuracy": 0.09})
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_damage_is_no_more_than_a_curve_that_ends(
     written: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -147,6 +148,18 @@ def test_what_a_former_process_has_left_is_not_this_ones(tmp_path: Path) -> None
     progress = events.look(1)
     assert progress is not None
     assert progress.step == 9
+
+
+def test_however_much_former_processes_have_left_this_one_is_read(tmp_path: Path, written: bytes) -> None:
+    for start in range(60):
+        (tmp_path / f"{NAME}.{start}").write_bytes(written)
+    events = EventScalars(tmp_path)
+    with (tmp_path / f"{NAME}.7").open("ab") as file:
+        file.write(write(tmp_path / "elsewhere", first=50).read_bytes())
+    progress = events.look(0)
+    assert progress is not None
+    assert progress.step == 59
+    assert {"loss", "elsewhere/loss"} <= dict(progress.metrics).keys()
 
 
 def test_files_of_another_process_are_not_this_ones(tmp_path: Path) -> None:

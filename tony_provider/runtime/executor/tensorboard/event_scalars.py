@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Optional
 
@@ -13,7 +13,7 @@ import attrs
 
 from tony_provider.runtime.event_files.event_file_mirror import is_event_file
 from tony_provider.runtime.executor.progress_reports import LARGEST_STEP, MOST_METRICS, SpeedMeter, is_name
-from tony_provider.runtime.executor.tensorboard.event_files import below
+from tony_provider.runtime.executor.tensorboard.event_files import FoundEventFiles, below
 from tony_provider.runtime.executor.tensorboard.event_records import (
     FOOTER,
     HEADER,
@@ -84,11 +84,11 @@ class EventScalars:
         self._metrics: dict[str, float] = {}
         self._step: Optional[int] = None
         self._speed = SpeedMeter()
-        self._find(new=False)
+        self._former = {found.name: found.size for found in self._found()}
 
     def look(self, now: float) -> Optional[tony_pb2.Progress]:
         """Read what is new; None while there was nothing. ``now`` in seconds of any steady clock. Blocks."""
-        self._find(new=True)
+        self._find()
         left = _BYTES_AT_ONCE
         for name, file in self._files.items():
             if left > 0 and not file.given_up:
@@ -98,13 +98,19 @@ class EventScalars:
         self._speed.add(now, self._step)
         return tony_pb2.Progress(step=self._step, steps_per_second=self._speed.speed(now), metrics=dict(self._metrics))
 
-    def _find(self, *, new: bool) -> None:
-        for found in below(self._directory):
+    def _find(self) -> None:
+        """Files that are new, or have grown since this was made."""
+        for found in self._found():
             if len(self._files) >= _MOST_FILES:
                 return
-            if found.name in self._files or not is_event_file(found.name) or self._is_others(found.path):
-                continue
-            self._files[found.name] = _EventFile(found.path, 0 if new else found.size)
+            former = self._former.get(found.name, 0)
+            if found.name not in self._files and found.size != former:
+                self._files[found.name] = _EventFile(found.path, former)
+
+    def _found(self) -> Iterator[FoundEventFiles]:
+        return (
+            found for found in below(self._directory) if is_event_file(found.name) and not self._is_others(found.path)
+        )
 
     def _is_others(self, path: Path) -> bool:
         return any(other in path.parents for other in self._others)
