@@ -1,6 +1,6 @@
 """Ten thousand summaries, and how long each end point takes with them: ``python -m tests.portal.many``.
 
-In a SQLite database of its own, or in the one that AIRFLOW__DATABASE__SQL_ALCHEMY_CONN names.
+In a SQLite database of its own, or in the empty one whose address is in TONY_MANY_DATABASE.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def times() -> Iterator[tuple[str, list[tuple[float, float]], int]]:
 
 def main() -> None:
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    if database := os.environ.get("TONY_MANY_DATABASE"):
+        os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database
     os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(
         {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(airflow_home.HOME / "tony")}}
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.portal import stored
 from tests.portal.conftest import As
+from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY
 
 CLICKS, DIGITS, NOBODYS = stored.application_id(0), stored.application_id(100), stored.application_id(99_999)
@@ -171,6 +173,9 @@ def strange(jobs: dict[str, int]) -> dict[str, str]:
         "newer": json.dumps({"version": 9, "verdict": "SPLENDID", "step": [], "metrics": {"<b>": "NaN"}, "glory": 1}),
         "elsewhere": '{"__airflow_state_ref__": "s3://bucket/1"}',
         "liar": json.dumps({"dag_id": "digits", "task_id": "other", "verdict": "SUCCEEDED", "application_id": DIGITS}),
+        "nonsense": json.dumps({name: [{"a": [None]}] for name in attrs.fields_dict(JobSummary)}),
+        "numbers": json.dumps(dict.fromkeys(attrs.fields_dict(JobSummary), 1e300)),
+        "texts": json.dumps(dict.fromkeys(attrs.fields_dict(JobSummary), "\ud800<b>")),
     }
     for name, text in texts.items():
         found[name] = f"application_2_{name}"

@@ -76,10 +76,10 @@ _FIGURES = ("state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours"
 
 
 class PlainJson(JSONResponse):
-    """JSON of what may hold numbers that JSON lacks: from elsewhere, where they are not texts yet."""
+    """JSON in ASCII, of what may hold numbers that JSON lacks, and halves of characters that UTF-8 lacks."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(to_plain(content), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(to_plain(content), allow_nan=False, separators=(",", ":")).encode()
 
 
 router = APIRouter(default_response_class=PlainJson)

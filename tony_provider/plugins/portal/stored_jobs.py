@@ -24,6 +24,8 @@ from tony_provider.plugins.portal.job_row import Row, row_of, state_of
 _REMEMBERED = 50_000  # rows, at most
 _BATCH = 500  # rows whose values are asked for by their ids
 
+# Of a summary, as the row has them: from the database's columns, and checked.
+_REQUIRED = ("application_id", "application_dir", "dag_id", "run_id", "task_id", "map_index")
 _COLUMNS = (Stored.dag_id, Stored.run_id, Stored.task_id, Stored.map_index)
 _INSTANCE = and_(
     TaskInstance.dag_id == Stored.dag_id,
@@ -93,10 +95,8 @@ class StoredJobs:
         where = [column == row[column.key] for column in _COLUMNS]
         found = dict(self.session.execute(select(Stored.key, Stored.value).where(Stored.key.in_(keys), *where)).all())
         parts = [plain_of(found.get(key)) for key in keys]
-        own = {name: row[name] for name in ("application_id", "dag_id", "run_id", "task_id", "map_index")}
-        plain = {**parts[0][0], **parts[1][0], **own}
-        plain.setdefault("application_dir", "")
-        summary, problems = read_summary(plain)
+        own = {name: row[name] for name in _REQUIRED}
+        summary, problems = read_summary({**parts[0][0], **parts[1][0], **own})
         return summary, [*parts[0][1], *parts[1][1], *problems]
 
     def _rows(self, where: Select[Any]) -> list[Row]:
