@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Optional, TypeVar
 
@@ -53,6 +54,7 @@ class UploadTarget:
 class _Copied:
     snapshot: Snapshot
     files: list[tony_pb2.CheckpointFile]
+    seconds: float  # that it took
 
 
 class CheckpointUploader:
@@ -112,9 +114,11 @@ class CheckpointUploader:
 
     def _copy(self, checkpoint: LocalCheckpoint, uri: str, upload: Upload) -> _Copied:
         """In the thread. Whatever goes wrong, nothing is left of it here, and as a rule on the store."""
+        began = time.monotonic()
         snapshot = self._context.checkpoints.take(checkpoint)
         try:
-            return _Copied(snapshot, upload.run(snapshot, uri, overwrite=self._shared))
+            files = upload.run(snapshot, uri, overwrite=self._shared)
+            return _Copied(snapshot, files, time.monotonic() - began)
         except BaseException as error:
             snapshot.remove()
             if isinstance(error, SnapshotChanged):
@@ -139,6 +143,7 @@ class CheckpointUploader:
                     save=target.save,
                     saved_ms=checkpoint.saved_ms,
                     reported=checkpoint.reported,
+                    copy_seconds=copied.seconds,
                 )
             )
         except asyncio.CancelledError:

@@ -8,6 +8,7 @@ import time
 from typing import Optional
 
 from tony_provider.runtime.executor import disk, processes
+from tony_provider.runtime.executor.container_meters import ContainerMeters
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.run import Run
 from tony_provider.runtime.protocol import tony_pb2
@@ -20,6 +21,7 @@ class HeartbeatContent:
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
         self._usage = processes.UsageMeter()
+        self._meters = ContainerMeters(context)
         self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, of all but the first
 
     async def take(self, current: Optional[Run], activity: str, *, ending: bool) -> tony_pb2.Heartbeat:
@@ -35,6 +37,7 @@ class HeartbeatContent:
             activity=activity,
             output_problem=self._context.output.problem,
         )
+        await asyncio.to_thread(self._meters.fill, heartbeat, table)
         if current is not None:
             await self._add(heartbeat, current, table, ending=ending)
         if self._context.hadoop is not None:

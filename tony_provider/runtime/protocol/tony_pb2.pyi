@@ -96,7 +96,7 @@ class Registration(_message.Message):
     def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[HeldShards, _Mapping]]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "output_problem")
+    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "output_problem", "read_bytes", "written_bytes", "received_bytes", "sent_bytes", "gpu_percent", "gpu_bytes")
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,12 @@ class Heartbeat(_message.Message):
     FURTHER_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    READ_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    GPU_BYTES_FIELD_NUMBER: _ClassVar[int]
     rss_bytes: int
     cpu_percent: float
     progress: Progress
@@ -113,7 +119,13 @@ class Heartbeat(_message.Message):
     further: _containers.RepeatedCompositeFieldContainer[ProcessBeat]
     ready: bool
     output_problem: str
-    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., further: _Optional[_Iterable[_Union[ProcessBeat, _Mapping]]] = ..., ready: bool = ..., output_problem: _Optional[str] = ...) -> None: ...
+    read_bytes: int
+    written_bytes: int
+    received_bytes: int
+    sent_bytes: int
+    gpu_percent: float
+    gpu_bytes: int
+    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., further: _Optional[_Iterable[_Union[ProcessBeat, _Mapping]]] = ..., ready: bool = ..., output_problem: _Optional[str] = ..., read_bytes: _Optional[int] = ..., written_bytes: _Optional[int] = ..., received_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., gpu_percent: _Optional[float] = ..., gpu_bytes: _Optional[int] = ...) -> None: ...
 
 class ProcessBeat(_message.Message):
     __slots__ = ("local_rank", "rank", "rss_bytes", "cpu_percent", "progress")
@@ -213,7 +225,7 @@ class Settled(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class CheckpointUploaded(_message.Message):
-    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files", "save", "saved_ms", "reported")
+    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files", "save", "saved_ms", "reported", "copy_seconds")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +237,7 @@ class CheckpointUploaded(_message.Message):
     SAVE_FIELD_NUMBER: _ClassVar[int]
     SAVED_MS_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
+    COPY_SECONDS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
     request: int
@@ -236,7 +249,8 @@ class CheckpointUploaded(_message.Message):
     save: int
     saved_ms: int
     reported: bool
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ...) -> None: ...
+    copy_seconds: float
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ..., copy_seconds: _Optional[float] = ...) -> None: ...
 
 class CheckpointFile(_message.Message):
     __slots__ = ("path", "size", "checksum")

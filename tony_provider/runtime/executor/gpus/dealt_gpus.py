@@ -65,6 +65,11 @@ class DealtGpus:
             self._take(cancelled)
         return {VISIBLE_DEVICES: ",".join(self._held), **self._order()}
 
+    @property
+    def names(self) -> list[str]:
+        """Those that are held, as CUDA_VISIBLE_DEVICES has them; empty before ``environment`` was called."""
+        return list(self._held)
+
     def close(self) -> None:
         for held in self._held.values():
             held.close()

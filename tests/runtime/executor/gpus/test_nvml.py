@@ -1,0 +1,88 @@
+"""What GPUs do, by a fake of NVML that is compiled here: this machine has no GPU."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+from tony_provider.runtime.executor.gpus.gpu_meter import GpuMeter
+from tony_provider.runtime.executor.gpus.nvml import GpuUse, Nvml, NvmlError
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler, of Debian's gcc, is there")
+
+
+@pytest.fixture(scope="module")
+def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
+    library = tmp_path_factory.mktemp("fake-nvml") / "libnvidia-ml.so.1"
+    subprocess.run([COMPILER or "cc", "-shared", "-fPIC", "-o", library, SOURCE], check=True, timeout=60)
+    return str(library)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("names", "wanted", "use"),
+    [
+        ([], 2, GpuUse(65.0, 3000)),
+        (["1"], 1, GpuUse(90.0, 2000)),
+        (["0", "GPU-1"], 2, GpuUse(65.0, 3000)),
+        (["MIG-2"], 1, GpuUse(None, 3000)),
+    ],
+)
+def test_a_fake_nvml_says_what_the_containers_own_gpus_do(
+    fake_nvml: str, names: list[str], wanted: int, use: GpuUse
+) -> None:
+    assert Nvml(names, wanted, fake_nvml).use() == use
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("names", "wanted", "why"),
+    [
+        ([], 1, "was given 1 GPUs and sees 2"),
+        (["GPU-9"], 1, "nvmlDeviceGetHandleByUUID failed"),
+        (["2"], 1, "nvmlDeviceGetHandleByIndex_v2 failed"),
+    ],
+)
+def test_gpus_that_a_fake_nvml_cannot_tell_from_others(fake_nvml: str, names: list[str], wanted: int, why: str) -> None:
+    with pytest.raises(NvmlError, match=why):
+        Nvml(names, wanted, fake_nvml)
+
+
+@pytest.mark.parametrize("library", ["libnvidia-ml-that-is-not-there.so.1", "libc.so.6"])
+def test_a_node_without_nvml(library: str) -> None:
+    with pytest.raises(NvmlError):
+        Nvml([], 1, library)
+
+
+def test_nobody_waits_for_a_fake_driver_that_hangs() -> None:
+    hangs = threading.Event()
+
+    def open_nvml() -> Nvml:
+        hangs.wait()
+        raise NvmlError("its test is over")
+
+    meter = GpuMeter(open_nvml)
+    assert [meter.take() for _ in range(3)] == [None, None, None]
+    hangs.set()
+
+
+@needs_compiler
+def test_the_answer_of_a_fake_nvml_is_there_later(fake_nvml: str) -> None:
+    meter = GpuMeter(lambda: Nvml([], 2, fake_nvml))
+    found: list[GpuUse | None] = []
+
+    def asked() -> bool:
+        found.append(meter.take())
+        return found[-1] is not None
+
+    until(asked, "an answer")
+    assert found[0] is None
+    assert found[-1] == GpuUse(65.0, 3000)

@@ -1,0 +1,75 @@
+"""What a container reads and writes, by real processes of this machine; networks by files as the kernel has them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tony_provider.runtime.executor.disk_use import DiskMeter, DiskUse
+from tony_provider.runtime.executor.network_use import NetworkMeter, NetworkUse
+from tony_provider.runtime.executor.processes import descendants
+
+NETWORK = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0
+  eth0: 1000 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0
+  eth1: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0
+"""
+
+
+def proc(directory: Path, **uses: DiskUse) -> Path:
+    """A /proc whose processes have done this."""
+    for process in directory.iterdir():
+        (process / "io").unlink()
+        process.rmdir()
+    for name, use in uses.items():
+        (directory / name.strip("_")).mkdir()
+        text = f"rchar: 1\nwchar: 1\nread_bytes: {use.read}\nwrite_bytes: {use.written}\ncancelled_write_bytes: 0\n"
+        (directory / name.strip("_") / "io").write_text(text)
+    return directory
+
+
+def test_what_processes_have_written_is_still_counted_when_they_are_gone(tmp_path: Path) -> None:
+    meter = DiskMeter()
+    before = meter.measure(descendants(os.getpid()))
+    assert before is not None
+    program = f"import os; f = open({str(tmp_path / 'file')!r}, 'wb'); f.write(bytes(1 << 22)); f.flush(); os.fsync(f)"
+    subprocess.run(["sh", "-c", f'{sys.executable} -c "{program}"; true'], check=True, timeout=60)
+    after = meter.measure(descendants(os.getpid()))
+    assert after is not None
+    assert after.written - before.written >= 1 << 22
+
+
+def test_numbers_of_disks_never_go_back(tmp_path: Path) -> None:
+    meter = DiskMeter(proc(tmp_path, self=DiskUse(1, 1), _7=DiskUse(10, 100), _8=DiskUse(5, 5)))
+    assert meter.measure([7, 8, 9]) == DiskUse(16, 106)
+    proc(tmp_path, self=DiskUse(1, 1), _8=DiskUse(5, 5))  # 7 is being collected
+    assert meter.measure([8]) == DiskUse(16, 106)
+    proc(tmp_path, self=DiskUse(12, 101), _8=DiskUse(6, 5))
+    assert meter.measure([8]) == DiskUse(18, 106)
+
+
+def test_a_kernel_that_does_not_count(tmp_path: Path) -> None:
+    assert DiskMeter(proc(tmp_path, _7=DiskUse(1, 1))).measure([7]) is None
+
+
+@pytest.mark.parametrize(
+    ("docker", "of_a_node", "use"),
+    [
+        (True, None, NetworkUse(1005, 26)),
+        (True, "device", None),
+        (True, "bridge", None),
+        (False, None, None),
+    ],
+)
+def test_only_a_network_of_the_containers_own_counts(
+    tmp_path: Path, docker: bool, of_a_node: str | None, use: NetworkUse | None
+) -> None:
+    (tmp_path / "dev").write_text(NETWORK)
+    if of_a_node:
+        (tmp_path / "eth1" / of_a_node).mkdir(parents=True)
+    assert NetworkMeter(docker=docker, counters=tmp_path / "dev", interfaces=tmp_path).measure() == use
