@@ -74,7 +74,7 @@ def test_a_change_that_the_job_would_be_refused_with_is_left_out(caplog: pytest.
 
 DAMAGED: list[Any] = [
     JobHistory(application_id="application_1_0001"),
-    attrs.evolve(history(), events=[{}, {"event": "checkpoint"}, {"event": "node_loss", "time_ms": 1, "data": 3}, 7]),
+    attrs.evolve(history(), events=[{}, {"event": "checkpoint"}, {"event": "node_loss", "time_ms": 1, "data": 3}]),
     attrs.evolve(history(), specification=JobSpecification(job={"tasks": "all of them"})),
     attrs.evolve(history(), specification=None, status=None),
     history(samples=[sample(0, "worker", step=-1, metrics={"<b>loss": float("nan")})], used=[use(container_seconds=0)]),

@@ -108,6 +108,17 @@ _EXPORT = ActionCommand(
         ),
     ),
 )
+_ADVISE = ActionCommand(
+    name="advise",
+    help="Say what should be changed about a job",
+    description="At most three things, by what the job asked for and used, and by former runs of its task.",
+    func=lazily("tony_provider.cli.advise.advise"),
+    args=(
+        *_WHICH,
+        ARG_OUTPUT,
+        _arg("--patch", action="store_true", help="Print the changes alone: JSON that `overrides` takes"),
+    ),
+)
 _LIST = ActionCommand(
     name="list",
     help="List the jobs that a cluster runs",
@@ -183,5 +194,5 @@ _RUNTIME_BUILD = ActionCommand(
 def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
-    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _EXPORT, _LIST, _CHECK, _DOCTOR, _GC, runtime)
+    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _EXPORT, _ADVISE, _LIST, _CHECK, _DOCTOR, _GC, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

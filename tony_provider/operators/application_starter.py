@@ -36,6 +36,7 @@ class ApplicationStarter:
     remember: Callable[[str], None]  # is given the application's id when the try attaches to it
     before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
     instance_exists: Callable[[int], bool]  # another mapped instance of the task, by its index
+    advised: Callable[[SubmissionRequest], SubmissionRequest]  # with what advice changes about the job
     log: Logger
 
     def attach_or_submit(self, request: SubmissionRequest, remembered: str | None) -> StartedApplication:
@@ -75,6 +76,7 @@ class ApplicationStarter:
         return self.submit(request)
 
     def submit(self, request: SubmissionRequest) -> StartedApplication:
+        request = self.advised(request)
         application_id = self.hook.submit(request, before_submit=self.before_submit)
         directory = self.hook.application_dir(request.identity, application_id)
         self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)

@@ -11,10 +11,12 @@ import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout
 
+from tony_provider.advice.limits import Limits
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import (
     TonyJobRejected,
     TonyKilledExternally,
@@ -23,6 +25,7 @@ from tony_provider.exceptions import (
 )
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
+from tony_provider.operators.advice import Adviser
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import request_of
@@ -75,6 +78,10 @@ class Training:
     @cached_property
     def _identity(self) -> Identity:
         return self._run.identity(self._hook, self._task.checkpoint_key)
+
+    @property
+    def _adviser(self) -> Adviser:
+        return Adviser(self._hook, self._identity, self._log)
 
     def run(self) -> Any:
         """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
@@ -180,12 +187,17 @@ class Training:
             remember=self._remember,
             before_submit=self._before_submit,
             instance_exists=lambda index: instance_exists(self._context, index),
+            advised=self._advised,
             log=self._log,
         )
         request = request_of(self._task, self._run, job, secrets)
         if not self._task.durable:
             return starter.end_and_submit(request)
         return starter.attach_or_submit(request, known)
+
+    def _advised(self, request: SubmissionRequest) -> SubmissionRequest:
+        limits = Limits.parse(self._task.apply_advice)
+        return request if limits is None else self._adviser.advised(request, limits)
 
     def _remember(self, application_id: str) -> None:
         self._switch.remember(application_id)
@@ -309,6 +321,7 @@ class Training:
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
             return self.run()
+        self._adviser.conclude(application_id)
         if error is not None:
             outcome.tell_failure(error, ending.status)
             raise error

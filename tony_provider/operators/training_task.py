@@ -32,6 +32,7 @@ class TrainingTask(Protocol):
     warm_start: str | None
     checkpoint_key: str | None
     durable: bool
+    apply_advice: bool | Mapping[str, Mapping[str, Any]]
     on_kill_action: Literal["kill", "keep"]
     execution_timeout: timedelta | None
     # What it keeps of the training while this process lives.

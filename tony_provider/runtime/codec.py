@@ -12,7 +12,7 @@ import math
 import reprlib
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Optional, TypeVar, get_origin
+from typing import Any, Optional, TypeVar, Union, get_origin
 
 import attrs
 import cattrs
@@ -25,6 +25,9 @@ from tony_provider.runtime.spec.units import UnitError, parse_resource_amount
 T = TypeVar("T")
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+# Of what is JSON throughout, where no number stands that JSON cannot hold.
+_JSON_NUMBERS: tuple[Any, ...] = (Union[float, str], Union[float, str, None])
 
 # A class says with it whether its writer may be newer than its reader, who can do without what it does not know; see
 # ``JobStatus``. Without it unknown keys are an error: leaving out what a newer job description says would run another
@@ -107,6 +110,13 @@ def _structure_float(value: Any, _: Any) -> float:
     return float(value)
 
 
+def _structure_json_number(value: Any, wanted: Any) -> Any:
+    """A number as JSON has it: one that is none stays the text that it is written as."""
+    if value is None and wanted == _JSON_NUMBERS[1]:
+        return None
+    return value if isinstance(value, str) and value in _NON_FINITE else _structure_float(value, wanted)
+
+
 def _structure_bool(value: Any, _: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"expected true or false, got {reprlib.repr(value)}")
@@ -150,6 +160,8 @@ def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=True)
     converter.register_structure_hook(int, _structure_int)
     converter.register_structure_hook(float, _structure_float)
+    for numbers in _JSON_NUMBERS:
+        converter.register_structure_hook(numbers, _structure_json_number)
     converter.register_structure_hook(bool, _structure_bool)
     converter.register_structure_hook(str, _structure_str)
     converter.register_unstructure_hook(float, _unstructure_float)
