@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.submission import job_of
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.source import load_source
 
 _ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
 _TEMPLATE = ("{{", "{%")
@@ -43,6 +44,12 @@ def read_job(args: Namespace) -> JobSpec:
         )
     except TonySpecError as error:
         raise TonySpecError(f"{path}: {error}") from error
+
+
+def written(args: Namespace) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The job's file as it is, and what is laid over it; ``read_job`` has found nothing wrong with them."""
+    text = Path(args.job).read_text(encoding="utf-8")
+    return load_source(text), _overrides(args.set or [])
 
 
 def search_path(args: Namespace) -> list[Path]:

@@ -9,7 +9,7 @@ from argparse import Namespace
 from datetime import UTC, datetime
 
 from tony_provider.cli.command import command
-from tony_provider.cli.job_file import read_job, search_path
+from tony_provider.cli.job_file import read_job, search_path, written
 from tony_provider.cli.named import hook_of
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
@@ -29,7 +29,9 @@ def submit(args: Namespace) -> None:
         # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
         labels = {"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id}
-        application_id = hook.submit(SubmissionRequest(job, identity, secrets, labels, search_path(args)))
+        given, overrides = written(args)
+        request = SubmissionRequest(job, identity, secrets, labels, search_path(args), given=given, overrides=overrides)
+        application_id = hook.submit(request)
         _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")
         _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
         try:

@@ -14,6 +14,7 @@ from tony_provider.cluster.sources import is_archived
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.checkpoint_chain import CheckpointChain
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -62,6 +63,7 @@ def describe(
         gpu_dealing=where.opened.settings.gpu_dealing,
         training=where.identity.name,
         labels=dict(labels),
+        submitted_ms=epoch_ms(),
     )
 
 

@@ -10,6 +10,7 @@ import attrs
 from tony_provider.cluster.base import Submission
 from tony_provider.cluster.checkpoint_chains import FormerOwners
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
+from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource, stored_resource
@@ -48,6 +49,15 @@ class SubmissionAttempt:
     @property
     def _opened(self) -> OpenCluster:
         return self.prepared.opened
+
+    def keep(self, specification: JobSpecification) -> None:
+        """Keep it for people who look at the job later. Raises StagingFailed."""
+        directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
+        uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
+        try:
+            write_atomically(self._opened.storage, uri, dump_json(specification))
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
 
     def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
         """Raises SubmissionRefused, StagingFailed; as ``before_submit``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -25,3 +26,7 @@ class SubmissionRequest:
     search_path: Sequence[Path] = ()  # directories that relative paths of the job are looked for in, in this order
     resume: Resume = Resume.AUTO  # whether it goes on in the training's newest checkpoint chain
     origin: ChainOrigin = attrs.field(factory=ChainOrigin)  # what it begins with where it has saved nothing of its own
+    given: Mapping[str, Any] | None = (
+        None  # the job as it was written, for people who look at it later; None: not known
+    )
+    overrides: Mapping[str, Any] | None = None  # what was laid over it, likewise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tony_provider.cluster.history.keep_specification import Mask, specification_of
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import prepare
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
@@ -12,14 +13,20 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 
 
 def submit(
-    opened: OpenCluster, request: SubmissionRequest, before_submit: Callable[[str], object] | None = None
+    opened: OpenCluster,
+    request: SubmissionRequest,
+    before_submit: Callable[[str], object] | None = None,
+    *,
+    mask: Mask,
 ) -> str:
     """See ``TonyHook.submit``."""
     prepared = prepare(opened, request)
     application_id = opened.cluster.new_application()
     attempt = SubmissionAttempt(prepared, application_id)
     try:
-        attempt.hand_over(build_submission(prepared, attempt), before_submit)
+        submission = build_submission(prepared, attempt)
+        attempt.keep(specification_of(submission.description.job, request.given, request.overrides, mask))
+        attempt.hand_over(submission, before_submit)
     except BaseException:
         # Also when the task is timed out or killed meanwhile: nobody else knows of what was made.
         attempt.undo()

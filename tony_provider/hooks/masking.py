@@ -1,10 +1,12 @@
-"""What Airflow says of values that are too short to be masked in logs."""
+"""What Airflow masks, and what it says of values that are too short to be masked in logs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+
+from tony_provider.runtime.text import masked
 
 # Of the masker as tasks and triggerers have it. Source: airflow/sdk/_shared/secrets_masker/secrets_masker.py of 3.3.2.
 _MASKER = "airflow.sdk._shared.secrets_masker.secrets_masker"
@@ -28,3 +30,16 @@ def without_masking_warnings() -> Iterator[None]:
 
 def _is_of_something_else(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith(_WARNING)
+
+
+def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
+    """How texts are shown to people: as Airflow would show them, and without the values of these secrets.
+
+    The function takes a text, and the name of the variable that it is the value of, or nothing.
+    """
+    from airflow.providers.common.compat.sdk import redact
+
+    def mask(text: str, name: str) -> str:
+        return str(redact(masked(text, secrets.values()), name or None))
+
+    return mask

@@ -139,7 +139,9 @@ class TonyHook(BaseHook):
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """
-        return submit(self._open, request, before_submit)
+        from tony_provider.hooks.masking import mask_of
+
+        return submit(self._open, request, before_submit, mask=mask_of(request.secrets))
 
     def preview(self, request: SubmissionRequest) -> Preview:
         """What ``submit`` would do and ask for, found by the same code; errors are its own. Changes nothing."""

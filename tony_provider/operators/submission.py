@@ -75,6 +75,8 @@ def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[
             warm_start=task.warm_start,
             checkpoint_key=task.checkpoint_key,
         ),
+        load_source(task.job),
+        load_source(task.overrides or {}, "overrides"),
     )
 
 

@@ -22,6 +22,8 @@ class TrainingTask(Protocol):
     # Its arguments.
     task_id: str
     tony_conn_id: str
+    job: Mapping[str, Any] | str
+    overrides: Mapping[str, Any] | str | None
     proxy_user: str | None
     secrets: Mapping[str, str] | None
     wait_for_completion: bool

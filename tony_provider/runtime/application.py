@@ -82,6 +82,7 @@ class ApplicationDescription:
     gpu_dealing: Optional[GpuDealing] = None  # None: containers have the GPUs that their nodes show them
     training: str = ""  # the name of its identity: the same over all tries
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
+    submitted_ms: Optional[int] = None  # epoch, by the clock of Airflow's side
     version: int = 1
 
     def owns(self, resource: LocalizedResource) -> bool:

@@ -48,7 +48,7 @@ class Heard:
         return self.refused is None
 
     def __getattr__(self, name: str) -> Callable[..., list[Note]]:
-        def told(*given: Any) -> list[Note]:
+        def told(*given: Any, **_: Any) -> list[Note]:
             self.told.put_nowait((name, *given[:-1]))  # without the time
             return []
 

@@ -14,7 +14,7 @@ from tony_provider.runtime.executor.network_use import NetworkMeter, NetworkUse
 from tony_provider.runtime.executor.processes import descendants
 
 NETWORK = """Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier
     lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0
   eth0: 1000 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0
   eth1: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0

@@ -1,4 +1,4 @@
-"""The records that an application leaves: status.json and events.jsonl while it runs, result.json at its end."""
+"""The records that an application leaves: status, events and series while it runs, the result at its end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import attrs
 from tony_provider.runtime import application_cleanup, contract
 from tony_provider.runtime.am.event_log import EventLog
 from tony_provider.runtime.am.file_updater import FileUpdater
+from tony_provider.runtime.am.history.series import Series
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms
@@ -26,15 +27,31 @@ log = logging.getLogger(__name__)
 class ApplicationRecords:
     """Writes the status, the events and the result of an application to its directory."""
 
-    def __init__(self, storage: Storage, description: ApplicationDescription, former_events: bytes = b"") -> None:
-        """``former_events``: the file that a former application master has left."""
+    def __init__(
+        self,
+        storage: Storage,
+        description: ApplicationDescription,
+        former_events: bytes = b"",
+        *,
+        am_attempt: int = 1,
+        former_series: int = 0,
+    ) -> None:
+        """``former_events``: the file that a former application master has left; ``former_series``: bytes of series."""
         self._storage = storage
         self._directory = description.application_dir
         self._events = EventLog(description.labels, time_ms=epoch_ms())
         self._events.take_over(former_events)
         self._events_file = self._publisher(contract.EVENTS_FILE, self._events.snapshot, tell=self._tell)
         self._status_file: Optional[FileUpdater] = None
-        self._publishing: Optional[asyncio.Future[tuple[None, None]]] = None
+        self.series = Series(
+            storage,
+            description.application_dir,
+            description.application_id,
+            am_attempt=am_attempt,
+            kept=former_series,
+            tell=self._tell,
+        )
+        self._publishing: Optional[asyncio.Future[tuple[None, None, None]]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
         """Keep the files up to date from now on. ``status`` gives the job's status of the moment."""
@@ -44,7 +61,7 @@ class ApplicationRecords:
             tell=self._tell,
             interval=STATUS_INTERVAL,
         )
-        self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run())
+        self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run(), self.series.run())
         self._publishing.add_done_callback(_log_fault)
 
     def changed(self, *, soon: bool = True) -> None:
@@ -55,7 +72,7 @@ class ApplicationRecords:
     @property
     def troubles(self) -> list[str]:
         """Which files cannot be written just now, since when, and why."""
-        files = [file for file in (self._status_file, self._events_file) if file]
+        files = [file for file in (self._status_file, self._events_file, self.series) if file]
         return [trouble for file in files if (trouble := file.trouble)]
 
     def _tell(self, event: str, message: str) -> None:
@@ -73,18 +90,19 @@ class ApplicationRecords:
 
     async def stop(self) -> None:
         """Stop writing, after the writes under way, which end by the store's deadlines."""
-        for file in (self._status_file, self._events_file):
+        for file in (self._status_file, self._events_file, self.series):
             if file:
                 file.stop()
         if self._publishing:
             await asyncio.wait({self._publishing})
 
     async def write_result(self, result: JobStatus) -> list[str]:
-        """Write the last events, the last status and the result, in this order.
+        """Write the last samples and events, the last status and the result, in this order.
 
         Returns the names of those that could not be written.
         """
         written = {
+            contract.HISTORY_DIR: await self.series.finish(),
             contract.EVENTS_FILE: await self._events_file.write(),
             contract.STATUS_FILE: await self._publisher(
                 contract.STATUS_FILE, lambda: partial(dump_json, result)
@@ -125,7 +143,7 @@ def _without(trouble: str, status: JobStatus) -> JobStatus:
     return attrs.evolve(status, troubles=[each for each in status.troubles if each != trouble])
 
 
-def _log_fault(publishing: asyncio.Future[tuple[None, None]]) -> None:
+def _log_fault(publishing: asyncio.Future[tuple[None, None, None]]) -> None:
     """At once: the files stand still from now on, and nobody else would say so."""
     error = None if publishing.cancelled() else publishing.exception()
     if error:

@@ -170,7 +170,8 @@ class CheckpointCommits:
             self._abandoned(uri, str(error))
             raise
         self._newest = stored
-        self._post(partial(self._session.checkpoint_committed, stored.point))
+        seconds = max(asked.uploaded.copy_seconds for asked in self._asked.get(uri, [request]))
+        self._post(partial(self._session.checkpoint_committed, stored.point, copy_seconds=seconds))
         for asked in self._asked.pop(uri, []):
             asked.answer(True, "")
         if self._common:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest, Step
@@ -15,6 +15,8 @@ from tony_provider.runtime.am.last_outputs import LastOutputs
 from tony_provider.runtime.am.service import Listener, Stream
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.task_identity import TaskIdentity
 
@@ -24,7 +26,8 @@ log = logging.getLogger(__name__)
 class ExecutorGateway(Listener):
     """Passes what executors say on to those whom it concerns, mostly to the session.
 
-    ``post`` takes steps; ``heard`` is called when a heartbeat was.
+    ``post`` takes steps; ``heard`` is called with each heartbeat and each end of a user process, the task, its
+    attempt, and the time, before the session knows of it.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class ExecutorGateway(Listener):
         checkpoints: CheckpointCommits,
         inputs: InputDealer,
         post: Callable[[Step], None],
-        heard: Callable[[], None],
+        heard: Callable[[str, int, Union[Heartbeat, ProcessEnd], float], None],
         last_outputs: LastOutputs,
         *,
         am_attempt: int,
@@ -105,12 +108,15 @@ class ExecutorGateway(Listener):
         session, name, attempt = self._session, stream.identity.task, stream.identity.attempt
         kind = message.WhichOneof("kind")
         if kind == "heartbeat":
-            self._heard()
-            return session.heartbeat(name, attempt, wire_messages.beat(message.heartbeat), now)
+            beat = wire_messages.beat(message.heartbeat)
+            self._heard(name, attempt, beat, now)
+            return session.heartbeat(name, attempt, beat, now)
         if kind == "started":
             return session.process_started(name, attempt, message.started.start, now)
         if kind == "exited":
-            return session.process_ended(name, attempt, wire_messages.process_end(message.exited), now)
+            end = wire_messages.process_end(message.exited)
+            self._heard(name, attempt, end, now)
+            return session.process_ended(name, attempt, end, now)
         if kind == "settled":
             return session.settled(name, attempt, message.settled.start, message.settled.problem, now)
         if kind == "last_words":

@@ -22,6 +22,7 @@ from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.inputs.input_dealer import InputDealer
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.last_outputs import LastOutputs
+from tony_provider.runtime.am.master_recovery import PreviousMasters
 from tony_provider.runtime.am.outputs.output_publisher import OutputPublisher
 from tony_provider.runtime.am.outputs.task_parts import TaskParts
 from tony_provider.runtime.am.own_chain import OwnChain
@@ -44,8 +45,9 @@ from tony_provider.runtime.am.resource_manager import (
 from tony_provider.runtime.am.session import actions, job_status
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
 from tony_provider.runtime.am.session.containers.impossible_requests import too_large
-from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
@@ -86,23 +88,26 @@ class Master:
         *,
         inputs: Sequence[OpenedInput] = (),
         outputs: Optional[OutputPublisher] = None,
-        history: Optional[History] = None,
+        former: Optional[PreviousMasters] = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """Made within a running event loop.
 
-        ``history`` is that of former application masters. ``jitter``: see Session.
+        ``former`` is what former application masters have left. ``jitter``: see Session.
         """
         self.description = description
         self._rm = resource_manager
         self._launches = launches
         self._records = records
         self._ownership = ownership
-        self._history = history
-        started = history.started if history else None
+        self._former = former
+        started = former.history.started if former else None
         self._started_ms = epoch_ms() if started is None else int(started * 1000)
         job = description.job
         self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
+        epoch = self.session.state.epoch
+        records.series.begin(min(_now(), self._started_ms / 1000 - epoch), epoch)
+        self._leader = ""
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._checkpoints = CheckpointCommits(description, chain, self.session, self._steps.put_nowait, self._send)
         self._inputs = InputDealer(
@@ -142,6 +147,11 @@ class Master:
             now=_now(),
             now_ms=epoch_ms(),
         )
+        submitted_ms = self.description.submitted_ms
+        if status.times and submitted_ms is not None:
+            # The two clocks may differ.
+            queue = max(0.0, round((self._started_ms - submitted_ms) / 1000, 1))
+            status = attrs.evolve(status, times=attrs.evolve(status.times, queue=queue))
         away = [self._cluster_away] if self._cluster_away else []
         return attrs.evolve(
             status, troubles=[*away, *self._records.troubles], inputs=self._inputs.status, outputs=self._outputs.status
@@ -202,8 +212,11 @@ class Master:
             await self._last_outputs.close()
 
     def _first_step(self, registered: Registered, refused: Optional[tuple[FailureKind, str]]) -> Step:
-        if self._history and not refused:
-            return partial(self.session.recover, registered.containers, self._history, largest=registered.largest)
+        if self._former and not refused:
+            history, status = self._former.history, self._former.status
+            return partial(
+                self.session.recover, registered.containers, history, largest=registered.largest, former=status
+            )
         self._rm.release([container.id for container in registered.containers])
         if refused:
             return partial(self.session.fail, *refused)
@@ -234,6 +247,8 @@ class Master:
 
     def _look_at_phase(self, before: JobState) -> None:
         if self.session.phase is not before:
+            leader = self.session.state.leader
+            self._leader = leader.name if leader else ""
             log.info("%s: %s", self.session.phase.value, job_status.message(self.session, _now()))
             self._records.changed()
             self._rm.set_progress(job_status.fraction_done(self.session))
@@ -312,8 +327,14 @@ class Master:
     def _fail_for_input(self, problem: str) -> None:
         self._steps.put_nowait(partial(self.session.fail, FailureKind.INPUT, problem))
 
-    def _heard(self) -> None:
-        """Something is new of a task, though nothing follows from it."""
+    def _heard(self, name: str, attempt: int, said: Union[Heartbeat, ProcessEnd], now: float) -> None:
+        """Something is new of a task, though perhaps nothing follows from it."""
+        task, series, leads = self.session.task(name), self._records.series, name == self._leader
+        if task and task.attempt == attempt:
+            if isinstance(said, ProcessEnd):
+                series.ended(task, said.progress, now, leads=leads)
+            else:
+                series.heard(task, said, now, leads=leads)
         self._records.changed(soon=False)
         self._rm.set_progress(job_status.fraction_done(self.session))
 

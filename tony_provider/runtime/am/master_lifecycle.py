@@ -140,7 +140,13 @@ class MasterLifecycle:
         try:
             found = await from_store(partial(look, self.ownership))
             legacy = found.legacy
-            records = ApplicationRecords(storage, description, legacy.events if legacy else b"")
+            records = ApplicationRecords(
+                storage,
+                description,
+                legacy.events if legacy else b"",
+                am_attempt=self.ownership.am_attempt,
+                former_series=legacy.series if legacy else 0,
+            )
             self.chain.swept = legacy.history.generation if legacy else 0
             if legacy and legacy.result:
                 return await self._leave_after(legacy.result, records)
@@ -161,7 +167,7 @@ class MasterLifecycle:
             self.chain,
             inputs=inputs,
             outputs=outputs,
-            history=legacy.history if legacy else None,
+            former=legacy,
         )
         try:
             refused = _refused(found.fenced, input_problem, output_problem)

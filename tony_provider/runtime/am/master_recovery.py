@@ -14,6 +14,7 @@ from tony_provider.runtime.am.event_log import read_events
 from tony_provider.runtime.am.owner import FencedError, Ownership
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.history.segments import segment_order
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import Storage, StorageNotFound, StorageUnreachable, read_bytes, uris
@@ -32,6 +33,7 @@ class PreviousMasters:
     events: bytes  # their event log
     history: History
     status: Optional[JobStatus]  # as they knew it last
+    series: int  # bytes of the series that they have kept
     result: Optional[JobStatus]  # they brought the job to its end, and only the leave from the cluster is missing
 
 
@@ -80,7 +82,15 @@ def read_legacy(storage: Storage, directory: str) -> PreviousMasters:
         log.info("the result of a former application master was premature")
         storage.remove(uris.join(directory, contract.RESULT_FILE))
         result = None
-    return PreviousMasters(events, _history(events), status, result)
+    return PreviousMasters(events, _history(events), status, _series(storage, directory), result)
+
+
+def _series(storage: Storage, directory: str) -> int:
+    try:
+        files = storage.list(uris.join(directory, contract.HISTORY_DIR))
+    except StorageNotFound:
+        return 0
+    return sum(file.size for file in files if segment_order(file.name))
 
 
 def _history(events: bytes) -> History:

@@ -27,6 +27,12 @@ def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
         ready=message.ready,
         output_problem=message.output_problem,
         further=[_process(each) for each in message.further],
+        read_bytes=message.read_bytes if message.HasField("read_bytes") else None,
+        written_bytes=message.written_bytes if message.HasField("written_bytes") else None,
+        received_bytes=message.received_bytes if message.HasField("received_bytes") else None,
+        sent_bytes=message.sent_bytes if message.HasField("sent_bytes") else None,
+        gpu_percent=message.gpu_percent if message.HasField("gpu_percent") else None,
+        gpu_bytes=message.gpu_bytes if message.HasField("gpu_bytes") else None,
     )
 
 

@@ -615,11 +615,12 @@ class World:
         self.choices.clear()
         self.keys.clear()
         self.publishing = None
+        former = attrs.evolve(self.status, updated_ms=int((EPOCH + self.now) * 1000))
         self.session = self._new_session()
         self.now += 5.0
         listed = [self.allocated[container_id] for container_id in sorted(self.held)]
         history = History.read(self.log)
-        self.carry_out(self.session.recover(listed, history, self.now))
+        self.carry_out(self.session.recover(listed, history, self.now, former=former))
 
     def executor_of(self, name: str) -> Executor:
         """The one that lives, though the session may not know of it yet."""

@@ -45,6 +45,8 @@ def job_status(
         export_request=state.export_request,
         restarts=state.restarts,
         failure=verdict.failure if verdict else None,
+        times=session.times.figures(now),
+        use=session.use.figures(),
         warnings=[*state.warnings, *_losses(session), *_exports(state, now_ms)],
     )
 

@@ -16,6 +16,8 @@ from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.elastic import Elastic
 from tony_provider.runtime.am.session.executor_reports import ExecutorReports
 from tony_provider.runtime.am.session.exports import SessionExports
+from tony_provider.runtime.am.session.figures.time_ledger import TimeLedger
+from tony_provider.runtime.am.session.figures.type_ledger import TypeLedger
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import Recovery
@@ -35,7 +37,7 @@ from tony_provider.runtime.am.session.timers.timers import Timers
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.export_status import ExportedModel
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
 
@@ -49,6 +51,8 @@ class Session:
         """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch."""
         self.state = SessionState(job, framework, epoch)
         self.containers = Containers(self.state, jitter)
+        self.times = TimeLedger(self.state)
+        self.use = TypeLedger(self.state, self.containers.sizes)
         self.groups = RestartGroups(job, self.state.tasks)
         self._completion = JobCompletion(self.state, self.containers)
         starts = ProcessStarts(self.state, self.containers, self.groups)
@@ -165,28 +169,38 @@ class Session:
 
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
         """Begin: ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
-        self._begin(now, largest)
+        self._begin(now, now, largest)
         self.containers.ask_for(self.state.tasks, now)
         self._restarts.prepare_start(now)
         return self._checked(now)
 
     def recover(
-        self, containers: Sequence[Container], history: History, now: float, largest: Optional[Largest] = None
+        self,
+        containers: Sequence[Container],
+        history: History,
+        now: float,
+        largest: Optional[Largest] = None,
+        former: Optional[JobStatus] = None,
     ) -> list[Action]:
         """Begin as a later application master, in place of ``start``.
 
-        ``containers`` are those that its cluster listed.
+        ``containers`` are those that its cluster listed; ``former`` is the newest status of the master before it.
         """
         started = now if history.started is None else history.started - self.state.epoch
-        self._begin(min(started, now), largest)
+        self._begin(min(started, now), now, largest)
+        if former:
+            self.times.take_over(former, now)
+            self.use.take_over(former, now)
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
             self._completion.take_over(history.verdict, history.parts, now)
         return self._checked(now)
 
-    def _begin(self, started: float, largest: Optional[Largest]) -> None:
+    def _begin(self, started: float, now: float, largest: Optional[Largest]) -> None:
         self._timers.start(started)
+        self.times.begin(now)
+        self.use.begin(now)
         if largest:
             self.containers.sizes.limit(largest)
 
@@ -244,8 +258,9 @@ class Session:
         self._checkpoints.not_chosen(generation, reason, now)
         return self._checked(now)
 
-    def checkpoint_committed(self, point: ResumePoint, now: float) -> list[Action]:
-        """A checkpoint is on the store, and counts."""
+    def checkpoint_committed(self, point: ResumePoint, now: float, *, copy_seconds: float = 0.0) -> list[Action]:
+        """A checkpoint is on the store, and counts; ``copy_seconds``: that it took to copy it there."""
+        self.times.copied(copy_seconds)
         before = self.state.checkpoint or self.state.generation.resume
         self._checkpoints.committed(point)
         self._elastic.committed(now)
@@ -312,7 +327,10 @@ class Session:
         """An executor's heartbeat has come."""
         task = self._current(name, attempt)
         if task:
+            self.use.heard(task, beat, now)
             self._reports.heartbeat(task, beat, now)
+            if beat.progress:
+                self.times.reported(task, beat.progress, now)
         return self.state.taken()
 
     def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
@@ -320,6 +338,7 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self._reports.process_started(task, start, now)
+            self.times.started(task)
             self._exports.ask_again(task)
         return self._checked(now)
 
@@ -327,6 +346,8 @@ class Session:
         """A task's user process has ended, or could not be started."""
         task = self._current(name, attempt)
         if task:
+            if end.progress:
+                self.times.reported(task, end.progress, now)
             self._reports.process_ended(task, end, now)
         return self._checked(now)
 
@@ -371,6 +392,7 @@ class Session:
         """Look at what time it is: to be called twice a second or so."""
         if self.state.finished:
             return []
+        self.use.tick(now)
         self._timers.tick(now)
         return self._checked(now)
 
@@ -393,4 +415,5 @@ class Session:
             self.stages.check(now)
             self._early_ends.check(now)
         self._completion.check()
+        self.times.look(now)
         return state.taken()

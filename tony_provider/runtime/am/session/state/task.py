@@ -26,6 +26,12 @@ class Heartbeat:
     output_problem: str = ""  # why lines that it printed are lost
     ready: bool = False  # its readiness probe has succeeded
     further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, where it has several
+    read_bytes: Optional[int] = None  # from disks, since its executor began; so the next three. None: cannot be told
+    written_bytes: Optional[int] = None
+    received_bytes: Optional[int] = None  # by network, where the container has one of its own
+    sent_bytes: Optional[int] = None
+    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 is one of them, busy all the time
+    gpu_bytes: Optional[int] = None  # of all its GPUs together
 
 
 @attrs.define(eq=False)

@@ -1,0 +1,79 @@
+"""What a real job has kept of itself: its specification, series, times and use."""
+
+from __future__ import annotations
+
+import json
+
+from tests.jobs.places import LocalPlace
+from tests.waiting import until
+
+TRAIN = """
+for step in 1 2 3 4 5 6 7 8; do
+  echo "{\\"step\\": $step, \\"total_steps\\": 8, \\"loss\\": 0.$step}" >> $TONY_METRICS_FILE
+  echo 0123456789 >> written
+  sleep 0.5
+done
+sync written
+"""
+PASSWORD = "correct horse battery"
+
+
+def test_a_job_is_known_after_its_end(local: LocalPlace) -> None:
+    given = {"tasks": {"worker": {"command": TRAIN}}, "env": {"API_TOKEN": PASSWORD, "MODE": "fast"}}
+    job = local.run(
+        {
+            "tasks": {
+                "worker": {"command": TRAIN, "instances": 2, "memory": "256MiB"},
+                "logger": {"command": "sleep 600", "role": "sidecar", "memory": "128MiB"},
+            },
+            "env": {"API_TOKEN": PASSWORD, "MODE": "fast", "LOGIN": "me:open-sesame"},
+            "secrets": ["KEY"],
+        },
+        secrets={"KEY": "open-sesame"},
+        given=given,
+        overrides={"tasks": {"worker": {"instances": 2}}},
+        labels={"dag_id": "daily"},
+    )
+    status = job.succeeded()
+    history = job.hook.history(job.identity, job.id)
+
+    assert history.missing == []
+    assert history.status == status
+    assert history.labels == {"dag_id": "daily"}
+    assert [event["event"] for event in history.events][:2] == ["application", "requested"]
+
+    specification = history.specification
+    assert specification is not None
+    assert specification.job["env"] == {"API_TOKEN": "***", "MODE": "fast", "LOGIN": "me:***"}
+    assert specification.job["tasks"]["worker"]["vcores"] == 1  # a default
+    assert specification.job["secrets"] == ["KEY"]
+    assert specification.overrides == {"tasks": {"worker": {"instances": 2}}}
+    assert specification.given == {**given, "env": {"API_TOKEN": "***", "MODE": "fast"}}
+    assert PASSWORD not in json.dumps(specification.job)
+
+    last = {sample.task: sample for sample in history.samples}
+    assert {"worker:0", "worker:1"} <= last.keys()
+    assert (last["worker:0"].step, last["worker:0"].metrics) == (8, {"loss": 0.8})
+    of_worker = [sample for sample in history.samples if sample.task == "worker:0"]
+    assert sum(sample.written_bytes or 0 for sample in of_worker) > 0
+    assert max(sample.rss_bytes or 0 for sample in of_worker) > 0
+    assert all(sample.seconds > 0 for sample in of_worker)
+
+    assert status.times is not None
+    assert status.times.queue is not None
+    assert status.times.training > 0
+    assert status.times.restarts == 0
+    worker, logger = status.use
+    assert (worker.type, worker.tasks, worker.memory_bytes) == ("worker", 2, 256 << 20)
+    assert worker.container_seconds >= worker.used_seconds > 2
+    assert worker.most_rss_task in ("worker:0", "worker:1")
+    assert logger.used_seconds > 0
+
+
+def test_a_running_job_is_known_as_far_as_it_goes(local: LocalPlace) -> None:
+    job = local.submit({"tasks": {"worker": {"command": "sleep 600", "memory": "128MiB"}}})
+    until(lambda: job.hook.history(job.identity, job.id).status, "a status")
+    history = job.hook.history(job.identity, job.id)
+    assert history.specification is not None
+    assert history.specification.given is None
+    assert history.missing == ["series: no segment is there (yet)"]

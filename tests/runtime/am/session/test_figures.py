@@ -1,0 +1,178 @@
+"""Where a job's time went, and what its tasks used, on the session's own clock."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from tests.runtime.am.session.world import World, job, task_type
+from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
+from tony_provider.runtime.protocol.status import TaskProgress
+from tony_provider.runtime.spec.model import Memory, RestartPolicy
+
+EXCLUSIVE = ("allocation", "localisation", "start", "training", "restarts", "end")
+
+
+def world(workers: int = 2) -> World:
+    return World(job({"worker": workers}, policy=RestartPolicy()), ["worker"])
+
+
+def times(of: World) -> TimeUse:
+    found = of.status.times
+    assert found is not None
+    return found
+
+
+def use(of: World) -> TypeUse:
+    (found,) = of.status.use
+    return found
+
+
+def hear(of: World, name: str, **beat: object) -> None:
+    said = Heartbeat(rss_bytes=1000, **beat)  # type: ignore[arg-type]
+    of.carry_out(of.session.heartbeat(name, of.attempt(name), said, of.now))
+
+
+def begun(of: World) -> World:
+    """After 3 s of waiting for containers, and 4 s for executors."""
+    of.tick(3)
+    of.grant_all()
+    of.tick(4)
+    of.register_all()
+    of.start_all()
+    return of
+
+
+def test_each_moment_counts_once() -> None:
+    job = begun(world())
+    job.tick(5)
+    job.beat("worker:0", 1)
+    job.tick(60)
+    job.end("worker:0")
+    job.end("worker:1")
+    job.tick(2)
+    job.complete_all()
+    assert times(job) == TimeUse(allocation=3, localisation=4, start=5, training=60, end=2)
+
+
+def test_a_restart_lasts_up_to_a_step_and_what_is_done_again_is_repeated() -> None:
+    job = begun(world())
+    job.beat("worker:0", 1)
+    job.tick(60)
+    job.beat("worker:0", 100)
+    job.end("worker:1", exit_code=1)
+    job.tick(0)
+    down = times(job)
+    while job.generation < 2:
+        job.obey_all()
+        job.tick(1)
+    job.start_all()
+    job.tick(7)
+    job.beat("worker:0", 1)
+    restarts = times(job).restarts
+    assert restarts >= 8
+    job.tick(30)
+    job.beat("worker:0", 100)
+    job.tick(20)
+    assert attrs.evolve(times(job), restarts=0.0) == attrs.evolve(
+        down, training=60 + 30 + 20, repeated=30, restarts=0.0
+    )
+    assert times(job).restarts == restarts
+
+
+def test_a_program_that_never_reports_anything_works_all_the_time() -> None:
+    job = begun(world())
+    job.tick(50)
+    assert times(job).start == 50
+    job.end("worker:0")
+    job.end("worker:1")
+    assert (times(job).start, times(job).training) == (0, 50)
+
+
+def test_a_program_that_is_silent_for_long_works() -> None:
+    job = begun(world())
+    for _ in range(20):
+        job.tick(60)
+    assert (times(job).start, times(job).training) == (0, 1200)
+
+
+def test_one_that_reports_late_has_started_until_then() -> None:
+    job = begun(world())
+    job.tick(500)
+    job.beat("worker:0", 1)
+    job.tick(10)
+    assert (times(job).start, times(job).training) == (500, 10)
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_the_next_application_master_goes_on_counting(reports: bool) -> None:
+    job = begun(world())
+    if reports:
+        job.beat("worker:0", 1)
+    job.tick(60)
+    began = job.now
+    before, used = times(job), use(job)
+    job.master_dies()
+    job.come_back()
+    job.tick(10)
+    if not reports:
+        job.end("worker:0")
+        job.end("worker:1")
+    later = times(job)
+    assert later.training == pytest.approx(60 + job.now - began)
+    assert (later.allocation, later.localisation) == (before.allocation, before.localisation)
+    assert use(job).container_seconds > used.container_seconds + 2 * 5
+    assert sum(getattr(later, name) for name in EXCLUSIVE) == pytest.approx(job.now - 100)
+
+
+def test_what_a_type_asked_for_and_used() -> None:
+    spec = task_type(2, memory=Memory(512), vcores=3, gpus=1)
+    job = begun(World(world().spec.__class__(framework="standalone", tasks={"worker": spec}), ["worker"]))
+    hear(job, "worker:0", cpu_percent=0.0)
+    for percent in (50.0, 100.0):
+        for _ in range(10):  # a master that has slept does not know for how long a heartbeat speaks
+            job.tick(1)
+            hear(job, "worker:1")
+        hear(job, "worker:0", cpu_percent=percent, gpu_percent=percent / 2, gpu_bytes=int(percent))
+    said = Heartbeat(rss_bytes=5000)
+    job.carry_out(job.session.heartbeat("worker:1", 1, said, job.now))
+    job.tick(10)
+    assert use(job) == TypeUse(
+        type="worker",
+        tasks=2,
+        container_seconds=2 * (4 + 30),
+        memory_bytes=512 << 20,
+        vcores=3,
+        gpus=1,
+        used_seconds=2 * 30,
+        most_rss_bytes=5000,
+        most_rss_task="worker:1",
+        mean_cpu_percent=37.5,  # worker:0's 75 over 20 s, worker:1's 0
+        mean_gpu_percent=37.5,
+        most_gpu_bytes=100,
+    )
+
+
+def test_copies_of_checkpoints_add_up() -> None:
+    job = begun(world())
+    point = None
+    for step in (10, 20):
+        job.beat("worker:0", step)
+        job.commit(step)
+        point = job.checkpoints[-1]
+    assert point is not None
+    job.carry_out(job.session.checkpoint_committed(point, job.now, copy_seconds=2.5))
+    job.carry_out(job.session.checkpoint_committed(point, job.now, copy_seconds=4.0))
+    assert times(job).checkpoints == 6.5
+
+
+def test_what_was_reported_before_the_last_failure_starts_nothing() -> None:
+    job = begun(world())
+    job.beat("worker:0", 50)
+    job.tick(10)
+    job.end("worker:1", exit_code=1)
+    job.tick(1)
+    task = job.task("worker:0")
+    job.session.times.reported(task, TaskProgress(51), job.now)
+    assert times(job).training == 10

@@ -1,0 +1,1 @@
+"""Figures of the whole job: where its time went, and what its tasks asked for and used."""
