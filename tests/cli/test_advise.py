@@ -21,7 +21,7 @@ LABELS = {"dag_id": "tests", "task_id": "advise", "run_id": "r"}
 
 
 def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
-    which = local.identity(**LABELS)
+    which = local.identity(dag_id="tests", task_id="advise", run_id="r")
     submitted = job("true", {"memory": "768MiB"})
     application_id = local.submit(SubmissionRequest(submitted, which, labels=LABELS))
     ended(local, application_id)

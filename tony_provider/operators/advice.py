@@ -8,6 +8,7 @@ log says so, and the job is what the DAG says.
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -25,12 +26,14 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.quantities import count
+from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
 APPLIED = "applied_advice"  # the label with the change, as JSON
+SECONDS = 15.0  # that the advice on an application that has ended may take
 QUIET_RUNS = 5  # successes with the DAG's own values, after a failure with others
 
 # Failures that too little memory, or too few vcores, may be the cause of.
@@ -48,7 +51,17 @@ class Adviser:
     # -- when a try has ended ------------------------------------------------------------------------------------------
 
     def conclude(self, application_id: str) -> None:
-        """Log what should be changed, and keep the application's figures for the advice on later ones."""
+        """Log what should be changed, and keep the application's figures for the advice on later ones.
+
+        Raises nothing, and takes SECONDS at most: a store that does not answer then is left alone.
+        """
+        thread = threading.Thread(target=self._conclude, args=(application_id,), name="tony-advice", daemon=True)
+        thread.start()
+        thread.join(SECONDS)
+        if thread.is_alive():
+            self.log.warning("There is no advice on %s: its history was not read within %g s", application_id, SECONDS)
+
+    def _conclude(self, application_id: str) -> None:
         try:
             job = self.hook.history(self.identity, application_id)
             if job.status is None or not job.status.state.is_final:
@@ -60,8 +73,8 @@ class Adviser:
             directory = self.hook.application_dir(self.identity, application_id)
             runs = former.with_run(short_summary(job, job.status, directory, advice))
             self.hook.keep_former_runs(job.labels, self._judged(runs, job.status, applied=APPLIED in job.labels))
-        except (ClusterError, StorageError) as error:
-            self.log.warning("There is no advice on %s: %s", application_id, error)
+        except Exception as error:  # noqa: BLE001 - the task is worth more than its advice
+            self.log.warning("There is no advice on %s: %s", application_id, str(error) or repr(error))
 
     def _judged(self, runs: FormerRuns, status: JobStatus, *, applied: bool) -> FormerRuns:
         """Whether advice may be applied from now on."""
@@ -117,7 +130,8 @@ class Adviser:
             return request
         job = parse_job(request.job, overrides=change)
         self.log.info("Advice is applied (apply_advice): %s, %s", _words(request, change), why)
-        return attrs.evolve(request, job=job, labels={**request.labels, APPLIED: json.dumps(change)})
+        labels = {**request.labels, APPLIED: json.dumps(change)}
+        return attrs.evolve(request, job=job, labels=labels, overrides=merge(request.overrides or {}, change))
 
     def _tell_quiet(self, former: FormerRuns) -> None:
         self.log.info(

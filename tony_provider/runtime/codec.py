@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import reprlib
+import types
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Optional, TypeVar, Union, get_origin
+from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
@@ -25,9 +26,6 @@ from tony_provider.runtime.spec.units import UnitError, parse_resource_amount
 T = TypeVar("T")
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-# Of what is JSON throughout, where no number stands that JSON cannot hold.
-_JSON_NUMBERS: tuple[Any, ...] = (Union[float, str], Union[float, str, None])
 
 # A class says with it whether its writer may be newer than its reader, who can do without what it does not know; see
 # ``JobStatus``. Without it unknown keys are an error: leaving out what a newer job description says would run another
@@ -110,13 +108,6 @@ def _structure_float(value: Any, _: Any) -> float:
     return float(value)
 
 
-def _structure_json_number(value: Any, wanted: Any) -> Any:
-    """A number as JSON has it: one that is none stays the text that it is written as."""
-    if value is None and wanted == _JSON_NUMBERS[1]:
-        return None
-    return value if isinstance(value, str) and value in _NON_FINITE else _structure_float(value, wanted)
-
-
 def _structure_bool(value: Any, _: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"expected true or false, got {reprlib.repr(value)}")
@@ -134,6 +125,20 @@ def _structure_amount(value: Any, _: Any) -> ResourceAmount:
         return parse_resource_amount(value)
     except UnitError as error:
         raise TypeError(f"expected an amount of a resource, got {reprlib.repr(value)}") from error
+
+
+_UNIONS = (Union, getattr(types, "UnionType", Union))  # the latter is float | str, from Python 3.10 on
+
+
+def _is_number_or_text(wanted: Any) -> bool:
+    return get_origin(wanted) in _UNIONS and set(get_args(wanted)) - {type(None)} == {float, str}
+
+
+def _structure_number_or_text(value: Any, wanted: Any) -> Any:
+    """A number that JSON cannot write stays the text that it is."""
+    if isinstance(value, str) or (value is None and type(None) in get_args(wanted)):
+        return value
+    return _structure_float(value, float)
 
 
 def _check_container(name: str, wanted: Any, value: Any) -> None:
@@ -160,10 +165,9 @@ def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=True)
     converter.register_structure_hook(int, _structure_int)
     converter.register_structure_hook(float, _structure_float)
-    for numbers in _JSON_NUMBERS:
-        converter.register_structure_hook(numbers, _structure_json_number)
     converter.register_structure_hook(bool, _structure_bool)
     converter.register_structure_hook(str, _structure_str)
+    converter.register_structure_hook_func(_is_number_or_text, _structure_number_or_text)
     converter.register_unstructure_hook(float, _unstructure_float)
     converter.register_unstructure_hook(str, _unstructure_str)
     converter.register_structure_hook(ResourceAmount, _structure_amount)
