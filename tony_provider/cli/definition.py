@@ -130,6 +130,17 @@ _TENSORBOARD = ActionCommand(
         _arg("--open", action="store_true", help="Open a browser"),
     ),
 )
+_ADVISE = ActionCommand(
+    name="advise",
+    help="Say what should be changed about a job",
+    description="At most three things, by what the job asked for and used, and by former runs of its task.",
+    func=lazily("tony_provider.cli.advise.advise"),
+    args=(
+        *_WHICH,
+        ARG_OUTPUT,
+        _arg("--patch", action="store_true", help="Print the changes alone: JSON that `overrides` takes"),
+    ),
+)
 _LIST = ActionCommand(
     name="list",
     help="List the jobs that a cluster runs",
@@ -206,5 +217,6 @@ _RUNTIME_BUILD = ActionCommand(
 def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
-    commands = (_SUBMIT, _STATUS, _LOGS, _KILL, _EXPORT, _TENSORBOARD, _LIST, _CHECK, _DOCTOR, _GC, runtime)
+    shown = (_STATUS, _LOGS, _TENSORBOARD, _ADVISE, _LIST)
+    commands = (_SUBMIT, _KILL, _EXPORT, *shown, _CHECK, _DOCTOR, _GC, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

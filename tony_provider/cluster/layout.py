@@ -19,7 +19,8 @@ class Layout:
     """The paths below one staging directory.
 
     They are ``cache/<sha256>/<name>`` for what jobs share, ``jobs/<identity>/`` for what is one training's: an
-    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start.
+    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start; ``advice/<task>.json``
+    for what all runs of a task of a DAG have used.
     """
 
     root: str  # URI of the staging directory
@@ -53,6 +54,10 @@ class Layout:
     def launch_dir(self, identity: Identity, application_id: str) -> str:
         """The directory for what the application needs only while it lives."""
         return uris.join(self.application_dir(identity, application_id), contract.LAUNCH_DIR)
+
+    def former_runs(self, task: Identity) -> str:
+        """The URI of the file with the last applications of a task of a DAG, whatever their runs."""
+        return uris.join(self.root, "advice", f"{task.name}.json")
 
     def chain_dir(self, identity: Identity, number: int) -> str:
         """The directory of a checkpoint chain; numbers count from 1."""

@@ -42,6 +42,7 @@ from tony_provider.runtime.storage.base import Storage
 if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.diagnosis.finding import Report
     from tony_provider.cluster.garbage import Garbage
+    from tony_provider.cluster.history.former_runs import FormerRuns
     from tony_provider.cluster.history.job_history import JobHistory
 
 
@@ -223,6 +224,23 @@ class TonyHook(BaseHook):
         Raises RecordUnreadable, a ClusterError, when a file of the training's checkpoint chains cannot be read.
         """
         return event_file_source(self.storage(), self.layout, identity, application_id)
+
+    def former_runs(self, labels: Mapping[str, str]) -> FormerRuns:
+        """What is known of the last applications of the task of a DAG that these labels name, over all its runs.
+
+        Nothing for labels that name none. Raises RecordUnreadable, a ClusterError, for what is no such record.
+        """
+        from tony_provider.cluster.history.former_runs import FormerRuns, read_former_runs, task_identity
+
+        task = task_identity(self.settings.namespace, labels)
+        return FormerRuns() if task is None else read_former_runs(self.storage(), self.layout, task)
+
+    def keep_former_runs(self, labels: Mapping[str, str], runs: FormerRuns) -> None:
+        """Keep what is known of the last applications of the task that these labels name, if they name one."""
+        from tony_provider.cluster.history.former_runs import task_identity, write_former_runs
+
+        if (task := task_identity(self.settings.namespace, labels)) is not None:
+            write_former_runs(self.storage(), self.layout, task, runs)
 
     def returned(self, identity: Identity, application_id: str) -> Any:
         """What a job that has succeeded left in ``TONY_RESULT_FILE``; None when it left nothing.

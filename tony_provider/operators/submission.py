@@ -65,7 +65,7 @@ def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[
         job,
         run.identity(task.hook, task.checkpoint_key),
         secrets,
-        run.labels,
+        {**run.labels, **({"checkpoint_key": task.checkpoint_key} if task.checkpoint_key else {})},
         search_path(task.dag),
         resume_of(task.resume),
         origin_of(

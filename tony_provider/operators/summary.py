@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summarize import RunFacts, summarize
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY, in_parts
 from tony_provider.exceptions import TonySpecError
@@ -57,10 +59,20 @@ class SummaryKeeper:
         self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
         self._in_time(KEEP_SECONDS, "listed", lambda: self._list(application_id))
 
-    def end(self, application_id: str, application: Application | None, status: JobStatus | None) -> None:
-        """The application has ended, as is known already; what else it has left is read."""
-        self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS)
+    def end(
+        self,
+        application_id: str,
+        application: Application | None,
+        status: JobStatus | None,
+        advice: Sequence[Advice] = (),
+    ) -> JobSummary | None:
+        """The application has ended, as is known already; what else it has left is read. Returns its summary.
+
+        None when there is none.
+        """
+        kept = self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS, advice)
         self._ended.add(application_id)
+        return kept
 
     def leave(self, application_id: str, *, hurried: bool = False) -> None:
         """The try ends, whatever has become of the application: it is looked at, unless its end is kept.
@@ -92,12 +104,14 @@ class SummaryKeeper:
         status: JobStatus | None,
         read_seconds: float,
         keep_seconds: float,
+        advice: Sequence[Advice] = (),
         **facts: Any,
-    ) -> None:
+    ) -> JobSummary | None:
         known = application, JobHistory(application_id=application_id, status=status)
         look = self._in_time(read_seconds, "read whole", lambda: self._look(application_id, *known)) or known
         if look[0] is not None or look[1].status is not None:  # else what is kept of it already says more
-            self._keep(application_id, *look, keep_seconds, **facts)
+            return self._keep(application_id, *look, keep_seconds, advice, **facts)
+        return None
 
     def _look(
         self, application_id: str, application: Application | None, known: JobHistory
@@ -111,16 +125,24 @@ class SummaryKeeper:
         return application, found if known.status is None else attrs.evolve(found, status=known.status)
 
     def _keep(
-        self, application_id: str, application: Application | None, history: JobHistory, seconds: float, **facts: Any
-    ) -> None:
-        def keep() -> None:
+        self,
+        application_id: str,
+        application: Application | None,
+        history: JobHistory,
+        seconds: float,
+        advice: Sequence[Advice] = (),
+        **facts: Any,
+    ) -> JobSummary | None:
+        def keep() -> JobSummary:
             about = attrs.evolve(self._facts(application_id), **facts)
-            first, details = in_parts(summarize(about, history, application))
+            summary = summarize(about, history, application, advice)
+            first, details = in_parts(summary)
             # The details first: whoever sees that it has ended finds them.
             self._store.set(DETAILS_KEY + application_id, details, forever=True)
             self._store.set(JOB_KEY + application_id, first, forever=True)
+            return summary
 
-        self._in_time(seconds, "kept", keep)
+        return self._in_time(seconds, "kept", keep)
 
     def _list(self, application_id: str) -> None:
         """Note that there is a summary of it, and forget the oldest where there are too many."""

@@ -76,6 +76,10 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         ``tony-provider[mlflow]``. See docs/monitoring.md. Templated.
     :param durable: False: ignore what earlier tries have started or reached: end it, and start a new application. What
         ``resume`` says of checkpoints still applies.
+    :param apply_advice: True: ask for the memory and vcores that former runs of this task say it needs, in place of
+        what the job says, and take that back after a failure. A mapping names what may be changed, and the limits:
+        ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``; a limit that is not given is
+        a quarter of what the job says, or twice that. See docs/advice.md.
     :param on_kill_action: what happens to the application when this task is marked, cleared, or its worker shuts down:
         ``kill`` stops it, with the grace of its user processes; ``keep`` lets the next try attach to it. A timeout of
         the task kills it in any case.
@@ -126,6 +130,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         checkpoint_key: str | None = None,
         mlflow: Mapping[str, Any] | str | None = None,
         durable: bool = True,
+        apply_advice: bool | Mapping[str, Mapping[str, Any]] = False,
         on_kill_action: Literal["kill", "keep"] = "kill",
         multiple_outputs: bool = True,
         **kwargs: Any,
@@ -154,6 +159,11 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         self.checkpoint_key = checkpoint_key
         self.mlflow = mlflow
         self.durable = yes_or_no("durable", durable)
+        if apply_advice is not False:
+            from tony_provider.advice.limits import Limits  # here: few tasks have it
+
+            Limits.parse(apply_advice)
+        self.apply_advice = apply_advice
         self.on_kill_action = on_kill_action
         self.switch = KillSwitch()
         self.has_links = False  # this try has pushed the addresses of its links

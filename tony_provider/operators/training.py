@@ -12,10 +12,12 @@ import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout, TaskDeferred
 
+from tony_provider.advice.limits import Limits
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import (
     TonyJobRejected,
     TonyKilledExternally,
@@ -24,6 +26,7 @@ from tony_provider.exceptions import (
 )
 from tony_provider.links.tony import push_links
 from tony_provider.operators import deferral
+from tony_provider.operators.advice import Adviser
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import request_of
@@ -80,6 +83,10 @@ class Training:
     @cached_property
     def _identity(self) -> Identity:
         return self._run.identity(self._hook, self._task.checkpoint_key)
+
+    @property
+    def _adviser(self) -> Adviser:
+        return Adviser(self._hook, self._identity, self._log)
 
     def run(self) -> Any:
         """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
@@ -197,7 +204,7 @@ class Training:
             self._try,
             remember=self._remember,
             before_submit=self._before_submit,
-            completed=self._telemetry.completed,
+            completed=self._completed,
             instance_exists=lambda index: instance_exists(self._context, index),
             log=self._log,
         )
@@ -206,6 +213,12 @@ class Training:
         if known is not None and known != started.application_id:
             self._summary.mend(known)
         return started
+
+    def _completed(self, request: SubmissionRequest) -> SubmissionRequest:
+        """With what only a new application needs: what advice changes about the job, and what others are told of it."""
+        limits = Limits.parse(self._task.apply_advice)
+        advised = request if limits is None else self._adviser.advised(request, limits)
+        return self._telemetry.completed(advised)
 
     def _remember(self, application_id: str) -> None:
         self._switch.remember(application_id)
@@ -327,11 +340,13 @@ class Training:
             )
         outcome = self._outcome(application_id)
         outcome.clean_up()
-        self._summary.end(application_id, ending.application, ending.status)
         error = failure(application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
+            self._summary.end(application_id, ending.application, ending.status)
             return self.run()
+        advice = self._adviser.conclude(application_id)
+        self._telemetry.summary = self._summary.end(application_id, ending.application, ending.status, advice)
         if error is not None:
             outcome.tell_failure(error, ending.status)
             raise error

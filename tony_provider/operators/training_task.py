@@ -35,6 +35,7 @@ class TrainingTask(Protocol):
     checkpoint_key: str | None
     mlflow: Mapping[str, Any] | str | None
     durable: bool
+    apply_advice: bool | Mapping[str, Mapping[str, Any]]
     on_kill_action: Literal["kill", "keep"]
     execution_timeout: timedelta | None
     # What it keeps of the training while this process lives.

@@ -1,0 +1,74 @@
+"""Learning curves, and evaluations that are missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.advice.cases import TIMES, evolved, history, said, sample, silent
+from tony_provider.advice.case import Case
+from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
+from tony_provider.advice.rules.flat_curve import FlatCurve
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.runtime.protocol.status import JobState, TaskProgress, TaskState, TaskStatus
+
+FLAT, EVALUATION = FlatCurve(), EvaluationMissing()
+
+
+def curve(of: Callable[[int], float], metric: str = "loss", steps: int = 200) -> JobHistory:
+    noise = [0.001 * (-1) ** step for step in range(steps)]
+    return history(samples=[sample(at, step=10 * at, metrics={metric: of(at) + noise[at]}) for at in range(steps)])
+
+
+def test_a_curve_that_was_flat_from_its_half_on() -> None:
+    advice = said(FLAT, curve(lambda at: max(1.0, 3.0 - at / 40)))
+    assert advice.text.startswith("loss got no better than 1 after step ")
+    assert 750 <= advice.evidence["flat_from_step"] <= 900
+    assert 0.5 < advice.gain < 0.65
+
+
+def test_a_measure_that_rises() -> None:
+    assert said(FLAT, curve(lambda at: min(0.9, at / 100), "val_accuracy")).evidence["metric"] == "val_accuracy"
+    assert silent(FLAT, curve(lambda at: at / 200, "val_accuracy"))
+
+
+def test_curves_that_went_on_that_never_learned_and_that_say_nothing() -> None:
+    assert silent(FLAT, curve(lambda at: 3.0 - at / 100))
+    assert silent(FLAT, curve(lambda at: 1.0 + at))  # it got worse
+    assert silent(FLAT, curve(lambda at: max(1.0, 3.0 - at / 40), "temperature"))
+    assert silent(FLAT, curve(lambda at: max(1.0, 3.0 - at / 10), steps=30))
+    assert silent(FLAT, curve(lambda at: math.nan))
+    assert silent(FLAT, evolved(curve(lambda at: max(1.0, 3.0 - at / 40)), state=JobState.FAILED))
+    assert silent(FLAT, history())
+
+
+@given(st.lists(st.floats(), min_size=40, max_size=120))
+def test_any_curve_is_borne(values: list[float]) -> None:
+    samples = [sample(at, step=at, metrics={"loss": value}) for at, value in enumerate(values)]
+    advice = FLAT.advise(Case(history(samples=samples)))
+    assert advice is None or 0 <= advice.evidence["flat_from_step"] <= 0.6 * len(values)
+
+
+def reporting(*metrics: str) -> JobHistory:
+    progress = TaskProgress(10, metrics=dict.fromkeys(metrics, 1.0))
+    return evolved(history(), tasks=[TaskStatus("worker", 0, TaskState.SUCCEEDED, progress=progress)])
+
+
+def test_nobody_evaluates() -> None:
+    advice = said(EVALUATION, reporting("loss", "accuracy", "input_wait"))
+    assert advice.text.startswith("It reports accuracy, loss, all of its training: ")
+    assert advice.gain < 0.05
+
+
+def test_somebody_does() -> None:
+    assert silent(EVALUATION, reporting("loss", "val_loss"))
+    assert silent(EVALUATION, reporting("loss", "auc"))
+    assert silent(EVALUATION, reporting())  # it reports nothing at all, which is another matter
+    short = evolved(reporting("loss"), times=attrs.evolve(TIMES, training=60.0))
+    assert silent(EVALUATION, short)
+    job = {"framework": "tensorflow", "tasks": {"evaluator": {"command": "x"}, "chief": {"command": "x"}}}
+    assert silent(EVALUATION, attrs.evolve(reporting("loss"), specification=history(job=job).specification))

@@ -1,0 +1,130 @@
+"""Where the time went: checkpoints, restarts, the queue, the start, nodes that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.advice.cases import HOUR, TIMES, history, run, said, silent
+from tony_provider.advice.rules.checkpoint_interval import CheckpointInterval, best_interval, cost
+from tony_provider.advice.rules.failing_node import FailingNode
+from tony_provider.advice.rules.queue_wait import QueueWait
+from tony_provider.advice.rules.restart_cost import RestartCost
+from tony_provider.advice.rules.slow_start import SlowStart
+from tony_provider.cluster.history.advice import Confidence
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState
+
+CHECKPOINTS, RESTARTS, QUEUE, START, NODE = CheckpointInterval(), RestartCost(), QueueWait(), SlowStart(), FailingNode()
+ROUGH = attrs.evolve(TIMES, restarts=600.0, repeated=900.0, checkpoints=60.0)
+
+
+def saved(every: float, times: int = 6) -> list[dict[str, Any]]:
+    at = [int(1000 * every * each) for each in range(1, times + 1)]
+    return [{"time_ms": ms, "event": "checkpoint", "data": {"checkpoint": {"saved_ms": ms}}} for ms in at]
+
+
+def test_checkpoints_too_rare_for_so_many_failures() -> None:
+    advice = said(CHECKPOINTS, history(events=saved(1200.0), restarts=4, times=ROUGH))
+    # A copy of 10 s, and 17.5 minutes between failures: sqrt(2 * 10 * 1050) = 145 s.
+    assert advice.text.startswith("Save checkpoints more often: every 2 min 25 s in place of every 20 min, ")
+    assert round(advice.evidence["best_interval_seconds"]) == 145
+    assert (advice.change, advice.confidence) == (None, Confidence.HIGH)
+
+
+def test_checkpoints_of_which_the_copies_never_end() -> None:
+    busy = attrs.evolve(TIMES, checkpoints=3000.0)
+    advice = said(CHECKPOINTS, history(events=saved(10.0, 300), times=busy))
+    assert advice.text.startswith("Save checkpoints less often: every 4 min 28 s in place of every 10 s")
+    assert advice.confidence is Confidence.LOW  # nothing has failed yet
+
+
+def test_checkpoints_that_are_right_and_those_of_a_job_that_never_failed() -> None:
+    assert silent(CHECKPOINTS, history(events=saved(150.0), restarts=4, times=ROUGH))
+    assert silent(CHECKPOINTS, history(events=saved(1200.0), times=attrs.evolve(ROUGH, restarts=0.0)))
+    assert silent(CHECKPOINTS, history(events=saved(1200.0, 1), restarts=4, times=ROUGH))
+    assert silent(CHECKPOINTS, history())
+
+
+def test_no_checkpoint_and_a_restart() -> None:
+    advice = said(CHECKPOINTS, history(restarts=2, times=ROUGH))
+    assert "there was none, and 2 restarts had 15 min of training done again" in advice.text
+
+
+@given(copy=st.floats(0.001, 1e5), between=st.floats(1, 1e8), other=st.floats(0.01, 1e8))
+def test_no_interval_costs_less_than_youngs(copy: float, between: float, other: float) -> None:
+    assert cost(best_interval(copy, between), copy, between) <= cost(other, copy, between) * (1 + 1e-9)
+
+
+def test_restarts_and_who_failed() -> None:
+    events = [{"time_ms": 1, "event": "failed", "task": task} for task in ("worker:1", "worker:1", "worker:0")]
+    advice = said(RESTARTS, history(restarts=3, times=ROUGH, events=events), [run(1, times=ROUGH)])
+    assert advice.text == (
+        "3 restarts cost 35% of its time: 10 min until it trained again, and 15 min of training done again; worker:1 "
+        "failed 2 of 3 times, so look at its log first"
+    )
+    assert advice.confidence is Confidence.MEDIUM
+
+
+def test_restarts_that_cost_little() -> None:
+    assert silent(RESTARTS, history(restarts=1, times=attrs.evolve(TIMES, restarts=60.0)))
+    assert silent(RESTARTS, history())
+
+
+LONG = attrs.evolve(TIMES, queue=HOUR, allocation=HOUR)
+
+
+def test_a_long_wait_for_a_gang() -> None:
+    advice = said(QUEUE, history(times=LONG))
+    assert advice.text == (
+        "It waited 2 h, 66% of its time, for 4 containers (32 GiB) at once: ask for fewer or smaller ones, or another "
+        "queue"
+    )
+    assert advice.change is None
+
+
+def test_tasks_that_do_without_each_other_need_not_wait() -> None:
+    advice = said(QUEUE, history(job={"framework": "standalone"}, times=LONG))
+    assert advice.change == {"start": "first-come"}
+    assert said(QUEUE, history(job={"framework": "standalone", "start": "first-come"}, times=LONG)).change is None
+
+
+def test_no_wait_worth_a_word() -> None:
+    assert silent(QUEUE, history())
+    assert silent(QUEUE, history(times=attrs.evolve(TIMES, queue=None, allocation=200.0, training=1.0)))
+    assert silent(QUEUE, history(times=attrs.evolve(LONG, training=100 * HOUR)))
+
+
+def test_a_slow_start() -> None:
+    advice = said(START, history(times=attrs.evolve(TIMES, localisation=1200.0, start=60.0)))
+    assert "send fewer files" in advice.text
+    assert "prepare the data before" in said(START, history(times=attrs.evolve(TIMES, start=1200.0))).text
+    assert silent(START, history())
+    assert silent(START, history(times=attrs.evolve(TIMES, start=100.0, training=1.0)))
+
+
+def test_a_node_that_loses_containers_again_and_again() -> None:
+    losses = [{"time_ms": at, "event": "node_loss", "data": {"nodes": {"n2:45454": at}}} for at in (1, 2, 3)]
+    advice = said(NODE, history(events=losses), [run(1, verdict=FinalStatus.FAILED, failed_node="n2")])
+    assert advice.text.startswith("3 containers of this application and 1 application before it failed on n2: ")
+    assert advice.change == {"restart": {"node_losses": 1}}
+    assert said(NODE, history(events=losses, job={"restart": {"node_losses": 1}})).change is None
+
+
+def test_the_same_node_in_former_runs() -> None:
+    failure = Failure(FailureKind.USER, "no", task="worker:2")
+    former = [run(n, verdict=FinalStatus.FAILED, failed_node="n2:8041") for n in (1, 2, 3)]
+    advice = said(NODE, history(state=JobState.FAILED, failure=failure), former)
+    assert advice.confidence is Confidence.HIGH
+    assert advice.evidence["applications"] == 4
+
+
+def test_a_program_that_fails_wherever_it_runs() -> None:
+    former = [run(n, verdict=FinalStatus.FAILED, failed_node=f"n{n}") for n in (0, 1, 2, 3)]
+    assert silent(NODE, history(), former)
+    assert silent(NODE, history(), [run(1, failed_node="n1")])
+    only = [run(n, failed_node="n0") for n in (1, 2, 3)]
+    assert silent(NODE, history(nodes=("n0", "n0")), only)  # there is no other
+    assert silent(NODE, history())

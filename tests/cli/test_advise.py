@@ -1,0 +1,50 @@
+"""``airflow tony advise``."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+
+from tests.advice.cases import run, use
+from tests.cli.conftest import Tony
+from tests.hooks.jobs import ended, job
+from tony_provider.cluster.history.former_runs import FormerRuns
+from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.contract import RESULT_FILE
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.storage.helpers import write_atomically
+
+LABELS = {"dag_id": "tests", "task_id": "advise", "run_id": "r"}
+
+
+def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
+    which = local.identity(dag_id="tests", task_id="advise", run_id="r")
+    submitted = job("true", {"memory": "768MiB"})
+    application_id = local.submit(SubmissionRequest(submitted, which, labels=LABELS))
+    ended(local, application_id)
+    status = local.job_status(which, application_id)
+    assert status is not None
+    used = use(tasks=1, memory_bytes=768 << 20, vcores=1, most_rss_bytes=100 << 20, most_rss_task="worker:0")
+    uri = f"{local.application_dir(which, application_id)}/{RESULT_FILE}"
+    write_atomically(local.storage(), uri, dump_json(attrs.evolve(status, use=[used])))
+    local.keep_former_runs(LABELS, FormerRuns(summaries=[run(n, use=[used]) for n in (1, 2)]))
+
+    said = tony("advise", application_id).out
+    assert said.splitlines()[:2] == [
+        "Ask for 512 MiB of memory for each worker in place of 768 MiB: the most that one used was 100 MiB",
+        "  memory-too-much, high confidence: task_type worker, asked_bytes 805306368, most_rss_bytes 104857600, "
+        "most_rss_task worker:0, applications 3",
+    ]
+    patch = json.loads(tony("advise", application_id, "--patch").out)
+    assert parse_job(submitted, overrides=patch).tasks["worker"].memory == 512
+    [advice] = json.loads(tony("advise", application_id, "--output", "json").out)
+    assert (advice["rule"], advice["confidence"], advice["change"]) == ("memory-too-much", "high", patch)
+    assert "memory-too-much  high " in tony("advise", application_id, "--output", "plain").out
+
+    write_atomically(local.storage(), uri, dump_json(attrs.evolve(status, use=[])))
+    assert tony("advise", application_id).out.startswith(f"There is no advice on {application_id}")
+    assert json.loads(tony("advise", application_id, "--patch").out) == {}
+    assert tony("advise", "application_1_0001").code == 1

@@ -1,0 +1,135 @@
+"""Advice in the log of a task, kept for its later runs, and applied to them where it wants that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.advice.cases import run, use
+from tests.operators.jobs import DAG_ID, Marker, job
+from tests.operators.trainings import ONCE, Training
+from tony_provider.cluster.history.former_runs import FormerRuns
+from tony_provider.operators.advice import QUIET_RUNS
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.contract import APPLICATION_FILE
+from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.storage.helpers import write_atomically
+
+TASK = {"dag_id": DAG_ID, "task_id": "train"}
+FORMER = run(7, use=[use(tasks=1, most_rss_bytes=100 << 20, memory_bytes=768 << 20, vcores=1)])
+OWN = {"tasks": {"worker": {"memory": "768MiB", "command": f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"}}}
+
+
+def known(training: Training) -> FormerRuns:
+    return training.hook.former_runs(TASK)
+
+
+def learn(training: Training, **more: Any) -> None:
+    """An earlier run of the task has used little."""
+    training.hook.keep_former_runs(TASK, FormerRuns(summaries=[FORMER], **more))
+
+
+def spec(training: Training, **more: Any) -> dict[str, Any]:
+    """Of a job that fails until it is mended."""
+    made = training.spec(**more)
+    made["tasks"]["worker"]["memory"] = "768MiB"
+    return made
+
+
+def memory(told: ApplicationDescription) -> int:
+    return told.job.tasks["worker"].memory
+
+
+def applied(training: Training) -> list[str | None]:
+    """To each application, oldest first."""
+    found = training.applications
+    return [training.hook.labels(training.identity, each).get("applied_advice") for each in found]
+
+
+@pytest.mark.long
+def test_former_runs_say_what_the_next_one_asks_for(training: Training) -> None:
+    learn(training)
+    done = training.again({**job(""), **OWN}, apply_advice=True)
+    assert done.state == "success", training.log
+    assert memory(training.description(done)) == 512
+    assert training.said(
+        r"Advice is applied \(apply_advice\): worker.memory 512MiB in place of 768 MiB, by the figures of "
+        r"application_1_0007 and those before it: Ask for 512 MiB of memory for each worker in place of 768 MiB"
+    )
+    assert [each.verdict for each in known(training).summaries] == [FinalStatus.SUCCEEDED] * 2
+    newest = known(training).summaries[-1]
+    assert (newest.application_id, newest.dag_id) == (done.results["train"]["application_id"], DAG_ID)
+
+
+def test_it_is_taken_back_after_a_failure_and_no_checkpoint_is_lost(training: Training) -> None:
+    learn(training)
+
+    def between() -> None:
+        training.save(7)
+        training.mended.touch()
+
+    done = training.retried(between, spec(training), apply_advice=True)
+    assert done.state == "success", training.log
+    assert applied(training) == ['{"tasks": {"worker": {"memory": "512MiB"}}}', None]
+    assert memory(training.description(done)) == 768
+    assert training.said(f"is taken back: the next try, and the next {QUIET_RUNS} runs that succeed")
+    assert training.said(r"No advice is applied: application_\S+ failed with it")
+    assert training.chains == ["chain-0001"]
+    assert training.said("from the checkpoint of step 7")
+    assert known(training).quiet_runs == QUIET_RUNS - 1
+
+
+@pytest.mark.long
+def test_a_retry_keeps_it_after_a_failure_that_it_is_not_to_blame_for(training: Training, marker: Marker) -> None:
+    learn(training)
+    jobs = spec(training, **ONCE)
+    jobs["tasks"]["worker"]["command"] = f"test -e {training.mended} || {{ {marker.forever}; }}\n" + (
+        f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"
+    )
+
+    def between() -> None:
+        training.hook.keep_former_runs(TASK, FormerRuns())  # what is known by now does not count
+        training.mended.touch()
+
+    with marker.then(lambda application_id: training.hook.kill(application_id, "for the test")):
+        done = training.retried(between, jobs, apply_advice=True)
+    assert done.state == "success", training.log
+    assert memory(training.description(done)) == 512
+    assert training.said(r"worker.memory 512MiB in place of 768 MiB, as to application_\S+, of the try before")
+    assert known(training).quiet_runs == 0
+
+
+@pytest.mark.long
+def test_runs_that_succeed_end_the_quiet_time(training: Training) -> None:
+    learn(training, quiet_runs=1, blamed="application_1_0006")
+    done = training.again({**job(""), **OWN}, apply_advice=True)
+    assert memory(training.description(done)) == 768
+    assert training.said("application_1_0006 failed with it. It may be again after 1 run of success")
+    assert (known(training).quiet_runs, known(training).blamed) == (0, None)
+
+
+@pytest.mark.long
+def test_nobody_who_did_not_ask_for_it_gets_it(training: Training) -> None:
+    learn(training)
+    done = training.again({**job(""), **OWN})
+    assert memory(training.description(done)) == 768
+    assert applied(training) == [None]
+
+
+@pytest.mark.long
+def test_a_record_that_is_damaged_costs_the_advice_alone(training: Training) -> None:
+    learn(training)
+    layout, storage = training.hook.layout, training.hook.storage()
+    [record] = storage.list(f"{layout.root}/advice")
+    write_atomically(storage, record.path, b"[")
+    done = training.again({**job(""), **OWN}, apply_advice=True)
+    assert memory(training.description(done)) == 768
+    assert training.said(r"No advice is applied: cannot read \S+/advice/")
+    assert training.said(r"There is no advice on application_\S+: cannot read")
+
+
+def test_what_is_wrong_with_the_argument_is_said_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ValueError, match=r"apply_advice: 'ram' is not known"):
+        TonyTrainOperator(task_id="train", job=job("true"), apply_advice={"ram": {}})

@@ -1,0 +1,94 @@
+"""What rules look at: the history of one application, and the summaries of those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.history.advice import Confidence
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.runtime.codec import from_plain
+from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
+from tony_provider.runtime.protocol.status import FinalStatus, JobState
+from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec
+
+_SEVERAL = 3  # runs that say the same make a rule sure
+_MOST = 0.8  # of all that were looked at
+
+
+@attrs.frozen
+class TypeRuns:
+    """What one task type asked for and used: in this application, and in former ones that have succeeded."""
+
+    now: TypeUse
+    former: Sequence[TypeUse]
+
+
+@attrs.frozen
+class Case:
+    """One application, and former ones of the same task of a DAG, for rules to look at. Times are in seconds."""
+
+    job: JobHistory
+    former: Sequence[JobSummary] = ()  # oldest first; without this application
+
+    @property
+    def spec(self) -> JobSpec | None:
+        """The specification; None: it was not kept. Raises CodecError when it cannot be understood."""
+        kept = self.job.specification
+        return None if kept is None else from_plain(kept.job, JobSpec, ignore_unknown=True)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.job.status is not None and self.job.status.state is JobState.SUCCEEDED
+
+    @property
+    def times(self) -> TimeUse:
+        """Where its time went; all 0 where nobody says it."""
+        return (self.job.status and self.job.status.times) or TimeUse()
+
+    @property
+    def restarts(self) -> int:
+        return self.job.status.restarts if self.job.status else 0
+
+    @property
+    def successes(self) -> list[JobSummary]:
+        """Former applications that have succeeded."""
+        return [each for each in self.former if each.verdict is FinalStatus.SUCCEEDED]
+
+    @property
+    def types(self) -> list[TypeRuns]:
+        """The task types that the specification has a key for, with their figures."""
+        spec = self.spec
+        use = [each for each in (self.job.status.use if self.job.status else []) if each.type != TENSORBOARD]
+        known = [each for each in use if spec is None or each.type in spec.tasks]
+        return [TypeRuns(each, [was for run in self.successes for was in _of(run, each.type)]) for each in known]
+
+    def events(self, *names: str) -> Iterator[dict[str, Any]]:
+        """Events of these names, oldest first. What is damaged is left out."""
+        for event in self.job.events:
+            if isinstance(event, dict) and event.get("event") in names and isinstance(event.get("time_ms"), int):
+                yield event
+
+    def nodes(self) -> dict[str, str]:
+        """The node of each task, by its name, where it is known."""
+        return {each.name: each.node for each in (self.job.status.tasks if self.job.status else []) if each.node}
+
+
+def _of(run: JobSummary, task_type: str) -> list[TypeUse]:
+    return [each for each in run.use if each.type == task_type]
+
+
+def total(times: TimeUse) -> float:
+    """From the submission to the end, in seconds."""
+    waiting = (times.queue or 0.0) + times.allocation + times.localisation + times.start
+    return waiting + times.training + times.restarts + times.end
+
+
+def confidence(saying: int, of: int) -> Confidence:
+    """How sure a rule is when so many applications, this one included, say what it says, of all that it looked at."""
+    if saying >= _SEVERAL and saying >= _MOST * of:
+        return Confidence.HIGH
+    return Confidence.MEDIUM if saying > 1 and saying >= of / 2 else Confidence.LOW

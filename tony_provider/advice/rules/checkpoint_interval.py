@@ -1,0 +1,91 @@
+"""How often checkpoints should be saved: Young's and Daly's rule."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import median
+
+import attrs
+
+from tony_provider.advice.case import Case, confidence
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice, Confidence
+from tony_provider.runtime.protocol.job_figures import TimeUse
+from tony_provider.runtime.quantities import count, span
+
+_WORTH = 0.02  # of the time that another interval would save
+_WORTH_UNTRIED = 0.3  # where nothing has failed yet: copying is hardly felt
+
+
+@attrs.frozen
+class CheckpointInterval(Rule):
+    """A failure costs half an interval, a checkpoint its copy: least at sqrt(2 · copy · time between failures)."""
+
+    name = "checkpoint-interval"
+
+    def advise(self, case: Case) -> Advice | None:
+        saved = _saved(case)
+        if not saved:
+            return self._none_saved(case)
+        copy = case.times.checkpoints / len(saved)
+        later = [after - before for before, after in pairwise(saved) if after > before]
+        worked = sum(_worked(each) for each in (case.times, *(run.times for run in case.former)))
+        if not later or copy <= 0 or worked <= 0:
+            return None
+        interval = median(later)
+        failures = case.restarts + sum(run.restarts for run in case.former)
+        between = worked / max(1, failures)  # with none, it may be any more
+        best = best_interval(copy, between)
+        gain = cost(interval, copy, between) - cost(best, copy, between)
+        if gain < (_WORTH if failures else _WORTH_UNTRIED) or (not failures and interval > best):
+            return None
+        how_often = "more often" if interval > best else "less often"
+        return self.advice(
+            f"Save checkpoints {how_often}: every {span(best)} in place of every {span(interval)}, with a copy that "
+            f"takes {span(copy)} and {count(failures, 'restart')} in {span(worked)}",
+            gain,
+            confidence(failures, failures),
+            copy_seconds=copy,
+            interval_seconds=interval,
+            best_interval_seconds=best,
+            seconds_between_failures=between,
+            failures=failures,
+            applications=1 + len(case.former),
+        )
+
+    def _none_saved(self, case: Case) -> Advice | None:
+        again = case.times.repeated
+        if not case.restarts or again <= _WORTH * case.times.training:
+            return None
+        return self.advice(
+            f"Save checkpoints in TONY_CHECKPOINT_DIR: there was none, and {count(case.restarts, 'restart')} had "
+            f"{span(again)} of training done again",
+            again / max(again, case.times.training),
+            Confidence.MEDIUM,
+            repeated_seconds=again,
+            restarts=case.restarts,
+        )
+
+
+def best_interval(copy: float, between: float) -> float:
+    """Young's interval, in seconds, for a checkpoint that takes ``copy`` and failures that are so long apart."""
+    return math.sqrt(2 * copy * between)
+
+
+def cost(interval: float, copy: float, between: float) -> float:
+    """The share of the time that checkpoints and failures cost at this interval."""
+    return copy / interval + interval / (2 * between)
+
+
+def _saved(case: Case) -> list[float]:
+    """When checkpoints were saved, in seconds; when they came to the store where nothing says it."""
+    found = []
+    for event in case.events("checkpoint"):
+        point = event.get("data", {}).get("checkpoint", {})
+        found.append((point.get("saved_ms") or event["time_ms"]) / 1000)
+    return found
+
+
+def _worked(times: TimeUse) -> float:
+    return times.training + times.restarts

@@ -1,0 +1,39 @@
+"""A training of which nobody knows what it is worth."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.advice.case import Case, confidence
+from tony_provider.advice.metric_names import INPUT_WAIT, is_of_evaluation
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.spec.model import Role
+
+_GAIN = 0.01  # it costs nothing; all else comes first
+
+
+@attrs.frozen
+class EvaluationMissing(Rule):
+    """It reports metrics of its training, and none on data that it does not train on."""
+
+    name = "evaluation-missing"
+
+    least_seconds: float = 600.0  # of training: less is a trial
+
+    def advise(self, case: Case) -> Advice | None:
+        spec = case.spec
+        if not case.succeeded or case.job.status is None or spec is None or case.times.training < self.least_seconds:
+            return None
+        reported = {*case.job.status.metrics, *(name for each in case.job.samples for name in each.metrics)}
+        metrics = sorted(reported - {INPUT_WAIT})
+        if not metrics or any(map(is_of_evaluation, metrics)) or Role.EVALUATOR in spec.roles.values():
+            return None
+        agreeing = [run for run in case.successes if not any(map(is_of_evaluation, run.metrics))]
+        return self.advice(
+            f"It reports {', '.join(metrics[:3])}, all of its training: report one on other data (such as val_loss), "
+            "or add an evaluator",
+            _GAIN,
+            confidence(1 + len(agreeing), 1 + len(case.successes)),
+            metrics=metrics[:20],
+        )

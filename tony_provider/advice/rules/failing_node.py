@@ -1,0 +1,77 @@
+"""A node on which tasks fail again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import attrs
+
+from tony_provider.advice.case import Case, confidence
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.quantities import count
+
+_TIMES = 2  # containers lost in this application, or applications that failed there
+_MOST = 0.6  # of all that failed: a program that fails does so on any node
+_GAIN = 0.3  # what the next failure there will cost is not known
+
+
+@attrs.frozen
+class FailingNode(Rule):
+    """Its disk, its memory or its network: whoever runs the cluster should know."""
+
+    name = "failing-node"
+
+    def advise(self, case: Case) -> Advice | None:
+        lost = _lost(case)
+        here = {*lost, *_failed(case)}
+        before = [_host(run.failed_node) for run in case.former if run.failed_node]
+        applications = Counter([*here, *before])
+        others = {_host(node) for node in case.nodes().values()} | set(before)
+        node = max([*here, *before], key=lambda each: (applications[each], lost[each]), default=None)
+        if node is None or not others - {node}:
+            return None  # there is no other one to compare it with
+        failed = len(before) + bool(here)
+        often = applications[node] >= _TIMES and applications[node] >= _MOST * failed
+        if not often and not (lost[node] >= _TIMES and lost[node] >= _MOST * lost.total()):
+            return None
+        told = f"{count(lost[node], 'container')} of this application" if lost[node] else "a task of this application"
+        this = f"{told} and " if node in here else ""
+        earlier = count(before.count(node), "application")
+        said = f"{this}{earlier} before it" if before.count(node) else told
+        return self.advice(
+            f"{said} failed on {node}: have it looked at, and its containers asked for elsewhere after the first loss",
+            _GAIN,
+            confidence(applications[node], failed),
+            _change(case),
+            node=node,
+            lost_containers=lost[node],
+            applications=applications[node],
+            failed_applications=failed,
+        )
+
+
+def _lost(case: Case) -> Counter[str]:
+    """Containers that this application has lost, by node."""
+    found: Counter[str] = Counter()
+    for event in case.events("node_loss"):
+        for node, losses in event.get("data", {}).get("nodes", {}).items():
+            found[_host(node)] = int(losses)  # counted from its beginning
+    return found
+
+
+def _failed(case: Case) -> list[str]:
+    failure = case.job.status.failure if case.job.status else None
+    node = case.nodes().get(failure.task or "") if failure else None
+    return [_host(node)] if node else []
+
+
+def _host(node: str) -> str:
+    host, _, port = node.rpartition(":")
+    return host if host and port.isdigit() else node
+
+
+def _change(case: Case) -> dict[str, Any] | None:
+    spec = case.spec
+    return {"restart": {"node_losses": 1}} if spec is not None and spec.restart.node_losses != 1 else None

@@ -1,0 +1,82 @@
+"""A learning curve that was flat long before the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+import attrs
+
+from tony_provider.advice.case import Case
+from tony_provider.advice.metric_names import gets_lower, telling
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice, Confidence
+from tony_provider.runtime.history.task_sample import TaskSample
+from tony_provider.runtime.quantities import number, span
+
+_BINS = 20  # that the curve is cut into: their medians do without its noise
+_POINTS = 2 * _BINS  # at least
+_LEFT = 0.02  # of all that was gained: what came later is nothing
+_FLAT = 0.4  # of the steps, at least
+
+
+@attrs.frozen
+class FlatCurve(Rule):
+    """Steps after which nothing got better."""
+
+    name = "flat-curve"
+
+    def advise(self, case: Case) -> Advice | None:
+        if not case.succeeded or case.job.status is None:
+            return None
+        samples = [each for each in case.job.samples if each.task == case.job.status.leader and each.step is not None]
+        for metric in telling({name for each in samples for name in each.metrics}):
+            if (flat := _flat_from(samples, metric)) is not None:
+                return self._said(samples, metric, *flat)
+            if _points(samples, metric):
+                return None  # a curve that tells most has gone on
+        return None
+
+    def _said(self, samples: Sequence[TaskSample], metric: str, step: int, best: float) -> Advice:
+        last = max(each.step or 0 for each in samples)
+        after = [each.seconds for each in samples if (each.step or 0) > step]
+        share = sum(after) / (sum(each.seconds for each in samples) or 1.0)
+        return self.advice(
+            f"{metric} got no better than {number(best)} after step {step} of {last}: the last {span(sum(after))}, "
+            f"{share:.0%} of the training, could be left out, or the learning rate lowered there",
+            share,
+            Confidence.MEDIUM if len(after) >= _POINTS else Confidence.LOW,
+            metric=metric,
+            flat_from_step=step,
+            last_step=last,
+            best=best,
+            seconds_after=sum(after),
+        )
+
+
+def _points(samples: Sequence[TaskSample], metric: str) -> list[tuple[int, float]]:
+    """Steps and values, a point for each step; none where there are too few."""
+    known = {
+        each.step or 0: each.metrics[metric] for each in samples if math.isfinite(each.metrics.get(metric, math.nan))
+    }
+    return sorted(known.items()) if len(known) >= _POINTS else []
+
+
+def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] | None:
+    """The step after which nothing was gained any more, and the best value; None: it went on to gain."""
+    points = _points(samples, metric)
+    if not points:
+        return None
+    sign = -1.0 if gets_lower(metric) else 1.0
+    cuts = [round(each * len(points) / _BINS) for each in range(_BINS + 1)]
+    bins = [median(sign * value for _, value in points[start:end]) for start, end in pairwise(cuts)]
+    best = max(bins)
+    gained = best - bins[0]
+    if gained <= 0 or not math.isfinite(gained):
+        return None  # it never got better, which is another trouble
+    reached = next(at for at, value in enumerate(bins) if best - value <= _LEFT * gained)
+    step = points[cuts[reached + 1] - 1][0]
+    first, last = points[0][0], points[-1][0]
+    return (step, sign * best) if last - step >= _FLAT * (last - first) else None

@@ -1,0 +1,69 @@
+"""GPUs that were asked for and had little to do."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from tony_provider.advice.case import Case, TypeRuns, confidence
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.quantities import count
+
+_BUSY = 30.0  # percent of one GPU; less is idle
+_UNUSED = 1.0  # percent; less is nothing at all
+_FULL = 80.0  # percent that each of fewer GPUs should be busy
+
+
+@attrs.frozen
+class GpusIdle(Rule):
+    """A GPU is the dearest thing that a container holds."""
+
+    name = "gpus-idle"
+
+    least_seconds: float = 60.0  # that each task has worked
+
+    def advise(self, case: Case) -> Advice | None:
+        idle = [runs for runs in case.types if self._is_idle(runs)]
+        if not idle:
+            return None
+        worst = max(idle, key=lambda runs: runs.now.gpus * runs.now.container_seconds)
+        now, mean = worst.now, worst.now.mean_gpu_percent or 0.0
+        agreeing = [each for each in worst.former if (each.mean_gpu_percent or 0.0) < _BUSY]
+        fewer = _fewer(case, worst)
+        what = (
+            "give it bigger batches, or a faster input"
+            if fewer is None
+            else f"ask for {count(fewer, 'GPU')} in place of {now.gpus}, or give it bigger batches"
+        )
+        return self.advice(
+            f"The GPUs of each {now.type} were busy {mean:.0f} % of the time: {what}",
+            1 - mean / 100,
+            confidence(1 + len(agreeing), 1 + len(worst.former)),
+            {"tasks": {now.type: {"gpus": fewer}}} if fewer is not None else None,
+            task_type=now.type,
+            gpus=now.gpus,
+            mean_gpu_percent=mean,
+            most_gpu_bytes=now.most_gpu_bytes,
+            gpu_seconds=now.gpus * now.container_seconds,
+        )
+
+    def _is_idle(self, runs: TypeRuns) -> bool:
+        now = runs.now
+        if not now.gpus or now.mean_gpu_percent is None or now.used_seconds < self.least_seconds * now.tasks:
+            return False
+        return now.mean_gpu_percent < _BUSY
+
+
+def _fewer(case: Case, runs: TypeRuns) -> int | None:
+    """How many would do; None where fewer GPUs would be fewer processes, which is another training, or that helps not.
+
+    A former run that used more of them decides.
+    """
+    spec, now = case.spec, runs.now
+    if spec is None or spec.tasks[now.type].process_count > 1:
+        return None
+    mean = max(each.mean_gpu_percent or 0.0 for each in (now, *runs.former))
+    need = 0 if mean < _UNUSED else math.ceil(now.gpus * mean / _FULL)
+    return need if need < now.gpus else None

@@ -1,0 +1,82 @@
+"""Tasks that wait for their input."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+import attrs
+
+from tony_provider.advice.case import Case, TypeRuns
+from tony_provider.advice.metric_names import INPUT_WAIT
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice, Confidence
+from tony_provider.runtime.history.task_sample import TaskSample
+from tony_provider.runtime.quantities import size
+
+_MUCH = 0.2  # of the time
+_SAMPLES = 5
+_BUSY = 0.9  # of the processors asked for: it is they that are too few
+_IDLE = 0.5  # of the processors asked for
+_IDLE_GPU = 50.0  # percent
+_READING = 20 << 20  # bytes a second
+
+
+@attrs.frozen
+class InputWait(Rule):
+    """A program that says how long it waits for its input (``input_wait``), or that reads much and computes little."""
+
+    name = "input-wait"
+
+    def advise(self, case: Case) -> Advice | None:
+        found = (_reported(self, case, runs) or _guessed(self, case, runs) for runs in case.types)
+        return next((each for each in found if each is not None), None)
+
+
+def _samples(case: Case, runs: TypeRuns) -> list[TaskSample]:
+    return [each for each in case.job.samples if each.task.startswith(f"{runs.now.type}:")]
+
+
+def _reported(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
+    told = [each.metrics.get(INPUT_WAIT) for each in _samples(case, runs)]
+    shares = [each for each in told if each is not None and 0 <= each <= 1]
+    if len(shares) < _SAMPLES or (share := mean(shares)) < _MUCH:
+        return None
+    now, cpu = runs.now, runs.now.mean_cpu_percent
+    busy = cpu is not None and cpu >= _BUSY * 100 * now.vcores
+    what = (
+        f"its {now.vcores} vcores are all busy, ask for {2 * now.vcores}"
+        if busy
+        else "read ahead, in several threads, or from fewer and larger files"
+    )
+    return rule.advice(
+        f"Each {now.type} waited {share:.0%} of its time for input: {what}",
+        share,
+        Confidence.MEDIUM,
+        {"tasks": {now.type: {"vcores": 2 * now.vcores}}} if busy else None,
+        task_type=now.type,
+        input_wait=share,
+        mean_cpu_percent=cpu,
+        samples=len(shares),
+    )
+
+
+def _guessed(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
+    """Where no program says so: much is read, and nothing is busy."""
+    found = [each for each in _samples(case, runs) if each.read_bytes is not None and each.seconds > 0]
+    now, cpu, gpu = runs.now, runs.now.mean_cpu_percent, runs.now.mean_gpu_percent
+    if len(found) < _SAMPLES or cpu is None or cpu >= _IDLE * 100 * now.vcores or (gpu or 0.0) >= _IDLE_GPU:
+        return None
+    if any(INPUT_WAIT in each.metrics for each in found):
+        return None  # it has said that it does not
+    rate = sum(each.read_bytes or 0 for each in found) / sum(each.seconds for each in found)
+    if rate < _READING:
+        return None
+    return rule.advice(
+        f"Each {now.type} read {size(rate)} a second and kept {cpu / 100:.1f} of {now.vcores} processors busy: it may "
+        f"wait for its input; report {INPUT_WAIT} to be sure",
+        0.5 * (1 - cpu / (100 * now.vcores)),
+        task_type=now.type,
+        read_bytes_per_second=rate,
+        mean_cpu_percent=cpu,
+        mean_gpu_percent=gpu,
+    )

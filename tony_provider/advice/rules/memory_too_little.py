@@ -1,0 +1,70 @@
+"""Memory that was nearly, or really, not enough."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.advice import memory
+from tony_provider.advice.case import Case, TypeRuns, confidence
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.protocol.status import FailureKind
+
+_NEARLY = 0.9  # of what was asked for
+_AFTER_A_KILL = 1.5  # times what was asked for, at least: what was wanted is not known
+_GAIN_OF_A_NEAR_MISS = 0.4
+_GAIN_AFTER_A_KILL = 0.95
+
+
+@attrs.frozen
+class MemoryTooLittle(Rule):
+    """A container that uses more than it was given is killed, and the training goes back to its last checkpoint."""
+
+    name = "memory-too-little"
+
+    def advise(self, case: Case) -> Advice | None:
+        killed = _killed(case)
+        wanted = {runs.now.type: need for runs in case.types if (need := _needed(runs, runs.now.type in killed))}
+        if not wanted:
+            return None
+        worst = max(wanted, key=lambda name: (name in killed, wanted[name]))
+        runs = next(each for each in case.types if each.now.type == worst)
+        most = memory.most_used(runs)
+        agreeing = [each for each in runs.former if _is_near(each.most_rss_bytes, runs)]
+        used = f"one used {memory.said(most / memory.MIB)} of them" if most else "it was not enough"
+        why = f"a container of it was killed for its memory, and {used}" if worst in killed else used
+        return self.advice(
+            f"Ask for {memory.said(wanted[worst])} of memory for each {worst} in place of "
+            f"{memory.said(memory.asked(runs))}: {why}",
+            _GAIN_AFTER_A_KILL if worst in killed else _GAIN_OF_A_NEAR_MISS,
+            confidence(1 + len(agreeing) + len(killed), 1 + len(runs.former)),
+            memory.change(wanted.items()),
+            task_type=worst,
+            asked_bytes=runs.now.memory_bytes,
+            most_rss_bytes=most,
+            most_rss_task=runs.now.most_rss_task,
+            killed=worst in killed,
+        )
+
+
+def _killed(case: Case) -> set[str]:
+    """Task types of which a container was killed for its memory."""
+    raised = [event.get("data", {}).get("memory", {}) for event in case.events("memory_raised")]
+    found = {task_type for each in raised for task_type in each}
+    failure = case.job.status.failure if case.job.status else None
+    if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY and failure.task:
+        found.add(failure.task.rpartition(":")[0])
+    return found
+
+
+def _needed(runs: TypeRuns, killed: bool) -> int | None:
+    """In MiB; None: it has enough."""
+    most = memory.most_used(runs)
+    if killed:
+        after = int(_AFTER_A_KILL * memory.asked(runs))
+        return max(-(-after // memory.STEP) * memory.STEP, memory.needed(most or 0))
+    return memory.needed(most) if most and _is_near(most, runs) else None
+
+
+def _is_near(most: int | None, runs: TypeRuns) -> bool:
+    return most is not None and most >= _NEARLY * runs.now.memory_bytes

@@ -1,0 +1,71 @@
+"""Waiting for the containers of the whole gang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from tony_provider.advice import memory
+from tony_provider.advice.case import Case, confidence, total
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.protocol.job_figures import TimeUse
+from tony_provider.runtime.quantities import count, span
+from tony_provider.runtime.spec.model import StartRule
+
+_MUCH = 0.3  # of the whole time
+
+
+@attrs.frozen
+class QueueWait(Rule):
+    """The more a job wants at once, the longer a full queue lets it wait."""
+
+    name = "queue-wait"
+
+    least_seconds: float = 300.0  # less is no wait
+
+    def advise(self, case: Case) -> Advice | None:
+        waited, share = _waited(case.times), _share(case.times)
+        if waited < self.least_seconds or share < _MUCH:
+            return None
+        use = [runs.now for runs in case.types]
+        containers = sum(each.tasks for each in use)
+        mebibytes = sum(each.tasks * each.memory_bytes for each in use) / memory.MIB
+        agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
+        change = _change(case)
+        what = "let its tasks begin as they come" if change else "ask for fewer or smaller ones, or another queue"
+        return self.advice(
+            f"It waited {span(waited)}, {share:.0%} of its time, for {count(containers, 'container')} "
+            f"({memory.said(mebibytes)}) at once: {what}",
+            share,
+            confidence(1 + len(agreeing), 1 + len(case.former)),
+            change,
+            queue_seconds=case.times.queue,
+            allocation_seconds=case.times.allocation,
+            containers=containers,
+            memory_bytes=mebibytes * memory.MIB,
+        )
+
+
+def _change(case: Case) -> dict[str, Any] | None:
+    """For tasks that do without each other."""
+    spec = case.spec
+    if (
+        spec is None
+        or spec.start is not StartRule.GANG
+        or spec.size == 1
+        or not get_framework(spec.framework).first_come
+    ):
+        return None
+    return {"start": StartRule.FIRST_COME.value}
+
+
+def _waited(times: TimeUse) -> float:
+    return (times.queue or 0.0) + times.allocation
+
+
+def _share(times: TimeUse) -> float:
+    whole = total(times)
+    return _waited(times) / whole if whole > 0 else 0.0

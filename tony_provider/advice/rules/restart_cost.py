@@ -1,0 +1,47 @@
+"""What restarts have cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+
+from tony_provider.advice.case import Case, confidence, total
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.protocol.job_figures import TimeUse
+from tony_provider.runtime.quantities import count, span
+
+_MUCH = 0.1  # of the whole time
+
+
+@attrs.frozen
+class RestartCost(Rule):
+    """A restart mends itself; many of them should be mended."""
+
+    name = "restart-cost"
+
+    def advise(self, case: Case) -> Advice | None:
+        share = _share(case.times)
+        if not case.restarts or share < _MUCH:
+            return None
+        down, again = case.times.restarts, case.times.repeated
+        failed = Counter(str(each.get("task")) for each in case.events("failed") if each.get("task"))
+        [(task, times)] = failed.most_common(1) or [("", 0)]
+        who = f"; {task} failed {times} of {failed.total()} times, so look at its log first" if task else ""
+        agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
+        return self.advice(
+            f"{count(case.restarts, 'restart')} cost {share:.0%} of its time: {span(down)} until it trained again, and "
+            f"{span(again)} of training done again{who}",
+            share,
+            confidence(1 + len(agreeing), 1 + len(case.former)),
+            restarts=case.restarts,
+            down_seconds=down,
+            repeated_seconds=again,
+            failed=dict(failed.most_common(5)),
+        )
+
+
+def _share(times: TimeUse) -> float:
+    whole = total(times)
+    return (times.restarts + times.repeated) / whole if whole > 0 else 0.0

@@ -1,0 +1,47 @@
+"""The time from the containers to the first step."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.advice.case import Case, confidence, total
+from tony_provider.advice.rule import Rule
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.protocol.job_figures import TimeUse
+from tony_provider.runtime.quantities import span
+
+_MUCH = 0.2  # of the whole time
+
+
+@attrs.frozen
+class SlowStart(Rule):
+    """Files that are copied to the nodes, and a program that takes long to its first step, while containers wait."""
+
+    name = "slow-start"
+
+    least_seconds: float = 120.0  # less is no wait
+
+    def advise(self, case: Case) -> Advice | None:
+        times, share = case.times, _share(case.times)
+        if times.localisation + times.start < self.least_seconds or share < _MUCH:
+            return None
+        agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
+        what = (
+            "send fewer files: an environment that the nodes have, or a smaller archive"
+            if times.localisation > times.start
+            else "prepare the data before, in a task type of its own, or keep what is compiled"
+        )
+        return self.advice(
+            f"The containers took {span(times.localisation)} to get their files and {span(times.start)} to their first "
+            f"step, {share:.0%} of its time: {what}",
+            share,
+            confidence(1 + len(agreeing), 1 + len(case.former)),
+            localisation_seconds=times.localisation,
+            start_seconds=times.start,
+            generations=case.job.status.generation if case.job.status else None,
+        )
+
+
+def _share(times: TimeUse) -> float:
+    whole = total(times)
+    return (times.localisation + times.start) / whole if whole > 0 else 0.0

@@ -1,0 +1,60 @@
+"""``airflow tony advise``: what should be changed about a job."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from tony_provider.advice.advise import advise as advice_on
+from tony_provider.advice.advise import merged_change
+from tony_provider.cli.command import command
+from tony_provider.cli.named import application_of, hook_of, identity_of
+from tony_provider.cli.printing import print_rows
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.runtime.codec import to_plain
+
+
+@command
+def advise(args: Namespace) -> None:
+    """The command. Prints at most three pieces of advice, or with ``--patch`` their changes as one merge patch."""
+    with hook_of(args) as hook:
+        found = application_of(hook, args)
+        job = hook.history(identity_of(hook, found), found.application_id)
+        former = hook.former_runs(job.labels).summaries
+    advice = advice_on(job, former)
+    if args.patch:
+        print(json.dumps(merged_change(advice), indent=2))  # noqa: T201 - its answer
+    elif args.output == "table":
+        print("\n".join(_lines(job, advice)))  # noqa: T201 - its answer
+    elif args.output == "plain":
+        print_rows([_row(each) for each in advice], "plain")
+    else:
+        print_rows([to_plain(each) for each in advice], args.output)
+
+
+def _lines(job: JobHistory, advice: Sequence[Advice]) -> list[str]:
+    lines = []
+    for each in advice:
+        figures = ", ".join(f"{name} {_short(value)}" for name, value in each.evidence.items() if value is not None)
+        lines += [each.text, f"  {each.rule}, {each.confidence.value} confidence: {figures}"]
+        lines += [f"  overrides: {json.dumps(each.change)}"] if each.change else []
+    return [
+        *(lines or [f"There is no advice on {job.application_id}"]),
+        *(f"Not known: {each}" for each in job.missing),
+    ]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _row(advice: Advice) -> dict[str, Any]:
+    return {
+        "rule": advice.rule,
+        "confidence": advice.confidence.value,
+        "gain": f"{advice.gain:.2f}",
+        "text": advice.text,
+    }

@@ -1,0 +1,154 @@
+"""Advice on a task's trainings: told when a try ends, and applied to the next run where the task wants that.
+
+What one run leaves for the next is in a small file on the store, see ``FormerRuns``. What was applied to an application
+is among its labels: a retry finds it there. Nobody's training depends on advice: where the store does not answer, the
+log says so, and the job is what the DAG says.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tony_provider.advice.advise import advise, merged_change
+from tony_provider.advice.limits import Limits
+from tony_provider.advice.lines import advice_lines
+from tony_provider.advice.next_run import advise_next
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.cluster.history.former_runs import FormerRuns
+from tony_provider.cluster.history.short_summary import short_summary
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
+from tony_provider.runtime.quantities import count
+from tony_provider.runtime.spec.merge import merge
+from tony_provider.runtime.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+APPLIED = "applied_advice"  # the label with the change, as JSON
+SECONDS = 15.0  # that the advice on an application that has ended may take
+QUIET_RUNS = 5  # successes with the DAG's own values, after a failure with others
+
+# Failures that too little memory, or too few vcores, may be the cause of.
+_BLAMED = (FailureKind.OUT_OF_MEMORY, FailureKind.USER, FailureKind.CONTAINER_LOST, FailureKind.STALLED)
+
+
+@attrs.frozen
+class Adviser:
+    """Advice on the training of one task in one run."""
+
+    hook: TonyHook
+    identity: Identity
+    log: Logger
+
+    # -- when a try has ended ------------------------------------------------------------------------------------------
+
+    def conclude(self, application_id: str) -> list[Advice]:
+        """Log what should be changed, and keep the application's figures for the advice on later ones; returns it.
+
+        Raises nothing, and takes SECONDS at most: a store that does not answer then is left alone.
+        """
+        advice: list[Advice] = []
+        thread = threading.Thread(target=self._conclude, args=(application_id, advice), name="tony-advice", daemon=True)
+        thread.start()
+        thread.join(SECONDS)
+        if thread.is_alive():
+            self.log.warning("There is no advice on %s: its history was not read within %g s", application_id, SECONDS)
+        return list(advice)
+
+    def _conclude(self, application_id: str, advice: list[Advice]) -> None:
+        try:
+            job = self.hook.history(self.identity, application_id)
+            if job.status is None or not job.status.state.is_final:
+                return
+            former = self.hook.former_runs(job.labels)
+            advice += advise(job, former.summaries)
+            for line in advice_lines(advice):
+                self.log.info(line)
+            directory = self.hook.application_dir(self.identity, application_id)
+            runs = former.with_run(short_summary(job, job.status, directory, advice))
+            self.hook.keep_former_runs(job.labels, self._judged(runs, job.status, applied=APPLIED in job.labels))
+        except Exception as error:  # noqa: BLE001 - the task is worth more than its advice
+            self.log.warning("There is no advice on %s: %s", application_id, str(error) or repr(error))
+
+    def _judged(self, runs: FormerRuns, status: JobStatus, *, applied: bool) -> FormerRuns:
+        """Whether advice may be applied from now on."""
+        failed = status.failure is not None and status.failure.kind in _BLAMED
+        if applied and failed:
+            self.log.warning(
+                "The advice that was applied to %s is taken back: the next try, and the next %s that succeed, ask for "
+                "what the DAG says",
+                status.application_id,
+                count(QUIET_RUNS, "run"),
+            )
+            return attrs.evolve(runs, quiet_runs=QUIET_RUNS, blamed=status.application_id)
+        if runs.quiet_runs and status.state is JobState.SUCCEEDED:
+            left = runs.quiet_runs - 1
+            return attrs.evolve(runs, quiet_runs=left, blamed=runs.blamed if left else None)
+        return runs
+
+    # -- before an application starts ----------------------------------------------------------------------------------
+
+    def advised(self, request: SubmissionRequest, limits: Limits) -> SubmissionRequest:
+        """The request with the memory and vcores that advice says, within limits. A retry has what the try before had.
+
+        As it is where nothing is known, or nothing is to be changed.
+        """
+        try:
+            former = self.hook.former_runs(request.labels)
+            if former.quiet_runs:
+                self._tell_quiet(former)
+                return request
+            before = self.hook.newest_application(self.identity)
+            if before is None:
+                return self._changed(request, *self._of_former_runs(request, former, limits))
+            kept = self.hook.labels(self.identity, before).get(APPLIED)
+            change = limits.within(json.loads(kept), request.job) if kept else {}
+            return self._changed(request, change, f"as to {before}, of the try before")
+        except (ClusterError, StorageError, ValueError) as error:
+            self.log.warning("No advice is applied: %s", error)
+            return request
+
+    def _of_former_runs(
+        self, request: SubmissionRequest, former: FormerRuns, limits: Limits
+    ) -> tuple[dict[str, Any], str]:
+        found = advise_next(request.job, former.summaries)
+        if found is None:
+            return {}, ""
+        change = limits.within(merged_change(found.advice), request.job)
+        said = "; ".join(each.text for each in found.advice if each.change)
+        return change, f"by the figures of {found.application_id} and those before it: {said}"
+
+    def _changed(self, request: SubmissionRequest, change: dict[str, Any], why: str) -> SubmissionRequest:
+        """Raises SpecError, a ValueError, for a change that the job does not bear."""
+        if not change:
+            return request
+        job = parse_job(request.job, overrides=change)
+        self.log.info("Advice is applied (apply_advice): %s, %s", _words(request, change), why)
+        labels = {**request.labels, APPLIED: json.dumps(change)}
+        return attrs.evolve(request, job=job, labels=labels, overrides=merge(request.overrides or {}, change))
+
+    def _tell_quiet(self, former: FormerRuns) -> None:
+        self.log.info(
+            "No advice is applied: %s failed with it. It may be again after %s of success",
+            former.blamed,
+            count(former.quiet_runs, "run"),
+        )
+
+
+def _words(request: SubmissionRequest, change: dict[str, Any]) -> str:
+    """``worker.memory 1536MiB in place of 8192 MiB``."""
+    own = request.job.tasks
+    return ", ".join(
+        f"{task_type}.{key} {value} in place of {getattr(own[task_type], key)}{' MiB' if key == 'memory' else ''}"
+        for task_type, keys in change["tasks"].items()
+        for key, value in keys.items()
+    )
