@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
 
 import attrs
@@ -25,14 +26,21 @@ class WebApp:
     _server: WebServer
     _description: ApplicationDescription
     _storage: Storage
+    _secrets: Sequence[str] = attrs.field(factory=tuple, repr=False)
     _tails: Optional[LogTails] = None
 
     @classmethod
     async def open(
-        cls, description: ApplicationDescription, storage: Storage, host: str, authenticator: Authenticator
+        cls,
+        description: ApplicationDescription,
+        storage: Storage,
+        host: str,
+        authenticator: Authenticator,
+        secrets: Sequence[str] = (),
     ) -> WebApp:
-        """Raises OSError."""
-        return cls(authenticator, await WebServer.bind(host, description.job.port_range), description, storage)
+        """``secrets``: values that are masked in what tasks have printed. Raises OSError."""
+        server = await WebServer.bind(host, description.job.port_range)
+        return cls(authenticator, server, description, storage, secrets)
 
     @property
     def url(self) -> str:
@@ -40,7 +48,7 @@ class WebApp:
 
     async def serve(self, master: Master) -> None:
         job, executor_requests = self._description.job, master.executors.executor_requests
-        self._tails = LogTails(executor_requests, self._storage, self._description.application_dir)
+        self._tails = LogTails(executor_requests, self._storage, self._description.application_dir, self._secrets)
         tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status) if job.tensorboard else None
         routes = router(
             master,
