@@ -22,7 +22,7 @@ from tony_provider.exceptions import (
     TonyQueueTimeout,
     TonyTaskKilled,
 )
-from tony_provider.links.tony import push_links
+from tony_provider.links.tony import push_links, withdraw_links
 from tony_provider.operators import deferral
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, RestOfOutput, failure
@@ -215,9 +215,15 @@ class Training:
         try:
             pages = self._hook.pages(self._identity, application_id)
             self._task.has_links = True
-            push_links(self._context["ti"], pages, tensorboard=job.tensorboard is not None)
+            push_links(self._context["ti"], application_id, pages, tensorboard=job.tensorboard is not None)
         except (ClusterError, AirflowRuntimeError) as error:
             self._log.warning("%s gets no links in Airflow's pages: %s", application_id, error)
+
+    def _withdraw_links(self) -> None:
+        try:
+            withdraw_links(self._context["ti"])
+        except AirflowRuntimeError as error:
+            self._log.warning("Links to pages that are no longer there stay on Airflow's pages: %s", error)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
@@ -330,6 +336,7 @@ class Training:
             )
         outcome = self._outcome(application_id)
         outcome.clean_up()
+        self._withdraw_links()
         error = failure(application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
