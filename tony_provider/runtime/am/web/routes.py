@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Optional
 
 from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.web import task_logs, task_output
@@ -10,6 +11,7 @@ from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.am.web.control import Control, Steered
 from tony_provider.runtime.am.web.http_connection import ReadBody
 from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.page.curves import JobCurves
 from tony_provider.runtime.am.web.page.page import JobPage, Places
 from tony_provider.runtime.am.web.page.refusal import refusal, wants_page
 from tony_provider.runtime.am.web.router import AccessType, Route, Router
@@ -48,13 +50,14 @@ def router(
     tails: LogTails,
     *,
     places: Places = tuple,
+    curves: Optional[JobCurves] = None,
     more: Iterable[Route] = (),
 ) -> Router:
     """The router with everything that the application master serves.
 
-    ``places`` are links of the job's page, and ``more`` what is there beside it.
+    ``places`` are links of the job's page, ``curves`` are drawn on it, and ``more`` is what is there beside it.
     """
-    control, page = Control(master, timeouts), JobPage(master.status, places)
+    control, page = Control(master, timeouts), JobPage(master.status, places, curves)
     log = Logs(master.status, tails)
     output = TaskOutput(master.status, tails)
     return Router(
