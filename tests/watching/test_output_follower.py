@@ -21,6 +21,7 @@ STATUS = JobStatus(
     "application_1_0001",
     "digits",
     JobState.RUNNING,
+    generation=1,
     leader="worker:0",
     tasks=[TaskStatus("worker", 0, TaskState.RUNNING)],
 )

@@ -298,12 +298,14 @@ class JobPoller:
         """Likewise, of the jobs whose output is shown. Masters that hang keep no status from being read."""
         clock = asyncio.get_running_loop().time
         while True:
-            due = [job for job in self._jobs if clock() - job.output_read_at >= job.interval and job.has_output]
-            if not due:
+            latest = clock()
+            by_age = sorted(self._jobs, key=lambda job: job.output_read_at)
+            due = (job for job in by_age if latest - job.output_read_at >= job.interval and job.has_output)
+            if (oldest := next(due, None)) is None:
                 await asyncio.sleep(_PAUSE)
                 continue
             await self._next_turn()
-            await self._read_output(min(due, key=lambda job: job.output_read_at))
+            await self._read_output(oldest)
 
     async def _read_output(self, job: FollowedJob) -> None:
         job.output_read_at = asyncio.get_running_loop().time()

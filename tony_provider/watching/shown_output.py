@@ -15,7 +15,7 @@ from tony_provider.watching.output_follower import OutputFollower, OutputPositio
 from tony_provider.watching.output_lines import LINES_PER_SECOND, OutputLines
 
 SECONDS = 5.0  # that a master may take for one answer
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds before a master that did not answer is asked again
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds before a master that had no answer is asked again
 
 
 @attrs.frozen
@@ -68,15 +68,19 @@ class ShownOutput:
         """Whether there may be something to show, and the master is to be asked for it."""
         if self._off or status is None or status.state.is_final or self._clock() < self._next:
             return False
-        return bool(self._running(status))
+        return status.generation > 0 and bool(self._wish.of(status))
 
     def look(self, hook: TonyHook, status: JobStatus) -> None:
         """Ask the job's master for what was printed since the last look.
 
         Blocks for SECONDS at most for each task. Raises nothing of the cluster's.
         """
+        running = self._running(status)
+        if not running:
+            self._next = self._clock() + FIRST_PAUSE
+            return
         try:
-            problems = [self._look_at(hook, task) for task in self._running(status)]
+            problems = [self._look_at(hook, task) for task in running]
         except (NotServed, ClusterAuthError) as error:
             self._off = True
             older = "the job's master is of an older release" if isinstance(error, NotServed) else str(error)
