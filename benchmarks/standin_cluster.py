@@ -127,7 +127,8 @@ def _json(found: object) -> tuple[HTTPStatus, bytes, None]:
 def _printed(after: int) -> dict[str, Any]:
     """What a job's master says its leader has printed since."""
     text = "epoch 3, step 1200: loss 0.4182, accuracy 0.8731\n"
-    return to_plain(OutputPiece(1, 1, after, after + len(text), text))
+    plain: dict[str, Any] = to_plain(OutputPiece(1, 1, after, after + len(text), text))
+    return plain
 
 
 def _info(name: str) -> str:

@@ -77,7 +77,7 @@ def test_numbers_of_any_size_are_drawn() -> None:
         curve.add(5.0 * place, value)
     drawn = sparkline(curve, "loss", number)
     assert drawn is not None
-    assert 'points="0.0,14.5 60.0,1.5"' in drawn
+    assert 'points="0,14.5 1,1.5"' in drawn
 
 
 def test_of_a_large_gang_the_first_tasks_have_curves() -> None:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Callable, Optional
 
-from tony_provider.runtime.am.web.page.curves import POINTS, CoarseCurve
+from tony_provider.runtime.am.web.page.curves import CoarseCurve
 from tony_provider.runtime.am.web.page.html import Html, element, join
 from tony_provider.runtime.quantities import span
 
-_WIDTH, _HEIGHT, _MARGIN = POINTS, 16, 1.5  # of the picture's own units
+_HEIGHT, _MARGIN = 16, 1.5  # of the picture's own units; across, one is a point of the curve
 
 
 def sparkline(curve: Optional[CoarseCurve], name: str, write: Callable[[float], str]) -> Optional[Html]:
@@ -24,19 +24,19 @@ def sparkline(curve: Optional[CoarseCurve], name: str, write: Callable[[float], 
     low, high = min(known), max(known)
     words = f"{name} over {span(curve.span)}: {write(low)} to {write(high)}, now {write(curve.newest)}"
     lines = [element("polyline", points=" ".join(line)) for line in _lines(curve.points, low, high)]
-    picture = {"viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "preserveAspectRatio": "none", "role": "img"}
+    width = max(1, len(curve.points) - 1)
+    picture = {"viewBox": f"0 0 {width} {_HEIGHT}", "preserveAspectRatio": "none", "role": "img"}
     return element("svg", element("title", words), join(*lines), class_="spark", aria_label=words, **picture)
 
 
 def _lines(points: Sequence[float], low: float, high: float) -> list[list[str]]:
     """Lines through the points that are known, with gaps where none is."""
     lines: list[list[str]] = [[]]
-    across = _WIDTH / max(1, len(points) - 1)
     for number, point in enumerate(points):
         if math.isnan(point):
             lines.append([])
         else:
-            lines[-1].append(f"{number * across:.1f},{_down(point, low, high):.1f}")
+            lines[-1].append(f"{number},{_down(point, low, high):.1f}")
     return [line if len(line) > 1 else [*line, *line] for line in lines if line]
 
 
