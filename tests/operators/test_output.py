@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.operators.trainings import Training
+from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.watching.output_lines import AT_ONCE, LONGEST
 
@@ -125,6 +126,15 @@ def test_tasks_are_shown_by_their_names(training: Training) -> None:
     assert lines_of(training.log, "worker:0") == []
     for index in (1, 2):
         assert len([line for line in lines_of(training.log, f"worker:{index}") if "I am" in line]) == 1
+
+
+def test_a_task_that_the_job_has_not_is_said_before_anything_starts(training: Training) -> None:
+    done = training.again(spec(training, "true", instances=2), show_output=["worker:1", "worker:2"])
+    assert isinstance(done.errors["train"], TonySpecError)
+    assert str(done.errors["train"]) == (
+        "show_output: the job has no task worker:2; its tasks are worker:0 to worker:1"
+    )
+    assert training.applications == []
 
 
 @pytest.mark.parametrize("wanted", ["worker:0", True, None, [], ["worker"], [3], [f"worker:{n}" for n in range(9)]])

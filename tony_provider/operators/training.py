@@ -26,7 +26,7 @@ from tony_provider.links.tony import push_links, withdraw_links
 from tony_provider.operators import deferral
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, RestOfOutput, failure
-from tony_provider.operators.submission import request_of
+from tony_provider.operators.submission import check_shown, request_of
 from tony_provider.operators.task_secrets import render_secrets
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
@@ -86,6 +86,8 @@ class Training:
         """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
         secrets = self._render_secrets()
         job = self._task.parse_job(secrets)
+        if isinstance(self._task.show_output, list):
+            check_shown(self._task.show_output, job)
         self._heed_kill()
         deferral.end_what_was_left(self._store, self._try, self._log)
         with self._task.sent(job) as sent:
