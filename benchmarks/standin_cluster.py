@@ -1,4 +1,4 @@
-"""A stand-in for a ResourceManager and a WebHDFS with many running applications: answers fast, and counts.
+"""A stand-in for a ResourceManager, a WebHDFS and masters with many running applications: answers fast, and counts.
 
 `python -m benchmarks.standin_cluster APPLICATIONS` prints its port. Beside what YARN and WebHDFS answer it takes
 ``/finish/<application id>`` (the application ends now) and ``/counts`` (requests so far, by kind).
@@ -19,7 +19,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.codec import dump_json, to_plain
+from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
 
 TIMESTAMP = 1_700_000_000_000
@@ -86,6 +87,9 @@ class StandIn:
             if last in self._ended:
                 info |= {"state": "FINISHED", "finalStatus": "SUCCEEDED", "finishedTime": TIMESTAMP + 1}
             return _json({"app": info})
+        if path.startswith("/proxy/"):
+            self.counts["output"] += 1
+            return _json(_printed(int(parse_qs(parts.query)["after"][0])))
         if path.startswith("/finish/"):
             self._ended.add(last)
             return _json({})
@@ -118,6 +122,13 @@ class StandIn:
 
 def _json(found: object) -> tuple[HTTPStatus, bytes, None]:
     return HTTPStatus.OK, json.dumps(found).encode(), None
+
+
+def _printed(after: int) -> dict[str, Any]:
+    """What a job's master says its leader has printed since."""
+    text = "epoch 3, step 1200: loss 0.4182, accuracy 0.8731\n"
+    plain: dict[str, Any] = to_plain(OutputPiece(1, 1, after, after + len(text), text))
+    return plain
 
 
 def _info(name: str) -> str:

@@ -1,9 +1,9 @@
 """`make bench-triggerer`: 1,000 deferred trainings in one TriggerRunner of Airflow's, beside one naive poll per job.
 
 The TriggerRunner is Airflow's own, in its own process, with its own way of handing over events; the cluster is a
-stand-in, which answers at once and counts. Both kinds of trigger look at steps and metrics (details on). Told are
-requests per minute while nothing ends, the TriggerRunner's share of a processor meanwhile, and the seconds from the end
-of an application until Airflow has the event.
+stand-in, which answers at once and counts. Both kinds of trigger look at steps and metrics (details on), ours at what
+the leader prints too. Told are requests per minute while nothing ends, the TriggerRunner's share of a processor
+meanwhile, and the seconds from the end of an application until Airflow has the event.
 """
 
 from __future__ import annotations

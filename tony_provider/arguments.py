@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, cast
 
 DEFAULT_CONN_ID = "tony_default"
+MOST_SHOWN = 8  # tasks whose output one task's log shows
+
+_TASK = re.compile(r"[^\s:]+:\d+")
 
 
 def positive_seconds(name: str, value: timedelta | float) -> float:
@@ -33,6 +37,19 @@ def yes_or_no(name: str, value: bool) -> bool:
     if value is not True and value is not False:
         raise ValueError(f"{name} is {value!r}: True or False")
     return value
+
+
+def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
+    """The argument ``show_output``, checked. Raises ValueError."""
+    if value is False or value == "leader":
+        return cast(Literal["leader", False], value)
+    names = value if isinstance(value, (list, tuple)) else []
+    if not names or not all(isinstance(name, str) and _TASK.fullmatch(name) for name in names):
+        raise ValueError(f'show_output is {value!r}: "leader", a list of names of tasks such as ["worker:0"], or False')
+    names = list(dict.fromkeys(names))
+    if len(names) > MOST_SHOWN:
+        raise ValueError(f"show_output names {len(names)} tasks: {MOST_SHOWN} at most")
+    return names
 
 
 def empty_to_none(task: Any, names: Iterable[str]) -> None:

@@ -62,8 +62,8 @@ _LIST_INTERVAL = Option(
 _DETAILS_PER_SECOND = Option(
     "details_per_second",
     10.0,
-    "How many trainings a second a triggerer asks for their steps and metrics, for each connection. With more of them "
-    "than that each is asked less often; the end of a training is noticed by the list anyway.",
+    "How many times a second a triggerer asks a training for its steps and metrics or its output, for each connection. "
+    "With many of them each is asked less often; the end of a training is noticed by the list anyway.",
 )
 OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 

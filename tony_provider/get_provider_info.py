@@ -9,7 +9,7 @@ from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
 
 _INTEGRATION = "TonY"
 # By name: Airflow asks for all this before its own classes can be imported.
-_LINKS = ("YarnApplicationLink", "JobPageLink", "TensorBoardLink", "FilesLink")
+_LINKS = ("TrainingJobLink", "YarnApplicationLink", "JobPageLink", "TensorBoardLink", "FilesLink")
 
 
 def get_provider_info() -> dict[str, Any]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.cli.live_log import since
 from tony_provider.cli.times import moment, seconds_of
 from tony_provider.cli.times import since as ago
 from tony_provider.runtime.text import end_of_log
+from tony_provider.watching.output_follower import since
 
 
 def test_moments() -> None:

@@ -1,12 +1,12 @@
-"""The extra links of a training's task: each try's own, there while the job runs."""
+"""The extra links of a training's task: each try's own, there while the job runs, and some of them after it."""
 
 from __future__ import annotations
 
 from tests.e2e.training import Training
 
-NAMES = {"YARN application", "Job page", "TensorBoard", "Logs and files"}
-# That only some jobs have.
-OPTIONAL = {"TensorBoard"}
+NAMES = {"Training job", "YARN application", "Job page", "TensorBoard", "Logs and files"}
+# That only some jobs have, or that are gone with a job's master.
+OPTIONAL = {"TensorBoard", "Job page"}
 
 
 def wrong_links(training: Training) -> list[str]:

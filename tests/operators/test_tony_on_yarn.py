@@ -19,7 +19,15 @@ from tony_provider.cluster.base import ApplicationState, Pages
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.links.tony import LINKS, FilesLink, JobPageLink, TensorBoardLink, YarnApplicationLink, push_links
+from tony_provider.links.tony import (
+    LINKS,
+    FilesLink,
+    JobPageLink,
+    TensorBoardLink,
+    TrainingJobLink,
+    YarnApplicationLink,
+    push_links,
+)
 from tony_provider.operators import training
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -31,8 +39,8 @@ def opened_links(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> dict[str, i
     """What every link has answered, opened as soon as the job runs; then it is killed."""
     answers: dict[str, int] = {}
 
-    def push_and_open(ti: Any, pages: Pages, **more: Any) -> None:
-        push_links(ti, pages, **more)
+    def push_and_open(ti: Any, application_id: str, pages: Pages, **more: Any) -> None:
+        push_links(ti, application_id, pages, **more)
         until(marker.path.exists, "the user process", DEADLINE)
         for address in (pages.application, pages.job):
             assert address is not None
@@ -85,10 +93,11 @@ def test_links_lead_to_the_application_while_it_runs(
         for key, link in ((type(link), link) for link in LINKS)
     }
     application_id = marker.path.read_text().strip()
-    assert all(application_id in links[link] for link in (YarnApplicationLink, JobPageLink, FilesLink))
+    assert all(application_id in links[link] for link in (TrainingJobLink, YarnApplicationLink, FilesLink))
     # The NameNode's pages are not in the jars that the test cluster is made of.
-    assert [opened_links[links[link]] for link in (YarnApplicationLink, JobPageLink)] == [200, 200]
-    assert links[TensorBoardLink] == ""
+    assert [opened_links.pop(links[YarnApplicationLink]), *opened_links.values()] == [200, 200]
+    # Its master served these.
+    assert (links[JobPageLink], links[TensorBoardLink]) == ("", "")
 
 
 def test_a_dry_run_is_the_request_that_is_sent(yarn: TonyHook) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import attrs
 import pytest
 from airflow.triggers.base import TriggerEvent
 
@@ -26,6 +27,8 @@ from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.triggers.versions import DeferredByNewerRelease
 from tony_provider.watching import termination
+from tony_provider.watching.output_follower import OutputPosition
+from tony_provider.watching.shown_output import OutputWish
 from tony_provider.watching.task_states import TrainTask, TrainTaskStates
 from tony_provider.watching.termination import killed_for
 from tony_provider.watching.watch_result import Reason
@@ -84,6 +87,19 @@ async def test_a_task_that_a_later_release_deferred_is_not_misread() -> None:
     TonyJobTrigger(**{**trigger.serialize()[1], "job": {"known_by": "another name"}})
     with pytest.raises(DeferredByNewerRelease, match="newer release of tony-provider"):
         await anext(trigger.run())
+
+
+def test_an_earlier_release_has_said_nothing_of_output() -> None:
+    """And passes over what this one says of it."""
+    job = DeferredJob("tony_default", None, "x", "0", "application_1_0001", kill=True, output=OutputWish(["worker:0"]))
+    plain = to_plain(job)
+    assert from_plain(plain, DeferredJob) == job
+    without = {key: value for key, value in plain.items() if key != "output"}
+    assert from_plain(without, DeferredJob) == attrs.evolve(job, output=None)
+    event = to_plain(WatchEvent(job, Reason.FINISHED, told={"worker:0": OutputPosition(1, 5)}))
+    assert from_plain(event, WatchEvent).told == {"worker:0": OutputPosition(1, 5)}
+    del event["told"]
+    assert from_plain(event, WatchEvent).told == {}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching import job_poller as poller_module
 from tony_provider.watching.job_poller import FollowedJob, JobPoller, PollingPace, following
 from tony_provider.watching.observation import Observation
+from tony_provider.watching.shown_output import OutputWish, ShownOutput
 
 DEADLINE = 20.0
 FAST = PollingPace(list_interval=0.02, details_per_second=100.0)
@@ -265,3 +266,39 @@ async def test_being_cancelled_while_it_waits_leaves_nothing_running(
         await asyncio.gather(*poller_module._closing)
     assert cluster.closed == 1
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("tony-poller")]
+
+
+async def test_output_shares_the_turns_of_steps_and_metrics(cluster: ScriptedCluster) -> None:
+    """So many a second, whichever they are; and a master that hangs keeps nobody's steps from being read."""
+    looks: Counter[str] = Counter()
+    hangs = threading.Event()
+
+    class Shown(ShownOutput):
+        def is_due(self, status: JobStatus | None) -> bool:
+            return status is not None
+
+        def look(self, hook: TonyHook, status: JobStatus) -> None:
+            looks[threading.current_thread().name[:11]] += 1
+            hangs.wait(DEADLINE)
+
+    pace = attrs.evolve(FAST, details_per_second=50.0)
+    jobs = [job(cluster, number) for number in range(5)]
+    for each in jobs:
+        each.output = Shown(each.application_id, OutputWish(["worker:0"]))
+    began = asyncio.get_running_loop().time()
+    async with poller_of(cluster, pace) as poller:
+        for each in jobs:
+            poller.follow(each)
+        while not looks:
+            await seen(jobs[0], lambda observation: observation.status is not None)
+        asked = cluster.calls[f"status of {jobs[0].application_id}"]
+        while cluster.calls[f"status of {jobs[0].application_id}"] < asked + 3:
+            await seen(jobs[0], lambda observation: observation.status is not None)
+        assert sum(looks.values()) == 1
+        hangs.set()
+        while sum(looks.values()) < 10:
+            await seen(jobs[0], lambda observation: observation.status is not None)
+        seconds = asyncio.get_running_loop().time() - began
+        statuses = sum(count for name, count in cluster.calls.items() if name.startswith("status of"))
+    assert statuses + sum(looks.values()) <= 50.0 * seconds + 2
+    assert set(looks) == {"tony-poller"}

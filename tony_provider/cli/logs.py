@@ -8,17 +8,20 @@ import time
 from argparse import Namespace
 
 from tony_provider.cli.command import command
-from tony_provider.cli.live_log import TAIL, LiveLog
 from tony_provider.cli.named import NotFound, application_of, hook_of, identity_of
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
+from tony_provider.runtime.kept_log import read_kept
+from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
 from tony_provider.runtime.text import end_of_log
+from tony_provider.watching.output_follower import TAIL, OutputFollower, OutputPosition, Printed
 
+_SECONDS = 10.0  # that a master may take
 _PAUSE = 2.0  # seconds between two looks at a running task
 _AM = "am"  # the application master, in place of a task
 
@@ -41,26 +44,33 @@ def logs(args: Namespace) -> None:
 
 def _live(hook: TonyHook, identity: Identity, application_id: str, args: Namespace) -> None:
     """Of one task as it prints, with ``--follow`` until the application ends; of all a last piece each."""
-    tasks = _tasks(hook, identity, application_id, args.task)
-    live = [LiveLog(hook, application_id, task) for task in tasks]
+    live = _followers(hook, identity, application_id, args.task)
     while True:
         application = hook.application(application_id)
         over = application is None or application.is_final
         for each in live:
-            new = each.rest(_kept_end(hook, identity, application_id, each.task)) if over else each.new()
+            new = _rest(hook, identity, application_id, each) if over else each.new()
             if new and len(live) > 1:
                 _print(f"==> {each.task} <==\n".encode())
-            _print(new)
+            for piece in new:
+                if piece.missed:
+                    _print(f"[tony] {size(piece.missed)} more were printed here\n".encode())
+                _print(piece.data)
         if not args.follow:
             _explain(live)
         if over or not args.follow:
             return
         time.sleep(_PAUSE)
         if not live:  # its tasks are known once its master has begun
-            live = [LiveLog(hook, application_id, task) for task in _tasks(hook, identity, application_id, args.task)]
+            live = _followers(hook, identity, application_id, args.task)
 
 
-def _explain(live: list[LiveLog]) -> None:
+def _followers(hook: TonyHook, identity: Identity, application_id: str, task: str | None) -> list[OutputFollower]:
+    tasks = _tasks(hook, identity, application_id, task)
+    return [OutputFollower(hook, application_id, each, seconds=_SECONDS, older_masters=True) for each in tasks]
+
+
+def _explain(live: list[OutputFollower]) -> None:
     """What could not be had, when there was nothing at all."""
     if all(each.problem for each in live):
         raise NotFound("; ".join(each.problem for each in live) or "no task has started yet")
@@ -74,15 +84,21 @@ def _tasks(hook: TonyHook, identity: Identity, application_id: str, task: str | 
     return [each.name for each in status.tasks] if status is not None else []
 
 
-def _kept_end(hook: TonyHook, identity: Identity, application_id: str, task: str) -> bytes:
-    """Of the task's newest container; empty when nothing was kept."""
-    prefix = contract.log_prefix(task)
+def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputFollower) -> list[Printed]:
+    """What was kept of the task's newest container and has not been shown; nothing where none was kept."""
+    prefix = contract.log_prefix(live.task)
     wanted = [file for file in _files(hook, identity, application_id) if file.name.startswith(prefix)]
     if not wanted:
-        return b""
+        return []
     newest = max(wanted, key=lambda file: file.modified_ms)
-    # Cut as its master cuts it, so that the end that was seen is found in it.
-    return end_of_log(read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1)), TAIL)
+    if live.is_of_older_master:
+        # Cut as its master cuts it, so that the end that was seen is found in it.
+        kept = read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1))
+        return [Printed(live.rest(end_of_log(kept, TAIL)))]
+    shown = live.position.offset if newest.name == contract.log_name(live.task, live.position.attempt or 1) else 0
+    piece = read_kept(hook.storage(), newest.path, shown, TAIL)
+    live.position = OutputPosition(live.position.attempt, piece.end)
+    return [Printed(piece.data, piece.start - shown)] if piece.data else []
 
 
 def _files(hook: TonyHook, identity: Identity, application_id: str) -> list[FileStatus]:

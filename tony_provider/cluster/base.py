@@ -11,6 +11,7 @@ import attrs
 from tony_provider.cluster.application_state import ApplicationState as ApplicationState
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -153,6 +154,16 @@ class Cluster(ABC):
 
         Begins at the start of a line. Raises MasterOutOfReach when no master answers within ``seconds``, or when it has
         nothing to show; ClusterAuthError when this user may not.
+        """
+
+    @abstractmethod
+    def task_output(
+        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
+    ) -> OutputPiece:
+        """What a task has printed in one of its containers after so many bytes of it, without the job's secrets.
+
+        ``attempt`` is the container's number, or None for the newest. Raises NotServed where the master is of a release
+        that has no such answers, MasterOutOfReach when none answers within ``seconds``; ClusterAuthError.
         """
 
     @abstractmethod

@@ -84,6 +84,10 @@ class MasterOutOfReach(ClusterError):
     """The application's master does not answer: it has not started yet, has ended, or hangs."""
 
 
+class NotServed(MasterOutOfReach):
+    """The application's master answers and has no such thing; it may be of another release."""
+
+
 class UnexpectedAnswer(ClusterError):
     """A ResourceManager answered with something that its documentation does not know."""
 

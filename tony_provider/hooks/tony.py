@@ -34,6 +34,7 @@ from tony_provider.cluster.submitter import submit
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime import application_cleanup
 from tony_provider.runtime.protocol.export_status import ExportedModel
+from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
@@ -288,6 +289,12 @@ class TonyHook(BaseHook):
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
         """The end of what a running task has printed so far; see ``Cluster.task_log``."""
         return self.get_conn().task_log(application_id, task, max_bytes, seconds=seconds)
+
+    def task_output(
+        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
+    ) -> OutputPiece:
+        """What a task has printed after so many bytes of it; see ``Cluster.task_output``."""
+        return self.get_conn().task_output(application_id, task, attempt, after, seconds=seconds)
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         """The job's status as its running master says it; see ``Cluster.master_status``."""

@@ -1,11 +1,13 @@
 """The links of a training task: there from the submission on, and of the try that is shown.
 
 The operator pushes each address to the link's XCom key, which Airflow's pages read; XComs are cleared at each new try.
+Pages that an application takes with it when it ends get an empty address then, which is no link.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol, TaskInstanceKey
 
     from tony_provider.cluster.base import Pages
+
+PORTAL_ROUTE = "training-jobs"  # of the plugin's page in Airflow's navigation
 
 
 class _PushedLink(BaseOperatorLink):
@@ -27,6 +31,13 @@ class _PushedLink(BaseOperatorLink):
         for, as in a task that was refused.
         """
         return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "" if getattr(operator, "has_links", False) else ""
+
+
+class TrainingJobLink(_PushedLink):
+    """Link to the application's page inside Airflow: while it runs, and for as long as it is known."""
+
+    name = "Training job"
+    xcom_key = "tony_link_training_job"
 
 
 class YarnApplicationLink(_PushedLink):
@@ -57,10 +68,19 @@ class FilesLink(_PushedLink):
     xcom_key = "tony_link_files"
 
 
-LINKS = (YarnApplicationLink(), JobPageLink(), TensorBoardLink(), FilesLink())
+LINKS = (TrainingJobLink(), YarnApplicationLink(), JobPageLink(), TensorBoardLink(), FilesLink())
+_OF_ITS_MASTER = (JobPageLink, TensorBoardLink)  # which serves them, and is gone when the application has ended
 
 
-def push_links(ti: RuntimeTaskInstanceProtocol, pages: Pages, *, tensorboard: bool) -> None:
+def portal_page(application_id: str) -> str:
+    """The address of the application's page inside Airflow; a path where Airflow does not know its own address."""
+    from airflow.providers.common.compat.sdk import conf
+
+    base = conf.get("api", "base_url", fallback="") or ""
+    return f"{base.rstrip('/')}/plugin/{PORTAL_ROUTE}?{urlencode({'job': application_id})}"
+
+
+def push_links(ti: RuntimeTaskInstanceProtocol, application_id: str, pages: Pages, *, tensorboard: bool) -> None:
     """Push the links of a started application to the task's XComs.
 
     What there is no page for gets an empty address, which is no link: Airflow calls a missing one an error.
@@ -68,6 +88,7 @@ def push_links(ti: RuntimeTaskInstanceProtocol, pages: Pages, *, tensorboard: bo
     from tony_provider.runtime.spec.tensorboard import PAGE  # here: every DAG file loads this module, for its links
 
     addresses = {
+        TrainingJobLink.xcom_key: portal_page(application_id),
         YarnApplicationLink.xcom_key: pages.application,
         JobPageLink.xcom_key: pages.job,
         TensorBoardLink.xcom_key: pages.job + PAGE if pages.job and tensorboard else None,
@@ -75,3 +96,9 @@ def push_links(ti: RuntimeTaskInstanceProtocol, pages: Pages, *, tensorboard: bo
     }
     for key, address in addresses.items():
         ti.xcom_push(key=key, value=address or "")
+
+
+def withdraw_links(ti: RuntimeTaskInstanceProtocol) -> None:
+    """Take back the links to pages that an application has taken with it at its end."""
+    for link in _OF_ITS_MASTER:
+        ti.xcom_push(key=link.xcom_key, value="")

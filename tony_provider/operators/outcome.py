@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,13 +15,17 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.kept_log import read_kept
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, OutputStatus
 from tony_provider.runtime.quantities import count, size, span
-from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
+from tony_provider.runtime.text import masked, masked_bytes
 from tony_provider.watching.outages import call_through_outage
+from tony_provider.watching.output_lines import OutputLines
+from tony_provider.watching.shown_output import OutputWish, Told, prefixed
 from tony_provider.watching.termination import clean_up
 
 if TYPE_CHECKING:
@@ -148,28 +152,57 @@ class Outcome:
             return None
         return found.uri if found is not None else None
 
-    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None) -> None:
+    def tell_output(self, status: JobStatus, rest: RestOfOutput, but: str | None = None) -> None:
+        """Log the end of what the tasks have printed whose output is shown, less what is in the log already.
+
+        ``but``: the name of a task whose end is told by itself.
+        """
+        for task in rest.tasks(status):
+            if task == but:
+                continue
+            try:
+                lines = rest.lines(self.hook.storage(), self._directory, task)
+            except StorageError as problem:
+                self.log.warning("The end of the output of %s cannot be read: %s", task, problem)
+                continue
+            for line in lines:
+                self.log.info("%s", line)
+
+    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RestOfOutput) -> None:
         """Log what a failed job had saved, and the end of its failed task's log.
 
         Where nothing says which task failed, it is the end of the application master's log.
         """
+        if status is not None:
+            self.tell_output(status, rest, but=error.failure.task if error.failure is not None else None)
         if status is not None and status.checkpoint is not None:
             self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
-            title, tail = self._log_tail(error)
+            title, tail = self._log_tail(error, rest)
         except (ClusterError, StorageError) as problem:
             self.log.warning("No logs of %s: %s", self.application_id, problem)
             return
-        if tail:
+        if tail is None:
+            self.log.info("The end of the output of %s is above", title)
+        elif tail:
             self.log.error("End of the output of %s:\n%s", title, tail)
         else:
             self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
 
-    def _log_tail(self, error: TonyJobFailed) -> tuple[str, str]:
+    def _log_tail(self, error: TonyJobFailed, rest: RestOfOutput) -> tuple[str, str | None]:
+        """Whose it is, and the text; None: it was told while the job ran."""
         task = error.failure.task if error.failure is not None else None
         if task is None:
             return "the application master", self.hook.log_tail(self.application_id)
-        return task, task_log_tail(self.hook.storage(), self._directory, task)
+        storage = self.hook.storage()
+        newest = newest_log(storage, self._directory, task)
+        if newest is None:
+            return task, ""
+        told = rest.told_of(task, newest.name)
+        if not told:
+            return task, masked(task_log_tail(storage, self._directory, task), rest.secrets)
+        piece = read_kept(storage, newest.path, told, TAIL_BYTES)
+        return task, masked_bytes(piece.data, rest.secrets).decode("utf-8", "replace") or None
 
     @property
     def _directory(self) -> str:
@@ -189,6 +222,49 @@ def _short(text: str) -> str:
 
 
 TAIL_BYTES = 8 << 10
+REST_LINES = 40  # of a task's output, at the end of a job
+
+
+def newest_log(storage: Storage, application_dir: str, task: str) -> FileStatus | None:
+    """The log that was kept of the task's newest container; None: none was. Raises StorageError."""
+    prefix = contract.log_prefix(task)
+    try:
+        files = storage.list(join(application_dir, contract.LOGS_DIR))
+    except StorageNotFound:
+        return None
+    return max((f for f in files if f.name.startswith(prefix)), key=lambda file: file.modified_ms, default=None)
+
+
+@attrs.frozen
+class RestOfOutput:
+    """Whose output a task's log shows, and how much of it was shown while the job ran."""
+
+    wish: OutputWish | None
+    told: Told = attrs.field(factory=dict)
+    secrets: Collection[str] = attrs.field(factory=tuple, repr=False)  # values that are masked in it
+
+    def tasks(self, status: JobStatus) -> list[str]:
+        """The names of the tasks whose output is shown."""
+        return self.wish.of(status) if self.wish is not None else []
+
+    def told_of(self, task: str, log_name: str) -> int:
+        """How many bytes of this log of the task were shown."""
+        position = self.told.get(task)
+        if position is None or position.attempt is None:
+            return 0
+        return position.offset if contract.log_name(task, position.attempt) == log_name else 0
+
+    def lines(self, storage: Storage, application_dir: str, task: str) -> list[str]:
+        """The lines at the end of the task's output that were not shown, few. Raises StorageError."""
+        newest = newest_log(storage, application_dir, task)
+        if newest is None:
+            return []
+        told = self.told_of(task, newest.name)
+        piece = read_kept(storage, newest.path, told, TAIL_BYTES)
+        lines = OutputLines(REST_LINES)
+        lines.add(masked_bytes(piece.data, self.secrets), piece.start - told)
+        lines.end()
+        return prefixed(task, lines.take(0.0))
 
 
 def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
@@ -196,15 +272,9 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
 
     Raises StorageError.
     """
-    prefix = contract.log_prefix(task)
-    try:
-        files = storage.list(join(application_dir, contract.LOGS_DIR))
-    except StorageNotFound:
+    newest = newest_log(storage, application_dir, task)
+    if newest is None:
         return ""
-    logs = [file for file in files if file.name.startswith(prefix)]
-    if not logs:
-        return ""
-    newest = max(logs, key=lambda file: file.modified_ms)
     offset = max(0, newest.size - TAIL_BYTES)
     text = read_text(storage, newest.path, offset=offset)
     return text.partition("\n")[2] if offset else text

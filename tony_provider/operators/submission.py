@@ -16,7 +16,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.source import load_source
@@ -54,6 +54,18 @@ def job_of(
         return parse_job(merge(named, given), overrides=overrides or None)
     except SpecError as error:
         raise TonySpecError(str(error)) from error
+
+
+def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
+    """Check that the job has these tasks, whose output is to be shown. Raises TonySpecError."""
+    counts = {task_type: task.instances for task_type, task in job.tasks.items()}
+    if job.tensorboard is not None:
+        counts[TENSORBOARD] = 1
+    for name in wanted:
+        task_type, _, index = name.partition(":")
+        if int(index) >= counts.get(task_type, 0):
+            last = [f"{each}:0 to {each}:{count - 1}" if count > 1 else f"{each}:0" for each, count in counts.items()]
+            raise TonySpecError(f"show_output: the job has no task {name}; its tasks are {', '.join(last)}")
 
 
 def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[str, str]) -> SubmissionRequest:

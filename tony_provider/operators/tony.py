@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from tony_provider import configuration
-from tony_provider.arguments import DEFAULT_CONN_ID, positive_seconds, yes_or_no
+from tony_provider.arguments import DEFAULT_CONN_ID, output_wanted, positive_seconds, yes_or_no
 from tony_provider.links.tony import LINKS
 from tony_provider.operators.openlineage import TellsLineage
 from tony_provider.readable_errors import ReadableTemplates, with_readable_errors
@@ -83,6 +83,10 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
     :param on_kill_action: what happens to the application when this task is marked, cleared, or its worker shuts down:
         ``kill`` stops it, with the grace of its user processes; ``keep`` lets the next try attach to it. A timeout of
         the task kills it in any case.
+    :param show_output: whose output appears in the task's log while the job runs, a line of it as
+        ``worker:0 | epoch 3, loss 0.21``, and its end once the job has ended: ``"leader"``, which is the chief or rank
+        0; tasks by their names, as in ``["worker:0", "evaluator:0"]``; or False: nobody's. Bounded, and without the
+        values of ``secrets``. See docs/operator.md, "What is in the task's log".
     :param multiple_outputs: each key of the result is an XCom of its own, as in ``train.output["model_dir"]``.
     :return: see ``JobResult``.
 
@@ -132,6 +136,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         durable: bool = True,
         apply_advice: bool | Mapping[str, Mapping[str, Any]] = False,
         on_kill_action: Literal["kill", "keep"] = "kill",
+        show_output: Literal["leader", False] | Sequence[str] = "leader",
         multiple_outputs: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -165,6 +170,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
             Limits.parse(apply_advice)
         self.apply_advice = apply_advice
         self.on_kill_action = on_kill_action
+        self.show_output = output_wanted(show_output)
         self.switch = KillSwitch()
         self.has_links = False  # this try has pushed the addresses of its links
 

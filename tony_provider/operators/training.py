@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,12 +25,12 @@ from tony_provider.exceptions import (
     TonyQueueTimeout,
     TonyTaskKilled,
 )
-from tony_provider.links.tony import push_links
+from tony_provider.links.tony import push_links, withdraw_links
 from tony_provider.operators import deferral
 from tony_provider.operators.advice import Adviser
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
-from tony_provider.operators.outcome import Outcome, failure
-from tony_provider.operators.submission import request_of
+from tony_provider.operators.outcome import Outcome, RestOfOutput, failure
+from tony_provider.operators.submission import check_shown, request_of
 from tony_provider.operators.summary import SummaryKeeper
 from tony_provider.operators.task_secrets import render_secrets
 from tony_provider.operators.telemetry.telemetry import Telemetry
@@ -52,13 +53,16 @@ from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching.kill_switch import KILL_REASON
-from tony_provider.watching.observation import observe
+from tony_provider.watching.observation import Observation, observe
+from tony_provider.watching.shown_output import OutputWish, Told, shown_output
 from tony_provider.watching.termination import Kill, end_application, killed_by_airflow, killed_for
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult, deferral_timeout
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+_FRESH_SECONDS = 120.0  # after which a trigger that begins is not the first one of its deferral
 
 # Templated, and not needed.
 OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key", "mlflow")
@@ -79,6 +83,8 @@ class Training:
         self._store = StateStore(context, task.log)
         self._summary = SummaryKeeper(task, context, self._run, self._store)
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
+        self._told: Told = {}
+        self._secrets: Collection[str] = ()
 
     @cached_property
     def _identity(self) -> Identity:
@@ -90,8 +96,10 @@ class Training:
 
     def run(self) -> Any:
         """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
-        secrets = render_secrets(self._task, self._context)
+        secrets = self._render_secrets()
         job = self._task.parse_job(secrets)
+        if isinstance(self._task.show_output, list):
+            check_shown(self._task.show_output, job)
         self._heed_kill()
         deferral.end_what_was_left(self._store, self._try, self._log)
         with self._task.sent(job) as sent:
@@ -107,16 +115,17 @@ class Training:
             attached = started.attached
             bound(self._hook, self._identity, application_id, job, deadlines.end, attached=attached, log=self._log)
         if self._task.deferrable and not started.has_ended:
-            self._defer(application_id, deadlines)
-        return self._conclude(application_id, self._wait(application_id, deadlines))
+            self._defer(application_id, deadlines, fresh=True)
+        return self._conclude(application_id, self._wait(application_id, deadlines, self._wish(fresh=True)))
 
     def go_on(self, event: Mapping[str, Any]) -> Any:
         """Where the trigger has seen that there is nothing more to wait for; ``event`` is its WatchEvent."""
         told = from_plain(event, WatchEvent, ignore_unknown=True)
         application_id = told.job.application_id
+        self._told = told.told
         self._take_over(application_id)
         deferral.forget(self._store)
-        render_secrets(self._task, self._context)
+        self._render_secrets()
         if told.reason is None:
             raise ClusterUnreachable(f"{application_id} could not be watched any more: {told.error}")
         ending = WatchResult(told.reason, told.last_message)
@@ -138,16 +147,16 @@ class Training:
             raise failure
         application_id = before.application_id
         self._switch.remember(application_id)
-        render_secrets(self._task, self._context)
+        self._render_secrets()
         if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
             raise AirflowTaskTimeout(f"{application_id} took longer than execution_timeout, and no triggerer noticed")
         deadlines = self._deadlines(application_id, self._task.parse_job(self._task.secrets or {}))
         self._heed_kill()
         if gets_another_trigger(self._store, self._try, self._log) and not self._has_ended(application_id):
             self._log.info("Waiting for %s with a new one", application_id)
-            self._defer(application_id, deadlines)
+            self._defer(application_id, deadlines, fresh=False)
         self._log.warning("Waiting for %s in this worker", application_id)
-        return self._conclude(application_id, self._wait(application_id, deadlines))
+        return self._conclude(application_id, self._wait(application_id, deadlines, self._wish(fresh=False)))
 
     @contextmanager
     def ending_cleanly(self) -> Iterator[None]:
@@ -187,6 +196,11 @@ class Training:
         """Tell Airflow what has become of the application, unless the try only goes on elsewhere."""
         if self._switch.application_id is not None and not isinstance(sys.exception(), TaskDeferred):
             self._summary.leave(self._switch.application_id)
+
+    def _render_secrets(self) -> Mapping[str, str]:
+        secrets = render_secrets(self._task, self._context)
+        self._secrets = list(secrets.values())
+        return secrets
 
     def _take_over(self, application_id: str) -> None:
         """Let a kill find an application that another process of this try has started."""
@@ -236,9 +250,15 @@ class Training:
         try:
             pages = self._hook.pages(self._identity, application_id)
             self._task.has_links = True
-            push_links(self._context["ti"], pages, tensorboard=job.tensorboard is not None)
+            push_links(self._context["ti"], application_id, pages, tensorboard=job.tensorboard is not None)
         except (ClusterError, AirflowRuntimeError) as error:
             self._log.warning("%s gets no links in Airflow's pages: %s", application_id, error)
+
+    def _withdraw_links(self) -> None:
+        try:
+            withdraw_links(self._context["ti"])
+        except AirflowRuntimeError as error:
+            self._log.warning("Links to pages that are no longer there stay on Airflow's pages: %s", error)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
@@ -251,7 +271,15 @@ class Training:
             execution_timeout=self._task.execution_timeout,
         )
 
-    def _defer(self, application_id: str, deadlines: WatchLimits) -> NoReturn:
+    def _wish(self, *, fresh: bool) -> OutputWish | None:
+        """Whose output is shown; not ``fresh``: what was printed before is in this try's log already."""
+        wanted = self._task.show_output
+        if wanted is False:
+            return None
+        tasks = [] if isinstance(wanted, str) else list(wanted)
+        return OutputWish(tasks, time.time() + _FRESH_SECONDS if fresh else 0.0)
+
+    def _defer(self, application_id: str, deadlines: WatchLimits, *, fresh: bool) -> NoReturn:
         task = self._task
         job = DeferredJob(
             tony_conn_id=task.tony_conn_id,
@@ -260,6 +288,7 @@ class Training:
             digest=self._identity.digest,
             application_id=application_id,
             kill=task.on_kill_action == "kill",
+            output=self._wish(fresh=fresh),
         )
         deferral.note(self._store, deferral.Deferral(self._try.id, self._try.max_tries, job))
         # A triggerer beside ``dag.test()`` would take what comes next for a user's action.
@@ -285,21 +314,25 @@ class Training:
             return False
         return application is not None and application.is_final
 
-    def _wait(self, application_id: str, deadlines: WatchLimits) -> WatchResult:
+    def _wait(self, application_id: str, deadlines: WatchLimits, wish: OutputWish | None = None) -> WatchResult:
         watch = JobWatch(application_id, deadlines, self._log.info)
-        return wait(
-            lambda: observe(
-                self._hook,
-                self._identity,
-                application_id,
-                contact=watch.contact,
-                ask_master=watch.silence.wants_master,
-            ),
-            watch,
-            self._switch,
-            self._task.poll_interval,
-            self._heed_kill,
-        )
+        output = shown_output(application_id, wish)
+
+        def look() -> Observation:
+            ask_master = watch.silence.wants_master
+            seen = observe(self._hook, self._identity, application_id, contact=watch.contact, ask_master=ask_master)
+            if output is not None and seen.runs and seen.newest is not None and output.is_due(seen.newest):
+                output.look(self._hook, seen.newest)
+            return seen
+
+        def tell(_: Observation | None) -> None:
+            for line in output.lines() if output is not None else ():
+                self._log.info("%s", line)
+
+        result = wait(look, watch, self._switch, self._task.poll_interval, self._heed_kill, tell)
+        if output is not None:
+            self._told = output.told()
+        return result
 
     def _heed_kill(self) -> None:
         """Airflow lets execute() go on after on_kill(), and would call its return a success."""
@@ -340,6 +373,7 @@ class Training:
             )
         outcome = self._outcome(application_id)
         outcome.clean_up()
+        self._withdraw_links()
         error = failure(application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
@@ -348,9 +382,14 @@ class Training:
         advice = self._adviser.conclude(application_id)
         self._telemetry.summary = self._summary.end(application_id, ending.application, ending.status, advice)
         if error is not None:
-            outcome.tell_failure(error, ending.status)
+            outcome.tell_failure(error, ending.status, self._rest_of_output())
             raise error
+        if ending.status is not None:
+            outcome.tell_output(ending.status, self._rest_of_output())
         return self._deliver(application_id, ending.application, ending.status)
+
+    def _rest_of_output(self) -> RestOfOutput:
+        return RestOfOutput(self._wish(fresh=False), self._told, self._secrets)
 
     def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
         """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""

@@ -38,6 +38,7 @@ class TrainingTask(Protocol):
     apply_advice: bool | Mapping[str, Mapping[str, Any]]
     on_kill_action: Literal["kill", "keep"]
     execution_timeout: timedelta | None
+    show_output: Literal["leader", False] | list[str]
     # What it keeps of the training while this process lives.
     switch: KillSwitch
     has_links: bool

@@ -81,10 +81,11 @@ def wait(
     switch: KillSwitch,
     poll_interval: float,
     heed_kill: Callable[[], None],
+    seen: Callable[[Observation | None], None] = lambda _: None,
 ) -> WatchResult:
     """Look at the job until there is nothing more to watch; returns why.
 
-    ``heed_kill`` raises once the switch was pulled.
+    ``heed_kill`` raises once the switch was pulled; ``seen`` is given what each look has seen.
     """
     seconds = min(FIRST_POLL, poll_interval)
 
@@ -95,4 +96,4 @@ def wait(
         seconds = min(seconds * POLL_GROWTH, poll_interval)
 
     with Looker(look, watch) as looker:
-        return looker.until_the_end(pause, heed_kill)
+        return looker.until_the_end(pause, heed_kill, seen)

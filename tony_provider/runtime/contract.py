@@ -5,6 +5,7 @@ The variables and the metrics file are the whole contract with user code; there 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Optional
 
 OWN_ENV_PREFIX = "TONY_"  # of our variables; users' may not begin so
@@ -157,3 +158,12 @@ SECRET_ADDRESS_KEY = "tony.address-key"  # of the executors: proves that MASTER_
 SECRET_JOB_KEY = "tony.job-key"  # of the executors: what user processes know each other by is made of it
 SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on secure clusters
 SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets
+
+
+def user_secrets(secrets: Mapping[str, bytes]) -> dict[str, str]:
+    """The user's own of an application's secrets, by the names of the variables that they become."""
+    return {
+        name[len(SECRET_USER_PREFIX) :]: value.decode("utf-8", "surrogateescape")
+        for name, value in secrets.items()
+        if name.startswith(SECRET_USER_PREFIX)
+    }

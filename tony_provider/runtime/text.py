@@ -34,6 +34,14 @@ def masked(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
+def masked_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
+    """A piece of a log without the values of secrets, as ``masked``; nor single lines of those that have several."""
+    values = {part for secret in secrets for part in (secret, *secret.splitlines()) if len(part) >= SHORTEST_SECRET}
+    for value in sorted(values, key=len, reverse=True):
+        data = data.replace(value.encode("utf-8", "surrogateescape"), MASK.encode())
+    return data
+
+
 def end_of_log(data: bytes, limit: int) -> bytes:
     """The last bytes of a log, at most ``limit``, from the start of a line; a very long line is cut."""
     cut = len(data) - limit

@@ -5,6 +5,8 @@ from __future__ import annotations
 import attrs
 
 from tony_provider.cluster.identity import Identity
+from tony_provider.watching.output_follower import OutputPosition
+from tony_provider.watching.shown_output import OutputWish
 from tony_provider.watching.watch_result import Reason
 
 VERSION = 1  # of what is defined here
@@ -20,6 +22,7 @@ class DeferredJob:
     digest: str
     application_id: str
     kill: bool  # whether a user's action on the task ends the application
+    output: OutputWish | None = None  # whose output is shown in the task's log; None: nobody's
 
     @property
     def identity(self) -> Identity:
@@ -34,4 +37,5 @@ class WatchEvent:
     reason: Reason | None = None  # why there is nothing more to wait for
     last_message: str = ""  # the job's own last word on what it was doing or waiting for
     error: str | None = None  # why it could not be watched any more
+    told: dict[str, OutputPosition] = attrs.field(factory=dict)  # by task, up to where its output is in the log
     version: int = VERSION

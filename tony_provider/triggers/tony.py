@@ -17,6 +17,7 @@ from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
 from tony_provider.triggers.versions import refuse_newer
 from tony_provider.watching.job_poller import FollowedJob, following
+from tony_provider.watching.shown_output import ShownOutput, shown_output
 from tony_provider.watching.task_states import TrainTask
 from tony_provider.watching.termination import Kill, end_from_triggerer
 from tony_provider.watching.watch import JobWatch
@@ -75,8 +76,10 @@ class TonyJobTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         refuse_newer(self.version, VERSION)
         try:
-            ending = await self._watch()
-            event = WatchEvent(self.job, ending.reason, ending.last_message)
+            output = shown_output(self.job.application_id, self.job.output)
+            ending = await self._watch(output)
+            told = output.told() if output is not None else {}
+            event = WatchEvent(self.job, ending.reason, ending.last_message, told=told)
         except (ClusterError, StorageError, ConfigurationProblem) as problem:
             event = WatchEvent(self.job, error=str(problem))
         yield TriggerEvent(to_plain(event))  # type: ignore[no-untyped-call]
@@ -101,8 +104,8 @@ class TonyJobTrigger(BaseTrigger):
         task_states = await asked.ask(STATE_SECONDS)
         return task_states.state == TaskInstanceState.DEFERRED.value
 
-    async def _watch(self) -> WatchResult:
-        followed = FollowedJob(self.job.identity, self.job.application_id, self.poll_interval)
+    async def _watch(self, output: ShownOutput | None) -> WatchResult:
+        followed = FollowedJob(self.job.identity, self.job.application_id, self.poll_interval, output)
         async with following(self.job.tony_conn_id, self.job.proxy_user, followed) as poller:
             watch = JobWatch(self.job.application_id, self.limits, self.log.info, contact=poller.contact)
             ending = watch.judge(None)
@@ -110,8 +113,14 @@ class TonyJobTrigger(BaseTrigger):
                 now = time.time()
                 deadline = self.limits.next_after(now)
                 seen = await followed.next(MEANWHILE if deadline is None else min(MEANWHILE, deadline - now))
+                self._tell(output)
                 ending = watch.judge(seen)
                 followed.ask_master = watch.silence.wants_master
                 if ending is None and seen is not None and watch.wants_look(seen):
                     poller.hurry(followed)
+        self._tell(output)
         return ending
+
+    def _tell(self, output: ShownOutput | None) -> None:
+        for line in output.lines() if output is not None else ():
+            self.log.info(line)

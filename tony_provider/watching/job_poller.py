@@ -3,7 +3,7 @@
 A triggerer may wait for a thousand jobs. Asked one by one, every few seconds, that would be more than a ResourceManager
 and a store should have to serve; so all jobs of a connection share one poller, which asks for the list of applications
 that have not ended. One that is missing there has ended, and is looked at at once. Steps and metrics, for the log, are
-read from the store in turn, so many a second.
+read from the store in turn, so many a second; what tasks print is asked of the jobs' masters in the same turns.
 
 Every call blocks, so it is made in a thread of the poller's own: a cluster that hangs holds up nobody else's triggers.
 """
@@ -30,12 +30,14 @@ from tony_provider.runtime.deadline import within
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
 from tony_provider.watching.contact import Contact, Peer, side_of
 from tony_provider.watching.observation import Observation, observe, observe_status
+from tony_provider.watching.shown_output import ShownOutput
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_THREADS = 4  # for looks at single jobs; the list has one of its own
+_THREADS = 4  # for looks at single jobs; the list has one of its own, and what tasks print
+_PAUSE = 1.0  # seconds between two looks whether any output is to be asked for, while none is
 
 
 @attrs.frozen
@@ -54,11 +56,15 @@ class PollingPace:
 class FollowedJob:
     """One job that a poller follows for a waiter, who sees the newest observation, never a backlog."""
 
-    def __init__(self, identity: Identity | None, application_id: str, interval: float) -> None:
+    def __init__(
+        self, identity: Identity | None, application_id: str, interval: float, output: ShownOutput | None = None
+    ) -> None:
         self.identity = identity
         self.application_id = application_id
         self.interval = interval  # seconds between two looks at its details, at least
         self.looked_at = float("-inf")  # the loop's time
+        self.output = output  # what is shown of that of its tasks
+        self.output_read_at = float("-inf")  # the loop's time
         self.wanted = False  # a look at it is due before all others
         self.ask_master = False  # the status on the store does not tell how it is
         self.contact = Contact()  # its poller's, once it is followed
@@ -105,6 +111,16 @@ class FollowedJob:
     def has_turn(self) -> bool:
         """Whether the job is to be looked at now and then, beside the list."""
         return self.application is not None
+
+    @property
+    def has_output(self) -> bool:
+        """Whether its master is to be asked for what its tasks print."""
+        return self._newest.runs and self.output is not None and self.output.is_due(self._newest.newest)
+
+    def read_output(self, hook: TonyHook) -> None:
+        """Ask the job's master for what its tasks have printed. Blocks. Raises nothing of the cluster's."""
+        if self.output is not None and (status := self._newest.newest) is not None:
+            self.output.look(hook, status)
 
     def read_status(self, hook: TonyHook) -> Observation:
         """Read the job's status from the store; what the list has told of it is not asked for again."""
@@ -181,7 +197,8 @@ class JobPoller:
         self._jobs: set[FollowedJob] = set()
         self._urgent: deque[FollowedJob] = deque()
         self._work = asyncio.Event()  # there is an urgent look, or a new job
-        self._threads = ThreadPoolExecutor(_THREADS + 1, thread_name_prefix="tony-poller")
+        self._turn = asyncio.Lock()  # of looks at details: they are so many a second, of whatever kind
+        self._threads = ThreadPoolExecutor(_THREADS + 2, thread_name_prefix="tony-poller")
         self._task: asyncio.Task[None] | None = None
 
     # -- its jobs ----------------------------------------------------------------------------------------------------
@@ -234,6 +251,7 @@ class JobPoller:
                 for _ in range(_THREADS):
                     group.create_task(self._look_at_urgent())
                 group.create_task(self._look_in_turn())
+                group.create_task(self._read_output_in_turn())
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
@@ -270,11 +288,35 @@ class JobPoller:
         """At the job that was not looked at for the longest time, of those whose interval is over."""
         clock = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(1 / self._pace.details_per_second)
+            await self._next_turn()
             waiting = (job for job in self._jobs if job.has_turn)
             due = (job for job in waiting if clock() - job.looked_at >= job.interval)
             if (oldest := min(due, key=lambda job: job.looked_at, default=None)) is not None:
                 await self._read_status(oldest)
+
+    async def _read_output_in_turn(self) -> None:
+        """Likewise, of the jobs whose output is shown. Masters that hang keep no status from being read."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            latest = clock()
+            by_age = sorted(self._jobs, key=lambda job: job.output_read_at)
+            due = (job for job in by_age if latest - job.output_read_at >= job.interval and job.has_output)
+            if (oldest := next(due, None)) is None:
+                await asyncio.sleep(_PAUSE)
+                continue
+            await self._next_turn()
+            await self._read_output(oldest)
+
+    async def _read_output(self, job: FollowedJob) -> None:
+        job.output_read_at = asyncio.get_running_loop().time()
+        try:
+            await self._in_thread(lambda: job.read_output(self._hook))
+        except Exception as fault:  # noqa: BLE001 - as of a look: of this one job, which is told
+            job.has_failed(fault)
+
+    async def _next_turn(self) -> None:
+        async with self._turn:
+            await asyncio.sleep(1 / self._pace.details_per_second)
 
     async def _look(self, job: FollowedJob) -> None:
         await self._see(job, job.look, job.is_seen)

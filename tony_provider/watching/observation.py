@@ -32,6 +32,11 @@ class Observation:
         return next(iter(self.outages), None)
 
     @property
+    def runs(self) -> bool:
+        """Whether the cluster says that the application's master runs."""
+        return self.application is not None and self.application.state is ApplicationState.RUNNING
+
+    @property
     def newest(self) -> JobStatus | None:
         """The newest status of the job: what its master says itself, else what it has written."""
         return self.master if isinstance(self.master, JobStatus) else self.status

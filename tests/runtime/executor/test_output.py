@@ -14,7 +14,9 @@ from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
 from tony_provider.runtime.executor import output
 from tony_provider.runtime.executor.output import TAIL_LIMIT, TAIL_LINES, CappedFile, Tail
+from tony_provider.runtime.kept_log import read_kept
 from tony_provider.runtime.spec.model import LogSpec, Memory
+from tony_provider.runtime.storage import LocalStorage
 
 
 def lines(count: int, start: int = 0) -> bytes:
@@ -27,7 +29,7 @@ def test_a_file_that_fits_is_kept_whole(tmp_path: Path) -> None:
     file.write(lines(50, 50))
     file.close()
     assert file.last(10_000) == lines(100)
-    assert file.last(120) == b"[tony] 90 earlier lines were dropped\n" + lines(10, 90)
+    assert file.last(120) == b"[tony] 90 earlier lines (1080 bytes) were dropped\n" + lines(10, 90)
 
 
 def test_what_is_dropped_is_said(tmp_path: Path) -> None:
@@ -144,6 +146,31 @@ def test_the_tail_of_a_line_that_is_longer_is_its_end(tmp_path: Path) -> None:
     file.close()
 
 
+@given(
+    st.lists(st.binary(max_size=60).map(lambda data: data.replace(b"[", b"") + b"\n"), max_size=60),
+    st.integers(0, 2000),
+    st.integers(1, 200),
+)
+def test_a_piece_is_known_by_what_was_printed_before_it(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[bytes], after: int, limit: int
+) -> None:
+    """While it is written, and of what was kept of it."""
+    path = tmp_path_factory.mktemp("capped") / "out"
+    file, whole = CappedFile(path, 100, announce=False), b"".join(writes)
+    for data in writes:
+        file.write(data)
+    kept = path.with_name("kept.log")
+    kept.write_bytes(file.last(150))
+    file.close()
+    for piece in (file.since(after, limit), read_kept(LocalStorage(), str(kept), after, limit)):
+        assert piece.data == whole[piece.start : piece.end]
+        assert piece.end == len(whole)
+        assert len(piece.data) <= limit
+        assert piece.start >= min(after, len(whole))
+        if piece.start > after and piece.data:  # something is missing
+            assert whole[piece.start - 1 : piece.start] == b"\n"
+
+
 def test_on_a_crowded_disk_only_the_last_lines_stay(tmp_path: Path) -> None:
     crowded = ""
     file = CappedFile(tmp_path / "out", 4 << 20, crowded=lambda directory, wanted: crowded or None)
@@ -157,7 +184,7 @@ def test_on_a_crowded_disk_only_the_last_lines_stay(tmp_path: Path) -> None:
     assert file.problem == crowded
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * (256 << 10) + 100
     last = file.last(10 << 20)
-    assert last.splitlines()[0] == b"[tony] %d earlier lines were dropped" % file.dropped
+    assert last.startswith(b"[tony] %d earlier lines (" % file.dropped)
     written = b"".join(path.read_bytes() for path in (tmp_path / "out.1", tmp_path / "out"))
     kept = [line for line in written.splitlines() if line.startswith(b"line")]
     assert kept == lines(count).splitlines()[file.dropped :]

@@ -38,8 +38,9 @@ from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
 from tony_provider.runtime.local.trees import remove_tree
-from tony_provider.runtime.protocol import tracking
+from tony_provider.runtime.protocol import output_piece, tracking
 from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
 from tony_provider.runtime.spec.model import JobSpec
@@ -149,6 +150,17 @@ class LocalCluster(Cluster):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
         return read_master(self._folder(application_id).path, path, seconds)
+
+    def task_output(
+        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
+    ) -> OutputPiece:
+        if not _is_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        path = output_piece.request(task, attempt, after)
+        try:
+            return load_json(read_master(self._folder(application_id).path, path, seconds), OutputPiece)
+        except CodecError as error:
+            raise UnexpectedAnswer(f"the master of {application_id} does not tell its output: {error}") from error
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         if not _is_id(application_id):

@@ -8,7 +8,7 @@ from typing import Any
 
 import requests
 
-from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
+from tony_provider.cluster.errors import MasterOutOfReach, NotServed, UnexpectedAnswer
 from tony_provider.runtime.protocol import tracking
 
 
@@ -23,11 +23,11 @@ def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float)
 
 
 def read_master(folder: Path, path: str, seconds: float) -> bytes:
-    """The master's answer to a GET. Raises MasterOutOfReach, also for what it does not have."""
+    """The master's answer to a GET. Raises MasterOutOfReach; for what it does not have NotServed, which is one."""
     response = _send("GET", folder, path, seconds)
     if not response.ok:
         said = (_json(response) or {}).get("error", response.status_code)
-        raise MasterOutOfReach(f"the master of {folder.name} has no such thing: {said}")
+        raise NotServed(f"the master of {folder.name} has no such thing: {said}")
     return response.content
 
 

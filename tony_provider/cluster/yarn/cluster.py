@@ -31,6 +31,7 @@ from tony_provider.cluster.errors import (
     ConnectionProblem,
     JobRejected,
     JobTooLarge,
+    NotServed,
     SubmissionRefused,
     UnexpectedAnswer,
 )
@@ -56,6 +57,8 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.codec import from_plain
 from tony_provider.runtime.hadoop.ids import ApplicationId, ContainerId
+from tony_provider.runtime.protocol import output_piece
+from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -237,6 +240,16 @@ class YarnCluster(Cluster):
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
         path = f"logs/{contract.path_of_task(task)}"
         return self._masters.read(application_id, path, {"bytes": str(max_bytes)}, seconds)
+
+    def task_output(
+        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
+    ) -> OutputPiece:
+        try:
+            answer = self._masters.get(application_id, output_piece.request(task, attempt, after), seconds)
+        except UnexpectedAnswer as error:
+            raise NotServed(str(error)) from error
+        with _understanding():
+            return from_plain(answer, OutputPiece)
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         answer = self._masters.get(application_id, "status", seconds)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Optional
+from typing import Callable, Optional, TypeVar
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.executor_requests import ExecutorRequests, NoAnswerError
 from tony_provider.runtime.deadline import within
+from tony_provider.runtime.kept_log import LogPiece, read_kept
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris
-from tony_provider.runtime.text import end_of_log
+from tony_provider.runtime.text import end_of_log, masked_bytes
+
+T = TypeVar("T")
 
 LARGEST = 1 << 20  # bytes
 _AT_ONCE = 4  # tails, asked or read: so much memory of the master and of an executor, and no more
@@ -25,11 +30,21 @@ class NoTailError(Exception):
 
 
 class LogTails:
-    """Finds the end of what a task has printed. Made within a running event loop; close it."""
+    """Finds the end of what a task has printed. Made within a running event loop; close it.
 
-    def __init__(self, executor_requests: ExecutorRequests, storage: Storage, application_dir: str) -> None:
+    ``secrets`` are the values that are masked in what is shown of it.
+    """
+
+    def __init__(
+        self,
+        executor_requests: ExecutorRequests,
+        storage: Storage,
+        application_dir: str,
+        secrets: Sequence[str] = (),
+    ) -> None:
         self._executor_requests = executor_requests
         self._storage = storage
+        self._secrets = tuple(secrets)
         self._logs = uris.join(application_dir, contract.LOGS_DIR)
         self._turn = asyncio.Semaphore(_AT_ONCE)
         # Threads of its own: a store that hangs keeps those who look waiting, and not the master's own work.
@@ -58,22 +73,57 @@ class LogTails:
             raise NoTailError(f"no log was kept of attempt {attempt} of {task}: its container had no time for that")
         return kept
 
+    async def current_after(self, task: str, attempt: int, after: int, size: int) -> LogPiece:
+        """What the task's newest container has printed after so many bytes: at most the last ``size`` of it.
+
+        Raises NoTailError.
+        """
+        async with self._turn:
+            try:
+                tail = await self._answer(task, size, after)
+            except NoAnswerError as error:
+                problem = str(error)
+            else:
+                return LogPiece(tail.end - len(tail.data), tail.data)
+        return await self.former_after(task, attempt, after, size, problem)
+
+    async def former_after(self, task: str, attempt: int, after: int, size: int, problem: str = "") -> LogPiece:
+        """What a container that has ended had printed after so many bytes, of whose log the end was kept.
+
+        ``problem``: why its executor was asked in vain. Raises NoTailError.
+        """
+        async with self._turn:
+            kept = await self._kept(task, attempt, partial(_read_after, after=after, size=size))
+        if kept is None:
+            raise NoTailError(f"{problem}{', and ' if problem else ''}no log was kept of attempt {attempt} of {task}")
+        return kept
+
+    def masked(self, data: bytes) -> bytes:
+        """A piece of a log as it may be shown."""
+        return masked_bytes(data, self._secrets)
+
     def close(self) -> None:
         self._threads.shutdown(wait=False)
 
     async def _ask(self, task: str, size: int) -> bytes:
+        return (await self._answer(task, size)).data
+
+    async def _answer(self, task: str, size: int, after: Optional[int] = None) -> tony_pb2.Tail:
         """Raises NoAnswerError, NoTailError."""
         answer = await self._executor_requests.ask(
-            task, partial(wire_messages.tail_wanted, size=size), _EXECUTOR_SECONDS
+            task, partial(wire_messages.tail_wanted, size=size, after=after), _EXECUTOR_SECONDS
         )
         if answer.tail.problem:
             raise NoTailError(f"the log of {task} cannot be read on its node: {answer.tail.problem}")
-        return answer.tail.data
+        return answer.tail
 
     async def _read(self, task: str, attempt: int, size: int) -> Optional[bytes]:
-        """None: none was kept. Raises NoTailError."""
+        return await self._kept(task, attempt, partial(_end_of_file, size=size))
+
+    async def _kept(self, task: str, attempt: int, read: Callable[[Storage, str], T]) -> Optional[T]:
+        """What is read of the log that was kept; None: none was. Raises NoTailError."""
         uri = uris.join(self._logs, contract.log_name(task, attempt))
-        reading = asyncio.get_running_loop().run_in_executor(self._threads, _end_of_file, self._storage, uri, size)
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, read, self._storage, uri)
         try:
             return await within(reading, _STORE_SECONDS)
         except StorageNotFound:
@@ -87,3 +137,7 @@ class LogTails:
 def _end_of_file(storage: Storage, uri: str, size: int) -> bytes:
     whole = storage.status(uri).size
     return end_of_log(read_bytes(storage, uri, offset=max(0, whole - size - 1), length=size + 1), size)
+
+
+def _read_after(storage: Storage, uri: str, after: int, size: int) -> LogPiece:
+    return read_kept(storage, uri, after, size)

@@ -94,7 +94,8 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
     web_app: Optional[WebApp] = None
     try:
         authenticator = open_gate(description, context.user)
-        web_app = await WebApp.open(description, storage, context.host, authenticator)
+        user_secrets = list(contract.user_secrets(secrets).values())
+        web_app = await WebApp.open(description, storage, context.host, authenticator, user_secrets)
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )

@@ -141,9 +141,9 @@ def exported(message: tony_pb2.Exported) -> ExportedModel:
     return ExportedModel(message.step, message.uri, message.exported_ms, message.asked_ms)
 
 
-def tail_wanted(question: int, size: int) -> tony_pb2.ToExecutor:
-    """The question for the end of a task's log; ``size`` in bytes."""
-    return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size))
+def tail_wanted(question: int, size: int, after: Optional[int] = None) -> tony_pb2.ToExecutor:
+    """The question for the end of a task's log; ``size`` in bytes. ``after`` so many of it all, where that is given."""
+    return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size, after=after))
 
 
 def page_wanted(

@@ -103,12 +103,7 @@ class ExecutorContainer:
     @property
     def user_secrets(self) -> dict[str, str]:
         """The user's secrets, by the names of the variables that they become."""
-        prefix = contract.SECRET_USER_PREFIX
-        return {
-            name[len(prefix) :]: value.decode("utf-8", "surrogateescape")
-            for name, value in self.secrets.items()
-            if name.startswith(prefix)
-        }
+        return contract.user_secrets(self.secrets)
 
     @property
     def framework_secrets(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ import attrs
 
 from tony_provider.runtime.contract import LOG_SIZE
 from tony_provider.runtime.executor import disk
+from tony_provider.runtime.kept_log import LogPiece, dropped_note
 from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.text import LONGEST_LINE, end_of_log
 
@@ -95,12 +96,12 @@ class CappedFile:
         A line that is very long, such as a progress bar's, is cut.
         """
         data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
-        dropped = self.dropped
+        dropped, written = self.dropped, self.written
         if len(data) > limit:
             kept = end_of_log(data, limit)
             dropped += data.count(b"\n") - kept.count(b"\n")
             data = kept
-        return _dropped_note(dropped) + data
+        return dropped_note(written - len(data), dropped) + data
 
     def tail(self, limit: int) -> bytes:
         """The last bytes, while others write: reads no more than it gives, and does not count what is missing.
@@ -112,6 +113,18 @@ class CappedFile:
             if len(data) <= limit:
                 data = _end(self._previous, limit + 1 - len(data)) + data
         return end_of_log(data, limit)
+
+    def since(self, after: int, limit: int) -> LogPiece:
+        """What was written after so many bytes, the last ``limit`` of it, while others write.
+
+        Blocks; raises OSError.
+        """
+        with self._lock:
+            wanted = max(0, min(self.written - after, limit))
+            data = _end(self.path, wanted)
+            if len(data) < wanted:
+                data = _end(self._previous, wanted - len(data)) + data
+            return LogPiece.cut(min(after, self.written), self.written - len(data), data)
 
     @property
     def _previous(self) -> Path:

@@ -8,6 +8,7 @@ from typing import Callable
 
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import TAIL_LIMIT, Output
+from tony_provider.runtime.kept_log import dropped_note
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.text import masked
 
@@ -22,7 +23,11 @@ async def answer_tail(
     """Send the end of the output that the application master has asked for."""
     tail = tony_pb2.Tail(question=wanted.question)
     try:
-        tail.data = await asyncio.to_thread(output.both.tail, wanted.bytes)
+        if wanted.HasField("after"):
+            piece = await asyncio.to_thread(output.both.since, wanted.after, wanted.bytes)
+            tail.data, tail.end = piece.data, piece.end
+        else:
+            tail.data = await asyncio.to_thread(output.both.tail, wanted.bytes)
     except OSError as error:
         log.warning("the log cannot be read: %s", error)
         tail.problem = str(error)
@@ -32,10 +37,11 @@ async def answer_tail(
 async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
     """Send the end of the output before the container is killed. Nothing where nothing was printed."""
     try:
-        output = await asyncio.to_thread(context.output.both.tail, _LAST_WORDS)
+        piece = await asyncio.to_thread(context.output.both.since, 0, _LAST_WORDS)
     except OSError as error:
         log.warning("the log cannot be read: %s", error)
         return
-    if output:
-        tail = masked(output[-TAIL_LIMIT:].decode("utf-8", "replace"), context.container.user_secrets.values())
+    if piece.end:
+        output = dropped_note(piece.start) + piece.data
+        tail = masked(piece.data[-TAIL_LIMIT:].decode("utf-8", "replace"), context.container.user_secrets.values())
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))

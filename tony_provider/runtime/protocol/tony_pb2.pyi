@@ -317,22 +317,26 @@ class CopyCheckpoint(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., wanted: bool = ..., step: _Optional[int] = ..., save: _Optional[int] = ..., uri: _Optional[str] = ...) -> None: ...
 
 class TailWanted(_message.Message):
-    __slots__ = ("question", "bytes")
+    __slots__ = ("question", "bytes", "after")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     question: int
     bytes: int
-    def __init__(self, question: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    after: int
+    def __init__(self, question: _Optional[int] = ..., bytes: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
 class Tail(_message.Message):
-    __slots__ = ("question", "data", "problem")
+    __slots__ = ("question", "data", "problem", "end")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     question: int
     data: bytes
     problem: str
-    def __init__(self, question: _Optional[int] = ..., data: _Optional[bytes] = ..., problem: _Optional[str] = ...) -> None: ...
+    end: int
+    def __init__(self, question: _Optional[int] = ..., data: _Optional[bytes] = ..., problem: _Optional[str] = ..., end: _Optional[int] = ...) -> None: ...
 
 class LastWords(_message.Message):
     __slots__ = ("output", "tail")

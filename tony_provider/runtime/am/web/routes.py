@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Optional
 
 from tony_provider.runtime.am.log_tails import LogTails
-from tony_provider.runtime.am.web import task_logs
+from tony_provider.runtime.am.web import task_logs, task_output
 from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.am.web.control import Control, Steered
 from tony_provider.runtime.am.web.http_connection import ReadBody
 from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.page.curves import JobCurves
 from tony_provider.runtime.am.web.page.page import JobPage, Places
 from tony_provider.runtime.am.web.page.refusal import refusal, wants_page
 from tony_provider.runtime.am.web.prometheus import Metrics
 from tony_provider.runtime.am.web.router import AccessType, Route, Router
 from tony_provider.runtime.am.web.task_logs import Logs
+from tony_provider.runtime.am.web.task_output import TaskOutput
 from tony_provider.runtime.spec.model import Timeouts
 
 
@@ -43,13 +46,21 @@ class Routes:
 
 
 def router(
-    master: Steered, timeouts: Timeouts, tails: LogTails, *, places: Places = tuple, more: Iterable[Route] = ()
+    master: Steered,
+    timeouts: Timeouts,
+    tails: LogTails,
+    *,
+    places: Places = tuple,
+    curves: Optional[JobCurves] = None,
+    more: Iterable[Route] = (),
 ) -> Router:
     """The router with everything that the application master serves.
 
-    ``places`` are links of the job's page, and ``more`` what is there beside it.
+    ``places`` are links of the job's page, ``curves`` are drawn on it, and ``more`` is what is there beside it.
     """
-    control, page, log = Control(master, timeouts), JobPage(master.status, places), Logs(master.status, tails)
+    control, page = Control(master, timeouts), JobPage(master.status, places, curves)
+    log = Logs(master.status, tails)
+    output = TaskOutput(master.status, tails)
     return Router(
         [
             Route("GET", "/", AccessType.VIEW, page.whole),
@@ -57,6 +68,7 @@ def router(
             Route("GET", "/status", AccessType.VIEW, control.status),
             Route("GET", "/metrics", AccessType.VIEW, Metrics(master.status).page),
             Route("GET", task_logs.PATH, AccessType.VIEW, log.tail, below=True),
+            Route("GET", task_output.PATH, AccessType.VIEW, output.piece, below=True),
             Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
             Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),
             Route("PUT", "/control/export", AccessType.MODIFY, control.export),

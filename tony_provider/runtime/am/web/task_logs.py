@@ -21,7 +21,7 @@ PATH = "/logs/"
 DEFAULT_SIZE = 64 << 10  # bytes
 TEXT = "text/plain; charset=utf-8"
 
-_LONGEST_NUMBER = 9  # digits
+_LONGEST_NUMBER = 19  # digits
 
 
 class Logs:
@@ -33,36 +33,38 @@ class Logs:
         self._page = LogPage()
 
     async def tail(self, request: HttpRequest) -> HttpResponse:
-        task = self._task(request.head.path[len(PATH) :])
+        task = task_of(self._status(), request.head.path[len(PATH) :])
         query = parse_qs(request.head.query)
-        size = _number(query, "bytes", LARGEST) or DEFAULT_SIZE
-        attempt = _number(query, "attempt", task.attempt) or task.attempt
+        size = number_of(query, "bytes", LARGEST) or DEFAULT_SIZE
+        attempt = number_of(query, "attempt", task.attempt) or task.attempt
         read = self._tails.current if attempt == task.attempt else self._tails.former
         try:
             data = await read(task.name, attempt, size)
         except NoTailError as error:
             raise HttpError(HTTPStatus.NOT_FOUND, str(error)) from error
-        data = data or f"[tony] {task.name} has printed nothing so far\n".encode()
+        data = self._tails.masked(data) or f"[tony] {task.name} has printed nothing so far\n".encode()
         if not wants_page(request.head) or query.get("as") == ["text"]:
             return HttpResponse(HTTPStatus.OK, TEXT, data)
         growing = attempt == task.attempt and not task.state.is_final
         path = quote(path_of_task(task.name), safe="")
         return self._page.response(LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing))
 
-    def _task(self, path: str) -> TaskStatus:
-        tasks = self._status().tasks
-        for task in tasks:
-            if path in (path_of_task(task.name), task.name):
-                return task
-        known = ", ".join(path_of_task(task.name) for task in tasks[:5])
-        raise HttpError(HTTPStatus.NOT_FOUND, f"there is no such task; its tasks are {known}{', …' * (len(tasks) > 5)}")
+
+def task_of(status: JobStatus, path: str) -> TaskStatus:
+    """The task whose log has this path. Raises HttpError when there is none."""
+    for task in status.tasks:
+        if path in (path_of_task(task.name), task.name):
+            return task
+    known = ", ".join(path_of_task(task.name) for task in status.tasks[:5])
+    more = ", …" * (len(status.tasks) > 5)
+    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no such task; its tasks are {known}{more}")
 
 
-def _number(query: dict[str, list[str]], name: str, most: int) -> Optional[int]:
-    """None: it is not given."""
+def number_of(query: dict[str, list[str]], name: str, most: int, least: int = 1) -> Optional[int]:
+    """A number of the query; None: it is not given. Raises HttpError for any that it cannot be."""
     if name not in query:
         return None
     text = query[name][-1]
-    if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER and 1 <= int(text) <= most:
+    if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER and least <= int(text) <= most:
         return int(text)
-    raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: a number from 1 to {most}")
+    raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: a number from {least} to {most}")

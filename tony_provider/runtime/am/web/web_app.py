@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Optional
 
 import attrs
@@ -9,11 +11,13 @@ import attrs
 from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.web.authenticator import Authenticator
+from tony_provider.runtime.am.web.page.curves import SECONDS, JobCurves
 from tony_provider.runtime.am.web.routes import Routes, router
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import TensorBoardPages
 from tony_provider.runtime.am.web.tensorboard.tensorboard_routes import TensorBoard
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.storage import Storage
 
 
@@ -25,14 +29,23 @@ class WebApp:
     _server: WebServer
     _description: ApplicationDescription
     _storage: Storage
+    _secrets: Sequence[str] = attrs.field(factory=tuple, repr=False)
     _tails: Optional[LogTails] = None
+    _curves: JobCurves = attrs.field(factory=JobCurves)
+    _drawing: Optional[asyncio.Task[None]] = None
 
     @classmethod
     async def open(
-        cls, description: ApplicationDescription, storage: Storage, host: str, authenticator: Authenticator
+        cls,
+        description: ApplicationDescription,
+        storage: Storage,
+        host: str,
+        authenticator: Authenticator,
+        secrets: Sequence[str] = (),
     ) -> WebApp:
-        """Raises OSError."""
-        return cls(authenticator, await WebServer.bind(host, description.job.port_range), description, storage)
+        """``secrets``: values that are masked in what tasks have printed. Raises OSError."""
+        server = await WebServer.bind(host, description.job.port_range)
+        return cls(authenticator, server, description, storage, secrets)
 
     @property
     def url(self) -> str:
@@ -40,18 +53,30 @@ class WebApp:
 
     async def serve(self, master: Master) -> None:
         job, executor_requests = self._description.job, master.executors.executor_requests
-        self._tails = LogTails(executor_requests, self._storage, self._description.application_dir)
+        self._tails = LogTails(executor_requests, self._storage, self._description.application_dir, self._secrets)
         tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status) if job.tensorboard else None
         routes = router(
             master,
             job.timeouts,
             self._tails,
+            curves=self._curves,
             places=tensorboard.places if tensorboard else tuple,
             more=tensorboard.routes if tensorboard else (),
         )
+        self._drawing = asyncio.create_task(self._draw(master), name="curves")
         await self._server.start(Routes(self.authenticator, routes).answer)
+
+    async def _draw(self, master: Master) -> None:
+        """Follow the job's numbers, whether or not somebody looks at the page."""
+        every = max(SECONDS, timing.heartbeat_interval(self._description.job.size))
+        while True:
+            self._curves.add(master.status())
+            await asyncio.sleep(every)
 
     async def close(self) -> None:
         await self._server.stop()
+        if self._drawing:
+            self._drawing.cancel()
+            await asyncio.gather(self._drawing, return_exceptions=True)
         if self._tails:
             self._tails.close()

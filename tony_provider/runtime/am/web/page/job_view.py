@@ -1,4 +1,4 @@
-"""The job as its page shows it, in words: made of its status, and of nothing else."""
+"""The job as its page shows it, in words and curves: made of its status, and of how that went so far."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import attrs
 
 from tony_provider.runtime import quantities
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.web.page.curves import CoarseCurve, JobCurves
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.contract import path_of_task
 from tony_provider.runtime.protocol import timing
@@ -104,6 +105,8 @@ class TaskView:
     cpu: str
     exit: str
     log: str  # path
+    speed_curve: Optional[CoarseCurve]
+    memory_curve: Optional[CoarseCurve]
     former_logs: tuple[tuple[int, str], ...]  # number of the container, and path, newest first
     further: tuple[ProcessView, ...]
 
@@ -120,7 +123,7 @@ class JobView:
     final: bool  # nothing will change any more
     course: tuple[tuple[str, str], ...]  # since when, and what it has been through
     progress: Progress
-    metrics: tuple[tuple[str, str], ...]
+    metrics: tuple[tuple[str, str, Optional[CoarseCurve]], ...]
     checkpoint: tuple[tuple[str, str], ...]
     failure: Optional[Failure]
     warnings: tuple[str, ...]
@@ -132,7 +135,15 @@ class JobView:
     updated: str
 
     @classmethod
-    def of(cls, status: JobStatus, places: Sequence[PageLink] = (), *, every_task: bool = False) -> JobView:
+    def of(
+        cls,
+        status: JobStatus,
+        places: Sequence[PageLink] = (),
+        curves: Optional[JobCurves] = None,
+        *,
+        every_task: bool = False,
+    ) -> JobView:
+        curves = curves or JobCurves()
         tasks = status.tasks if every_task else _most_telling(status.tasks)
         silence = timing.lost_after(timing.heartbeat_interval(len(status.tasks)))
         return cls(
@@ -144,12 +155,15 @@ class JobView:
             final=status.state.is_final,
             course=tuple(_course(status)),
             progress=_progress(status),
-            metrics=tuple((name, quantities.number(value)) for name, value in sorted(status.metrics.items())),
+            metrics=tuple(
+                (name, quantities.number(value), curves.metrics.get(name))
+                for name, value in sorted(status.metrics.items())
+            ),
             checkpoint=tuple(_checkpoint(status)),
             failure=status.failure,
             warnings=tuple(status.warnings),
             troubles=tuple(status.troubles),
-            tasks=tuple(_task(task, status.updated_ms, silence) for task in tasks),
+            tasks=tuple(_task(task, status.updated_ms, silence, curves) for task in tasks),
             counts=_counts(status.tasks),
             hidden=len(status.tasks) - len(tasks),
             places=tuple(places),
@@ -220,7 +234,7 @@ def _counts(tasks: Sequence[TaskStatus]) -> str:
     return ", ".join(f"{count} {state}" for state, count in Counter(task.state.value for task in tasks).most_common())
 
 
-def _task(task: TaskStatus, now_ms: int, silence: float) -> TaskView:
+def _task(task: TaskStatus, now_ms: int, silence: float, curves: JobCurves) -> TaskView:
     progress = task.progress or TaskProgress()
     silent = None if task.heartbeat_ms is None else max(0.0, (now_ms - task.heartbeat_ms) / 1000)
     log = "logs/" + quote(path_of_task(task.name), safe="")
@@ -243,6 +257,8 @@ def _task(task: TaskStatus, now_ms: int, silence: float) -> TaskView:
         cpu=f"{task.cpu_percent:.0f} %" if task.cpu_percent is not None else "",
         exit=_exit(task),
         log=log,
+        speed_curve=curves.speed.get(task.name),
+        memory_curve=curves.memory.get(task.name),
         former_logs=tuple((number, f"{log}?attempt={number}") for number in former),
         further=tuple(map(_process, task.further)),
     )

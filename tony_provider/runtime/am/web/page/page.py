@@ -6,12 +6,13 @@ import asyncio
 import json
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Callable
+from typing import Callable, Optional
 from urllib.parse import parse_qs
 
 import attrs
 
 from tony_provider.runtime.am.web.http_messages import JSON, HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.page.curves import JobCurves
 from tony_provider.runtime.am.web.page.document import Document
 from tony_provider.runtime.am.web.page.html import Html, element
 from tony_provider.runtime.am.web.page.job_view import JobView, PageLink
@@ -51,9 +52,10 @@ class JobPage:
     Every address in it is relative: YARN's proxy serves it below a path of its own.
     """
 
-    def __init__(self, status: Callable[[], JobStatus], places: Places) -> None:
+    def __init__(self, status: Callable[[], JobStatus], places: Places, curves: Optional[JobCurves] = None) -> None:
         self._status = status
         self._places = places
+        self._curves = curves
         self._document = Document(script="page.js")
 
     async def whole(self, request: HttpRequest) -> HttpResponse:
@@ -73,9 +75,10 @@ class JobPage:
     async def _parts(self, request: HttpRequest) -> Parts:
         status, places = self._status(), self._places()
         if not _wants_every_task(request.head.query):
-            return Parts.of(JobView.of(status, places))
+            return Parts.of(JobView.of(status, places, self._curves))
         # Thousands of rows take their time, and executors must be heard meanwhile.
-        return await asyncio.to_thread(lambda: Parts.of(JobView.of(status, places, every_task=True)))
+        curves = self._curves
+        return await asyncio.to_thread(lambda: Parts.of(JobView.of(status, places, curves, every_task=True)))
 
 
 def _load_again() -> Html:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Callable, Optional
 
+from tony_provider.runtime.am.web.page.curves import CoarseCurve
 from tony_provider.runtime.am.web.page.html import Html, element, join
 from tony_provider.runtime.am.web.page.job_view import JobView, ProcessView, TaskView, Tone
+from tony_provider.runtime.am.web.page.sparkline import sparkline
+from tony_provider.runtime.quantities import number, size
 
 Section = Callable[[JobView], Html]
 
@@ -58,7 +61,10 @@ def course(view: JobView) -> Html:
 
 
 def metrics(view: JobView) -> Html:
-    return join(element("h2", "Metrics"), _list(view.metrics)) if view.metrics else Html()
+    if not view.metrics:
+        return Html()
+    shown = [(name, _with_curve(value, curve, name, number)) for name, value, curve in view.metrics]
+    return join(element("h2", "Metrics"), _list(shown))
 
 
 def checkpoint(view: JobView) -> Html:
@@ -129,6 +135,18 @@ def _logs(task: TaskView) -> Html:
     return join(element("a", "log", href=task.log), *former)
 
 
+def _speed(task: TaskView) -> Html:
+    return _with_curve(task.speed, task.speed_curve, f"Steps/s of {task.name}", number)
+
+
+def _memory(task: TaskView) -> Html:
+    return _with_curve(task.memory, task.memory_curve, f"Memory of {task.name}", size)
+
+
+def _with_curve(text: str, curve: Optional[CoarseCurve], name: str, write: Callable[[float], str]) -> Html:
+    return join(element("span", text), sparkline(curve, name, write))
+
+
 def _text(name: str) -> Callable[[TaskView], str]:
     return lambda task: str(getattr(task, name))
 
@@ -139,8 +157,8 @@ _COLUMNS: Sequence[tuple[str, Optional[str], Callable[[TaskView], str]]] = (
     ("Output", None, _logs),
     ("State", None, _state),
     ("Step", _NUMBER, _text("step")),
-    ("Steps/s", _NUMBER, _text("speed")),
-    ("Memory", _NUMBER, _text("memory")),
+    ("Steps/s", _NUMBER, _speed),
+    ("Memory", _NUMBER, _memory),
     ("CPU", _NUMBER, _text("cpu")),
     ("Heartbeat", _NUMBER, _heartbeat),
     ("Node", None, _node),

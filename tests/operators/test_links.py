@@ -1,0 +1,65 @@
+"""The links of a training's task: what is pushed, and what is left once its application has ended."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tests.operators.jobs import job, train
+from tony_provider.cluster.base import Pages
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.links.tony import (
+    LINKS,
+    FilesLink,
+    JobPageLink,
+    TensorBoardLink,
+    TrainingJobLink,
+    YarnApplicationLink,
+    portal_page,
+    push_links,
+    withdraw_links,
+)
+
+ID = "application_1700000000000_0001"
+
+
+class TaskInstance(dict[str, str]):
+    """Keeps what is pushed."""
+
+    def xcom_push(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+def test_the_pages_of_a_master_go_with_it() -> None:
+    ti = TaskInstance()
+    pages = Pages("http://rm/cluster/app/1", "http://rm/proxy/1/", "http://nn/explorer.html#/1")
+    push_links(cast(Any, ti), ID, pages, tensorboard=True)
+    assert set(ti) == {link.xcom_key for link in LINKS}
+    assert all(ti.values())
+    withdraw_links(cast(Any, ti))
+    left = [link.xcom_key for link in (TrainingJobLink, YarnApplicationLink, FilesLink)]
+    assert [key for key, value in ti.items() if value] == left
+    assert (ti[JobPageLink.xcom_key], ti[TensorBoardLink.xcom_key]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("base", "page"),
+    [
+        ("https://airflow.example:8443/below/", f"https://airflow.example:8443/below/plugin/training-jobs?job={ID}"),
+        ("http://localhost:8080", f"http://localhost:8080/plugin/training-jobs?job={ID}"),
+        ("/", f"/plugin/training-jobs?job={ID}"),
+    ],
+)
+def test_the_portal_is_where_airflow_says_that_it_is(monkeypatch: pytest.MonkeyPatch, base: str, page: str) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", base)
+    assert portal_page(ID) == page
+
+
+def test_a_job_that_has_ended_leads_to_its_page_inside_airflow(local: TonyHook) -> None:
+    """Also of this machine's own cluster, which has no other pages."""
+    done = train(job("true"))
+    ti = done.task_instances["train"]
+    links = {type(link): ti.xcom_pull(task_ids="train", key=link.xcom_key) for link in LINKS}
+    page = portal_page(done.results["train"]["application_id"])
+    assert links == {**dict.fromkeys(links, ""), TrainingJobLink: page}

@@ -1,0 +1,99 @@
+"""What programs that follow a task's output are answered: the bytes that come after those they know."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.am.web.site import OpenGate, ask, serving
+from tests.runtime.am.web.test_task_logs import Job, Place
+from tony_provider.runtime.am.executor_requests import ExecutorRequests
+from tony_provider.runtime.am.executor_streams import ExecutorStreams
+from tony_provider.runtime.am.log_tails import LogTails
+from tony_provider.runtime.am.web import routes
+from tony_provider.runtime.codec import from_plain
+from tony_provider.runtime.kept_log import dropped_note
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.output_piece import END, OutputPiece
+from tony_provider.runtime.spec.model import Timeouts
+from tony_provider.runtime.storage import LocalStorage
+
+SECRET = "pa55word-of-the-store"
+KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n-----END KEY-----"
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    streams = ExecutorStreams()
+    executor_requests = ExecutorRequests(streams)
+    tails = LogTails(executor_requests, LocalStorage(), tmp_path.as_uri(), [SECRET, KEY, "abc", ""])
+    router = routes.router(Job(), Timeouts(), tails)
+    async with serving(routes.Routes(OpenGate(), router).answer) as server:
+        yield Place(server, tmp_path, executor_requests, streams)
+    tails.close()
+
+
+async def piece(place: Place, path: str) -> OutputPiece:
+    answered = await ask(place.server, "GET", f"/output/{path}")
+    assert (answered.status, answered.headers["content-type"]) == (200, "application/json")
+    return from_plain(json.loads(answered.body), OutputPiece)
+
+
+async def executor(place: Place, task: str, data: bytes, end: int) -> tuple[int, int]:
+    """Answers one question; returns what was asked for: after how many bytes, and how many."""
+    stream = place.attach(task)
+    message = await anext(stream.outgoing())
+    assert isinstance(message, tony_pb2.ToExecutor)
+    wanted = message.tail_wanted
+    tail = tony_pb2.Tail(question=wanted.question, data=data, end=end)
+    place.executor_requests.answered(stream, wanted.question, tony_pb2.FromExecutor(tail=tail))
+    return wanted.after, wanted.bytes
+
+
+async def test_the_executor_is_asked_for_what_is_new(place: Place) -> None:
+    asked = asyncio.ensure_future(executor(place, "worker:0", b"\xffnew\n", 1005))
+    assert await piece(place, "worker-0?after=1000&bytes=2000") == OutputPiece(3, 3, 1000, 1005, "\udcffnew\n")
+    assert await asked == (1000, 2000)
+
+
+async def test_where_the_end_is_can_be_asked(place: Place) -> None:
+    asked = asyncio.ensure_future(executor(place, "worker:0", b"", 777))
+    assert await piece(place, f"worker-0?after={END}") == OutputPiece(3, 3, 777, 777)
+    assert (await asked)[0] == END
+
+
+async def test_secrets_are_masked_and_bytes_are_counted_as_they_were_printed(place: Place) -> None:
+    printed = f"key {SECRET} and abc\n{KEY}\nMIIEvQIBADANBgkq\n".encode()
+    asked = asyncio.ensure_future(executor(place, "worker:0", printed, len(printed)))
+    found = await piece(place, "worker-0")
+    assert found.text == "key *** and abc\n***\n***\n"
+    assert (found.start, found.end) == (0, len(printed))
+    await asked
+    place.keep("worker:0", 1, printed)
+    assert (await place.log("worker-0?attempt=1")).body.decode() == found.text
+
+
+async def test_of_a_former_container_the_rest_of_its_log_is_given(place: Place) -> None:
+    place.keep("worker:0", 1, dropped_note(1000, 90) + b"line 91\nline 92\n")
+    assert await piece(place, "worker-0?attempt=1&after=1008") == OutputPiece(1, 3, 1008, 1016, "line 92\n")
+    assert await piece(place, "worker-0?attempt=1&after=10") == OutputPiece(1, 3, 1000, 1016, "line 91\nline 92\n")
+    assert await piece(place, "worker-0?attempt=1&bytes=10") == OutputPiece(1, 3, 1008, 1016, "line 92\n")
+
+
+async def test_what_is_not_to_be_had_is_no_error(place: Place) -> None:
+    found = await piece(place, "worker-0?attempt=2&after=5")
+    assert found == OutputPiece(2, 3, 5, 5, problem="no log was kept of attempt 2 of worker:0")
+    assert "has no executor now, and no log" in (await piece(place, "worker-1")).problem
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("worker-9", 404), ("worker-0?after=-1", 400), ("worker-0?after=x", 400), ("worker-0?attempt=4", 400)],
+)
+async def test_what_cannot_be_is_refused(place: Place, path: str, status: int) -> None:
+    answered = await ask(place.server, "GET", f"/output/{path}")
+    assert answered.status == status

@@ -1,0 +1,147 @@
+"""Following a task's output, from masters that know pieces and from older ones, here scripted."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, NotServed
+from tony_provider.runtime.kept_log import LogPiece
+from tony_provider.runtime.protocol.output_piece import OutputPiece
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
+from tony_provider.watching.output_follower import OutputFollower, OutputPosition, Printed, since
+from tony_provider.watching.shown_output import FIRST_PAUSE, OutputWish, ShownOutput
+
+LIMIT = 64
+STATUS = JobStatus(
+    "application_1_0001",
+    "digits",
+    JobState.RUNNING,
+    generation=1,
+    leader="worker:0",
+    tasks=[TaskStatus("worker", 0, TaskState.RUNNING)],
+)
+
+
+@attrs.define
+class Hook:
+    """A master with the logs of one task's containers, each whole."""
+
+    logs: dict[int, bytes] = attrs.field(factory=lambda: {1: b""})
+    pieces: bool = True
+    problem: Exception | None = None
+    asked: int = 0
+
+    def task_output(self, _: str, __: str, attempt: int | None, after: int, *, seconds: float) -> OutputPiece:
+        self.asked += 1
+        if self.problem is not None:
+            raise self.problem
+        if not self.pieces:
+            raise NotServed("there is no such page")
+        newest = max(self.logs)
+        log = self.logs[attempt or newest]
+        start = max(min(after, len(log)), len(log) - LIMIT)
+        piece = LogPiece.cut(min(after, len(log)), start, log[start:])
+        text = piece.data.decode("utf-8", "surrogateescape")
+        return OutputPiece(attempt or newest, newest, piece.start, piece.end, text)
+
+    def task_log(self, _: str, __: str, size: int, *, seconds: float) -> bytes:
+        return self.logs[max(self.logs)][-size:]
+
+
+def follower(hook: Hook, position: OutputPosition | None = None, *, older_masters: bool = False) -> OutputFollower:
+    given = cast(Any, hook)
+    return OutputFollower(given, "application_1_0001", "worker:0", position, seconds=1.0, older_masters=older_masters)
+
+
+a_line = st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"") + b"\n")
+
+
+@given(st.lists(st.lists(a_line, max_size=8), max_size=8), st.sets(st.integers(0, 8)))
+def test_all_that_is_printed_is_given_once_or_said_to_be_missing(looks: list[list[bytes]], restarts: set[int]) -> None:
+    hook = Hook()
+    live = follower(hook)
+    found: dict[int, int] = {}
+    for number, lines in enumerate(looks):
+        if number in restarts:
+            hook.logs[max(hook.logs) + 1] = b""
+        attempt = max(hook.logs)
+        hook.logs[attempt] += b"".join(lines)
+        before = live.position
+        for piece in live.new():
+            assert piece.data in hook.logs[attempt] or before.attempt != attempt
+            found[attempt] = found.get(attempt, 0) + piece.missed + len(piece.data)
+    assert sum(found.values()) == sum(map(len, hook.logs.values()))
+    assert live.new() == []
+
+
+def test_the_last_lines_before_a_restart_come_first() -> None:
+    hook = Hook({1: b"one\n"})
+    live = follower(hook)
+    assert live.new() == [Printed(b"one\n")]
+    hook.logs = {1: b"one\nthe cause\n", 2: b"again\n"}
+    assert live.new() == [Printed(b"the cause\n"), Printed(b"again\n", new_container=True)]
+    assert live.position == OutputPosition(2, 6)
+
+
+def test_who_begins_at_the_end_sees_what_comes_then() -> None:
+    hook = Hook({1: b"before\n" * 100})
+    live = follower(hook, OutputPosition.end())
+    assert live.new() == []
+    hook.logs[1] += b"after\n"
+    assert live.new() == [Printed(b"after\n")]
+
+
+def test_bytes_that_are_no_text_come_as_they_are() -> None:
+    assert follower(Hook({1: b"\xff\xfe\x00 text\n"})).new() == [Printed(b"\xff\xfe\x00 text\n")]
+
+
+def test_an_older_master_is_followed_by_the_end_of_its_log() -> None:
+    hook = Hook({1: b"one\n"}, pieces=False)
+    live = follower(hook, older_masters=True)
+    assert live.new() == [Printed(b"one\n")]
+    hook.logs[1] += b"two\n"
+    assert live.new() == [Printed(b"two\n")]
+    assert live.is_of_older_master
+    assert live.rest(b"one\ntwo\nthree\n") == b"three\n"
+    with pytest.raises(NotServed):
+        follower(hook).new()
+
+
+@given(st.binary(max_size=50), st.binary(max_size=50), st.integers(0, 60))
+def test_two_ends_of_a_log_are_joined_where_they_overlap(before: bytes, more: bytes, shown: int) -> None:
+    tail = (before + more)[-max(shown, len(more)) :] if before + more else b""
+    new = since(before, tail)
+    assert tail.endswith(new)
+    assert len(new) <= max(len(more), len(tail))
+
+
+def test_a_master_that_does_not_answer_is_asked_less_and_less() -> None:
+    now = [0.0]
+    hook = Hook(problem=MasterOutOfReach("no"))
+    shown = ShownOutput("application_1_0001", OutputWish(), clock=lambda: now[0])
+    for second in range(300):
+        now[0] = float(second)
+        if shown.is_due(STATUS):
+            shown.look(cast(Any, hook), STATUS)
+    assert 5 <= hook.asked <= 8
+    hook.problem, hook.logs = None, {1: b"here again\n"}
+    now[0] += 60.0
+    shown.look(cast(Any, hook), STATUS)
+    assert shown.lines()[-1] == "worker:0 | here again"
+    assert shown.told() == {"worker:0": OutputPosition(1, 11)}
+    assert FIRST_PAUSE > 0
+    assert shown.is_due(STATUS)
+
+
+@pytest.mark.parametrize("problem", [NotServed("older"), ClusterAuthError("you may not")])
+def test_what_will_never_be_shown_is_said_once(problem: Exception) -> None:
+    shown = ShownOutput("application_1_0001", OutputWish())
+    shown.look(cast(Any, Hook(problem=problem)), STATUS)
+    [line] = shown.lines()
+    assert "is not shown here: " in line
+    assert not shown.is_due(STATUS)
