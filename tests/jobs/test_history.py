@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+
+import pytest
 
 from tests.jobs.places import LocalPlace
+from tests.jobs.processes import processes_of
 from tests.waiting import until
 
 TRAIN = """
@@ -77,3 +82,17 @@ def test_a_running_job_is_known_as_far_as_it_goes(local: LocalPlace) -> None:
     assert history.specification is not None
     assert history.specification.given is None
     assert history.missing == ["series: no segment is there (yet)"]
+
+
+@pytest.mark.long
+def test_what_was_kept_is_there_when_the_master_is_killed(local: LocalPlace) -> None:
+    job = local.submit({"tasks": {"worker": {"command": TRAIN + "sleep 600", "memory": "128MiB"}}})
+    until(lambda: job.hook.history(job.identity, job.id).samples, "a segment", seconds=90)
+    (master,) = [process for process in processes_of(job.id) if process.words.split()[-1:] == ["am"]]
+    os.kill(master.pid, signal.SIGKILL)
+    job.end()
+
+    history = job.hook.history(job.identity, job.id)
+    assert history.specification is not None
+    assert history.status is not None
+    assert history.samples[0].task == "worker:0"
