@@ -6,13 +6,25 @@ lazy_discover_providers`` is off.
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
 from tony_provider.macros import newest_model
 
+PORTAL = "/tony"  # below it: the portal's API and its pages' files
+
 
 class TonyPlugin(AirflowPlugin):
-    """Airflow's plugin ``tony``: gives templates the macros ``macros.tony.…``."""
+    """Airflow's plugin ``tony``: gives templates the macros ``macros.tony.…``, and the API server the portal."""
 
     name = "tony"
     macros = [newest_model]  # noqa: RUF012 - Airflow's form
+
+    @cached_property
+    def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The portal, made where it is asked for: in the API server alone."""
+        from tony_provider.plugins.portal.app import portal_app
+
+        return [{"app": portal_app(), "url_prefix": PORTAL, "name": "tony"}]

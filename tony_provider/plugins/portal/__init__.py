@@ -1,1 +1,4 @@
-"""The portal: pages about jobs within Airflow's own, and what serves them their data."""
+"""The portal: what became of each job, inside Airflow's API server and by its permissions.
+
+Only the API server loads what is in here.
+"""

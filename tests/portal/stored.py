@@ -1,0 +1,116 @@
+"""Summaries in Airflow's database, as tasks would have left them there."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.dagrun import DagRun
+from airflow.models.task_state_store import TaskStateStoreModel
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from airflow.utils.types import DagRunType
+from sqlalchemy import insert
+
+from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, in_parts
+from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
+from tony_provider.runtime.protocol.status import FinalStatus
+
+MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
+BUNDLE = "portal-tests"
+
+
+def day(number: int) -> datetime:
+    return MORNING + timedelta(days=number)
+
+
+def run_id(number: int) -> str:
+    return f"scheduled__{day(number).isoformat()}"
+
+
+def application_id(number: int) -> str:
+    return f"application_1767600000000_{number:05}"
+
+
+def summary(number: int, dag_id: str = "clicks", **fields: Any) -> JobSummary:
+    """Of the application with this number, which trained for the day with this number unless ``fields`` say else."""
+    known: dict[str, Any] = {
+        "application_id": application_id(number),
+        "application_dir": f"file:///nowhere/jobs/x-00000000000000000000/applications/{application_id(number)}",
+        "dag_id": dag_id,
+        "run_id": run_id(number),
+        "task_id": "train",
+        "logical_date": day(number).isoformat(),
+        "user": "alice",
+        "name": f"{dag_id}.train",
+        "verdict": FinalStatus.SUCCEEDED,
+        "submitted_ms": int(day(number).timestamp() * 1000),
+        "finished_ms": int(day(number).timestamp() * 1000) + 3_600_000,
+        "times": TimeUse(queue=60.0, allocation=30.0, training=3000.0),
+        "use": [TypeUse(type="worker", tasks=2, container_seconds=7200.0, memory_bytes=2 << 30, vcores=2, gpus=1)],
+        "metrics": {"loss": 0.5},
+    }
+    return JobSummary(**{**known, **fields})
+
+
+def add_dag(dag_id: str) -> None:
+    with create_session() as session:
+        session.merge(DagBundleModel(name=BUNDLE))
+        session.flush()
+        session.merge(DagModel(dag_id=dag_id, bundle_name=BUNDLE, fileloc=f"/dags/{dag_id}.py"))  # type: ignore[no-untyped-call]
+
+
+def add_run(dag_id: str, number: int) -> int:
+    with create_session() as session:
+        run = DagRun(
+            dag_id=dag_id,
+            run_id=run_id(number),
+            logical_date=day(number),
+            run_after=day(number),
+            run_type=DagRunType.SCHEDULED,
+        )
+        session.add(run)
+        session.flush()
+        return int(run.id)
+
+
+def add_instance(dag_id: str, number: int, state: str, *, task_id: str = "train", map_index: int = -1) -> None:
+    with create_session() as session:
+        session.execute(
+            insert(TaskInstance).values(
+                id=uuid4(),
+                dag_id=dag_id,
+                run_id=run_id(number),
+                task_id=task_id,
+                map_index=map_index,
+                state=state,
+                pool="default_pool",
+                pool_slots=1,
+            )
+        )
+
+
+def add_value(dag_run_id: int, about: JobSummary, key: str, value: str) -> None:
+    with create_session() as session:
+        session.add(
+            TaskStateStoreModel(
+                dag_run_id=dag_run_id,
+                dag_id=about.dag_id,
+                run_id=about.run_id,
+                task_id=about.task_id,
+                map_index=about.map_index,
+                key=key,
+                value=value,
+            )
+        )
+
+
+def add(dag_run_id: int, about: JobSummary) -> None:
+    """As the operator keeps it."""
+    for key, part in zip((JOB_KEY, DETAILS_KEY), in_parts(about), strict=True):
+        add_value(dag_run_id, about, key + about.application_id, json.dumps(part))

@@ -1,0 +1,274 @@
+"""The portal's HTTP API: JSON for its pages, below ``/tony/api``. All of it is GET, and nothing changes anything.
+
+Times ending in ``_ms`` are milliseconds since the epoch, in ``_s`` seconds; numbers that JSON lacks are the texts
+"NaN", "Infinity" and "-Infinity". What is not known is null.
+
+Whoever has not logged in gets 401. A job or DAG that somebody may not read is one that does not exist: 404, with the
+same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
+
+``/jobs?dag_id=&task_id=&run_id=&user=&verdict=&text=&after=&before=&limit=50&offset=0&order=-submitted``
+    ``{"jobs": [row], "total": n}``. ``verdict``: states, with commas between them. ``text``: words that are all
+    somewhere in the job's names, user, queue, state or reason. ``after`` and ``before``: ISO 8601, of the submission.
+    ``order``: a name of ``job_filter.ORDERS``, downwards after a minus. ``limit``: at most 500.
+    A row: the fields of ``JobSummary`` but ``curves``, ``use``, ``advice``, ``fingerprint`` and ``links``; and
+    ``state``: the verdict, or RUNNING, UNWATCHED (its task did not wait for it), LOST (nobody has seen its end);
+    ``duration_s``, ``waiting_s``, ``memory_gb_hours``, ``vcore_hours``, ``gpu_hours``;
+    ``problems``: what of it could not be read, a line each.
+``/jobs/{application_id}``
+    ``{"summary": JobSummary, "state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours",
+    "previous": application_id or null, "others": [application_id], "problems": […]}``. ``previous``: the newest of the
+    same task in the run before, by logical date, else by submission. ``others``: of the same task instance, newest
+    first.
+``/jobs/{application_id}/history?tasks=worker:0,worker:1``
+    ``{"specification", "given", "overrides", "events": […], "samples": {"worker:0": {"time_ms": […], "rss_bytes": […],
+    …, "metrics": {"loss": […]}}}, "left_out": [task], "status": JobStatus, "missing": [line]}``. Without ``tasks``
+    samples of the first 50; at most 1000 of each. From the store.
+``/jobs/{application_id}/live``
+    ``{"application_state", "status": JobStatus or null, "missing": [line]}``: the cluster's word, and the status from
+    the master, else from the store.
+``/jobs/{application_id}/logs``
+    ``{"logs": [{"task", "attempt", "file", "bytes", "modified_ms"}]}``, those that were kept.
+``/jobs/{application_id}/logs/{task}?tail=65536``
+    text/plain, the last so many bytes, from the beginning of a line; of a running task what its master has. Both need
+    the permission to read task logs.
+``/compare?ids=a,b,c``
+    ``{"jobs": [JobSummary], "states": […], "missing": [id], "differences": {path: [value of each job]},
+    "differences_of": "specifications" or "fingerprints", "reason"}``, at most 8. ``reason``: why it is not the
+    specifications.
+``/dags/{dag_id}/dates?task_id=``
+    ``{"tasks": [{"task_id", "map_index", "metrics": [name], "points": [{"date", "run_id", "application_id", "state",
+    "metrics", "duration_s", "waiting_s", "restarts", "memory_gb_hours", "vcore_hours", "gpu_hours"}]}]}``: of each run
+    the newest job; a gap has null for everything but date and run. The newest 1000 runs, oldest first.
+
+Where the store, the cluster or the connection does not answer within 15 s: 503, ``{"reason": …}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from fastapi import APIRouter, Depends, HTTPException, Query
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.plugins.portal.access import PortalReader, ReaderDep
+from tony_provider.plugins.portal.comparison import differences
+from tony_provider.plugins.portal.dates import dates_of, runs_of
+from tony_provider.plugins.portal.job_filter import ORDERS, JobFilter, ordered
+from tony_provider.plugins.portal.job_row import Row
+from tony_provider.plugins.portal.previous_job import previous_of
+from tony_provider.plugins.portal.series import columns
+from tony_provider.plugins.portal.store import OpenJob, OutOfReach, ask
+from tony_provider.plugins.portal.stored_jobs import StoredJobs
+from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.text import end_of_log
+
+_TASKS = 50  # whose samples are given unasked
+_COMPARED = 8
+_MOST_TAIL = 4 << 20  # bytes
+_TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
+_FIGURES = ("state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
+
+
+class PlainJson(JSONResponse):
+    """JSON of what may hold numbers that JSON lacks: from elsewhere, where they are not texts yet."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(to_plain(content), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+router = APIRouter(default_response_class=PlainJson)
+
+
+def _no_such(what: str) -> HTTPException:
+    return HTTPException(404, f"No such {what}")
+
+
+def _jobs(reader: ReaderDep, session: SessionDep) -> StoredJobs:
+    return StoredJobs(session, reader.readable_dags())
+
+
+JobsDep = Annotated[StoredJobs, Depends(_jobs)]
+
+
+def _found(application_id: str, jobs: JobsDep, reader: ReaderDep) -> Row:
+    row = jobs.row(application_id)
+    if row is None or not reader.may_read(row["dag_id"]):
+        raise _no_such("job")
+    jobs.session.close()  # whoever goes on to the store needs no connection to the database meanwhile
+    return row
+
+
+FoundDep = Annotated[Row, Depends(_found)]
+
+
+def _found_with_logs(row: FoundDep, reader: ReaderDep) -> Row:
+    if not reader.may_read_logs(row["dag_id"]):
+        raise _no_such("job")
+    return row
+
+
+LoggedDep = Annotated[Row, Depends(_found_with_logs)]
+
+
+@router.get("/jobs")
+def jobs(
+    stored: JobsDep,
+    dag_id: str | None = None,
+    task_id: str | None = None,
+    run_id: str | None = None,
+    user: str = "",
+    verdict: str = "",
+    text: str = "",
+    after: datetime | None = None,
+    before: datetime | None = None,
+    limit: Annotated[int, Query(ge=0, le=500)] = 50,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    order: str = "-submitted",
+) -> Response:
+    if order.removeprefix("-") not in ORDERS:
+        raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, with a minus before it or not")
+    wanted = JobFilter(user=user, verdict=verdict, text=text, after=after, before=before)
+    rows = wanted.chosen(stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None))
+    return PlainJson({"jobs": ordered(rows, order)[offset : offset + limit], "total": len(rows)})
+
+
+@router.get("/jobs/{application_id}")
+def job(row: FoundDep, stored: JobsDep) -> Response:
+    summary, problems = stored.summary(row)
+    siblings = [each["application_id"] for each in stored.siblings(row)]
+    return PlainJson(
+        {
+            "summary": to_plain(summary),
+            **{name: row[name] for name in _FIGURES},
+            "previous": previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"])),
+            "others": [each for each in siblings if each != row["application_id"]],
+            "problems": list(dict.fromkeys([*row["problems"], *problems])),
+        }
+    )
+
+
+@router.get("/jobs/{application_id}/history")
+async def history(row: FoundDep, tasks: str = "") -> Response:
+    wanted = [each.strip() for each in tasks.split(",") if each.strip()]
+
+    def read(opened: OpenJob) -> Response:
+        found = opened.history()
+        samples, left_out = columns(found.samples, wanted, _TASKS)
+        told = found.specification
+        return PlainJson(
+            {
+                "specification": told.job if told else None,
+                "given": told.given if told else None,
+                "overrides": told.overrides if told else None,
+                "events": found.events,
+                "samples": samples,
+                "left_out": left_out,
+                "status": to_plain(found.status) if found.status else None,
+                "missing": found.missing,
+            }
+        )
+
+    return await ask(row, read)
+
+
+@router.get("/jobs/{application_id}/live")
+async def live(row: FoundDep) -> Response:
+    state, status, missing = await ask(row, OpenJob.live)
+    if state is None and status is None and missing:
+        raise OutOfReach("; ".join(missing))
+    return PlainJson({"application_state": state, "status": to_plain(status) if status else None, "missing": missing})
+
+
+@router.get("/jobs/{application_id}/logs")
+async def logs(row: LoggedDep) -> Response:
+    files = await ask(row, OpenJob.log_files)
+    return PlainJson({"logs": [{**_named(f.name), "bytes": f.size, "modified_ms": f.modified_ms} for f in files]})
+
+
+def _named(file: str) -> dict[str, Any]:
+    """Which task and container a log is of, as ``contract.log_file`` has named it: worker-0.attempt-2.log."""
+    task, _, rest = file.partition(".")
+    kind, _, index = task.rpartition("-")
+    attempt = re.match(r"attempt-(\d+)\.", rest)
+    return {"task": f"{kind}:{index}", "attempt": int(attempt[1]) if attempt else 1, "file": file}
+
+
+@router.get("/jobs/{application_id}/logs/{task}")
+async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MOST_TAIL)] = 65536) -> Response:
+    if not _TASK.fullmatch(task):
+        raise _no_such("log")
+    # One byte more: whether the first line is whole is seen by what is before it.
+    data = await ask(row, lambda opened: opened.log_tail(task, tail + 1))
+    if data is None:
+        raise _no_such("log")
+    return PlainTextResponse(
+        end_of_log(data, tail).decode("utf-8", "replace"), headers={"X-Content-Type-Options": "nosniff"}
+    )
+
+
+def _compared(ids: str, stored: JobsDep, reader: ReaderDep) -> tuple[list[Row], list[JobSummary], list[str]]:
+    wanted = list(dict.fromkeys(each.strip() for each in ids.split(",") if each.strip()))
+    if len(wanted) > _COMPARED:
+        raise HTTPException(422, f"ids: {len(wanted)} are named, and at most {_COMPARED} can be compared")
+    found = {each: row for each in wanted if (row := stored.row(each)) and reader.may_read(row["dag_id"])}
+    if not found:
+        raise _no_such("job")
+    summaries = [stored.summary(row)[0] for row in found.values()]
+    stored.session.close()
+    return list(found.values()), summaries, [each for each in wanted if each not in found]
+
+
+@router.get("/compare")
+async def compare(found: Annotated[tuple[list[Row], list[JobSummary], list[str]], Depends(_compared)]) -> Response:
+    rows, summaries, missing = found
+    read = await asyncio.gather(*(_read_specification(row) for row in rows))
+    problems = [
+        f"{row['application_id']}: {each}" for row, each in zip(rows, read, strict=True) if isinstance(each, str)
+    ]
+    documents = [each for each in read if isinstance(each, dict)]
+    if problems:
+        documents = [each.fingerprint for each in summaries]
+    return PlainJson(
+        {
+            "jobs": [to_plain(each) for each in summaries],
+            "states": [row["state"] for row in rows],
+            "missing": missing,
+            "differences": differences(documents),
+            "differences_of": "fingerprints" if problems else "specifications",
+            "reason": "; ".join(problems) or None,
+        }
+    )
+
+
+def _specification(opened: OpenJob) -> dict[str, Any]:
+    found = opened.history()
+    if found.specification is None:
+        raise OutOfReach("; ".join(found.missing) or "its specification was not kept")
+    return found.specification.job
+
+
+async def _read_specification(row: Row) -> dict[str, Any] | str:
+    """It, or why it cannot be read."""
+    try:
+        return await ask(row, _specification)
+    except OutOfReach as error:
+        return str(error)
+
+
+@router.get("/dags/{dag_id}/dates")
+def dates(dag_id: str, stored: JobsDep, reader: ReaderDep, task_id: str | None = None) -> Response:
+    if not _may_see(reader, stored, dag_id):
+        raise _no_such("DAG")
+    return PlainJson(
+        {"tasks": dates_of(stored.rows(dag_id=dag_id, task_id=task_id or None), runs_of(stored.session, dag_id))}
+    )
+
+
+def _may_see(reader: PortalReader, stored: StoredJobs, dag_id: str) -> bool:
+    return dag_id in stored.dags and reader.may_read(dag_id)

@@ -1,0 +1,96 @@
+"""Which jobs of a list are asked for, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+
+from tony_provider.plugins.portal.job_row import Row
+
+_SEARCHED = (
+    "application_id",
+    "name",
+    "dag_id",
+    "task_id",
+    "run_id",
+    "user",
+    "queue",
+    "framework",
+    "state",
+    "reason",
+    "failure_kind",
+    "failed_task",
+    "failed_node",
+)
+# The names that people order by, and the fields behind them.
+ORDERS = {
+    "submitted": "submitted_ms",
+    "finished": "finished_ms",
+    "date": "logical_date",
+    "dag": "dag_id",
+    "task": "task_id",
+    "run": "run_id",
+    "try": "try_number",
+    "name": "name",
+    "user": "user",
+    "queue": "queue",
+    "state": "state",
+    "step": "step",
+    "restarts": "restarts",
+    "duration": "duration_s",
+    "waiting": "waiting_s",
+    "memory": "memory_gb_hours",
+    "vcores": "vcore_hours",
+    "gpus": "gpu_hours",
+}
+
+
+@attrs.frozen(kw_only=True)
+class JobFilter:
+    """What a list may leave out; a field that is empty leaves out nothing."""
+
+    user: str = ""
+    verdict: str = ""  # states, with commas between them
+    text: str = ""  # is in one of the fields that people know a job by; in upper or lower case
+    after: datetime | None = None  # submitted then or later
+    before: datetime | None = None  # submitted before that
+
+    def chosen(self, rows: Iterable[Row]) -> list[Row]:
+        states = {each.strip().upper() for each in self.verdict.split(",") if each.strip()}
+        words = self.text.casefold().split()
+        after, before = _epoch_ms(self.after), _epoch_ms(self.before)
+        return [
+            row
+            for row in rows
+            if (not self.user or row["user"] == self.user)
+            and (not states or row["state"] in states)
+            and (after is None or row["submitted_ms"] >= after)
+            and (before is None or row["submitted_ms"] < before)
+            and (not words or _has(row, words))
+        ]
+
+
+def ordered(rows: Iterable[Row], order: str) -> list[Row]:
+    """By the field that ``order`` names, downwards after a minus; those without a value last. Raises KeyError."""
+    field, down = ORDERS[order.removeprefix("-")], order.startswith("-")
+    known = sorted((row for row in rows if row[field] is not None), key=lambda row: _sortable(row, field), reverse=down)
+    return known + [row for row in rows if row[field] is None]
+
+
+def _sortable(row: Row, field: str) -> tuple[Any, ...]:
+    return row[field], row["submitted_ms"], row["application_id"]
+
+
+def _has(row: Row, words: list[str]) -> bool:
+    text = "\n".join(str(row[field]) for field in _SEARCHED if row[field]).casefold()
+    return all(word in text for word in words)
+
+
+def _epoch_ms(time: datetime | None) -> float | None:
+    """Of a time in UTC where it says no zone."""
+    if time is None:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000

@@ -1,0 +1,109 @@
+"""A job in a list: the first part of its summary, with the figures that lists show and sort by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from tony_provider.cluster.history.summary_parts import JOB_KEY, plain_of
+from tony_provider.runtime.protocol.status import FinalStatus
+
+Row = dict[str, Any]
+
+RUNNING = "RUNNING"  # its task waits for it
+UNWATCHED = "UNWATCHED"  # its task has succeeded without waiting for it
+LOST = "LOST"  # no task waits for it, and none has seen its end
+_WAITING = ("running", "deferred", "scheduled", "queued", "restarting")  # states of a task instance
+
+_GB, _HOUR = 2**30, 3600.0
+_VERDICTS = frozenset(each.value for each in FinalStatus)
+_NUMBER: tuple[type, ...] = (int, float)
+# What a field of a damaged summary is taken for, and what its type is otherwise.
+_FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
+    "application_dir": ("", (str,)),
+    "try_number": (1, (int,)),
+    "logical_date": (None, (str,)),
+    "tony_conn_id": ("", (str,)),
+    "proxy_user": (None, (str,)),
+    "user": ("", (str,)),
+    "queue": ("", (str,)),
+    "name": ("", (str,)),
+    "framework": ("", (str,)),
+    "verdict": (None, (str,)),
+    "reason": ("", (str,)),
+    "failure_kind": (None, (str,)),
+    "failed_task": (None, (str,)),
+    "failed_node": (None, (str,)),
+    "submitted_ms": (0, _NUMBER),
+    "finished_ms": (None, _NUMBER),
+    "times": ({}, (dict,)),
+    "step": (None, _NUMBER),
+    "total_steps": (None, _NUMBER),
+    "steps_per_second": (None, (int, float, str)),
+    "restarts": (0, _NUMBER),
+    "resumed_step": (None, _NUMBER),
+    "checkpoint_step": (None, _NUMBER),
+    "metrics": ({}, (dict,)),
+    "warnings": ([], (list,)),
+    "version": (1, (int,)),
+}
+
+
+def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
+    """The row of a stored summary. Where it comes from is what ``columns`` of the database say, and nothing else.
+
+    What ``value`` lacks or has in another form than it should is left out, and told in ``problems``.
+    """
+    plain, problems = plain_of(value)
+    row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
+    for name, (default, types) in _FIELDS.items():
+        found = plain.get(name, default)
+        if found is not None and not isinstance(found, types):
+            problems.append(f"{name} is no {types[0].__name__}")
+            found = default
+        row[name] = found
+    if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
+        problems.append(f"the verdict {row['verdict']!r} is not known to this release")
+    row["duration_s"] = (row["finished_ms"] - row["submitted_ms"]) / 1000 if row["finished_ms"] else None
+    row["waiting_s"] = _waiting(row["times"])
+    row.update(_hours(plain.get("use")))
+    row["problems"] = problems
+    return row
+
+
+def state_of(row: Row, task_state: str | None, *, is_newest: bool) -> str:
+    """The verdict, or what the state of its task instance says of a job that has none.
+
+    ``is_newest``: the task instance has started no other application since.
+    """
+    if row["verdict"] is not None:
+        return str(row["verdict"])
+    if is_newest and task_state in _WAITING:
+        return RUNNING
+    return UNWATCHED if is_newest and task_state == "success" else LOST
+
+
+def _waiting(times: Mapping[str, Any]) -> float | None:
+    """None where nothing says how long it was in the queue, nor that it waited for containers."""
+    queue, allocation = times.get("queue"), times.get("allocation")
+    if not _is_number(queue) and not allocation:
+        return None
+    return sum((float(each) for each in (queue, allocation) if _is_number(each)), 0.0)
+
+
+def _hours(use: Any) -> dict[str, float | None]:
+    """What its containers held, whether it was used or not."""
+    names = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1), "gpu_hours": ("gpus", 1)}
+    types = [each for each in use if isinstance(each, dict)] if isinstance(use, list) else []
+    found: dict[str, float | None] = {}
+    for name, (field, unit) in names.items():
+        products = [(each.get("container_seconds"), each.get(field, 0)) for each in types]
+        known = [
+            seconds * held / unit / _HOUR for seconds, held in products if _is_number(seconds) and _is_number(held)
+        ]
+        found[name] = sum(known) if known else None
+    return found
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, _NUMBER) and not isinstance(value, bool)

@@ -1,0 +1,125 @@
+"""What is read of a job through its connection: in threads of our own, and within a limit in time.
+
+The API server answers everybody with the same few threads, so that none of those may wait for a store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import attrs
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.recorded import recorded_history
+from tony_provider.cluster.identity import Identity
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.plugins.portal.job_row import Row
+from tony_provider.runtime import contract
+from tony_provider.runtime.deadline import within
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
+from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.watching.observation import observe
+
+SECONDS = 15.0  # that a reader waits
+_MASTER_SECONDS = 5.0
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+_threads = ThreadPoolExecutor(8, thread_name_prefix="tony-portal")
+
+
+class OutOfReach(Exception):  # noqa: N818 - what was found
+    """The store, the cluster or the connection does not tell. ``str()`` is for people, and holds no secret."""
+
+
+@attrs.frozen
+class OpenJob:
+    """A job whose files can be read. All methods block, and raise ClusterError and StorageError."""
+
+    hook: TonyHook
+    identity: Identity
+    application_id: str
+
+    @property
+    def directory(self) -> str:
+        return self.hook.application_dir(self.identity, self.application_id)
+
+    def history(self) -> JobHistory:
+        return recorded_history(self.hook.storage(), self.directory, self.application_id)
+
+    def live(self) -> tuple[str | None, JobStatus | None, list[str]]:
+        """What the cluster says of it, its newest status, and what could not be read."""
+        seen = observe(self.hook, self.identity, self.application_id, ask_master=True)
+        missing = [str(each) for each in (*seen.outages, seen.unreadable) if each is not None]
+        if isinstance(seen.master, ClusterError):
+            missing.append(str(seen.master))
+        return (seen.application.state.value if seen.application else None), seen.newest, missing
+
+    def log_files(self) -> list[FileStatus]:
+        """Those that were kept."""
+        try:
+            found = self.hook.storage().list(uris.join(self.directory, contract.LOGS_DIR))
+        except StorageNotFound:
+            return []
+        return [file for file in found if not file.is_directory]
+
+    def log_tail(self, task: str, most: int) -> bytes | None:
+        """The end of what a task has printed: what was kept of its newest container, else what its master has.
+
+        None: nobody has any.
+        """
+        files = [file for file in self.log_files() if file.name.startswith(contract.log_prefix(task))]
+        if files:
+            newest = max(files, key=lambda file: file.modified_ms)
+            return read_bytes(self.hook.storage(), newest.path, offset=max(0, newest.size - most))
+        application = self.hook.application(self.application_id)
+        if application is None or application.is_final:
+            return None
+        return self.hook.task_log(self.application_id, task, most, seconds=_MASTER_SECONDS)
+
+
+async def ask(row: Row, what: Callable[[OpenJob], T]) -> T:
+    """What ``what`` finds of a job, through its connection. Raises OutOfReach, after SECONDS at most."""
+    try:
+        return await within(asyncio.get_running_loop().run_in_executor(_threads, _ask, row, what), SECONDS)
+    except (ClusterError, StorageError) as error:
+        raise OutOfReach(str(error)) from error
+    except TimeoutError as error:
+        raise OutOfReach(f"the store has not answered within {SECONDS:.0f} s") from error
+    except OutOfReach:
+        raise
+    except Exception as error:
+        log.exception("%s cannot be read", row["application_id"])
+        raise OutOfReach(f"it cannot be read ({type(error).__name__}); the API server's log says more") from error
+
+
+def _ask(row: Row, what: Callable[[OpenJob], T]) -> T:
+    application_id = row["application_id"]
+    with TonyHook(row["tony_conn_id"], row["proxy_user"] or None) as hook:
+        return what(OpenJob(hook, _identity(hook, row, application_id), application_id))
+
+
+def _identity(hook: TonyHook, row: Row, application_id: str) -> Identity:
+    """The training's, as far as the connection's staging directory and the job itself say that it is this DAG's.
+
+    A summary is what some task has written: it does not decide whose files are shown.
+    """
+    directory = uris.parent(uris.parent(row["application_dir"])) if row["application_dir"] else ""
+    identity = Identity.parse(uris.name(directory)) if directory else None
+    if identity is None or hook.application_dir(identity, application_id) != row["application_dir"]:
+        raise OutOfReach(
+            f"the files of {application_id} are not below the staging directory of the connection "
+            f"{row['tony_conn_id']!r}; has it been changed since?"
+        )
+    labels: dict[str, Any] = hook.labels(identity, application_id)
+    if labels.get("dag_id", row["dag_id"]) != row["dag_id"]:
+        raise OutOfReach(f"{application_id} is a job of another DAG")
+    return identity
