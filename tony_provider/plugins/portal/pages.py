@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-PREFIX = "/tony"  # where Airflow's API server serves the portal's data and files
-_STATIC = f"{PREFIX.lstrip('/')}/static"  # relative to Airflow's own address, whatever path a proxy gives it
+_STATIC = "tony/static"  # relative to Airflow's own address, whatever path a proxy gives it
 
 
 def _page(name: str, destination: str, route: str, module: str) -> dict[str, Any]:

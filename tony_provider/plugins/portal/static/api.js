@@ -32,12 +32,13 @@ function explanation(answer, text) {
   if (answer.status === 401) return "you are not logged in, or no longer: load the page again";
   let said = "";
   try {
-    const { detail } = JSON.parse(text);
+    const { detail, reason } = JSON.parse(text);
+    if (reason) return reason; // of what the store or the cluster did not tell
     said = typeof detail === "string" ? detail : JSON.stringify(detail ?? "");
   } catch {
     said = text.slice(0, 300); // no JSON: a proxy's own page
   }
-  if (answer.status === 404) return said && said !== "Not Found" ? said : "there is no such thing, or you may not see it";
+  if (answer.status === 404) return "there is no such thing, or you may not see it";
   return said || `the API server answered ${answer.status} ${answer.statusText}`;
 }
 

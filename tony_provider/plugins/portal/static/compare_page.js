@@ -3,7 +3,7 @@ import { address, jobPath, useAllJson, useJson } from "./api.js";
 import { Curves, fromSummary } from "./curves.js";
 import { duration, figure, known, logicalDate, moment, NOTHING, shortened } from "./format.js";
 import { html, useMemo } from "./html.js";
-import { Empty, Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
+import { Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
 import { toJob, toJobs } from "./routes.js";
 import { Differences, SideBySide } from "./specification.js";
 
@@ -23,15 +23,16 @@ export function ComparePage({ ids: asked }) {
   </div>`;
 }
 
-function Comparison({ jobs, differences, differences_of: of }) {
+function Comparison({ jobs, states, missing, differences, differences_of: of, reason }) {
   const names = useMemo(() => labels(jobs), [jobs]);
   const sources = useMemo(() => jobs.map((job, at) => fromSummary(job, names[at])), [jobs, names]);
-  if (!jobs.length) return html`<${Empty}>None of these jobs is known, or you may not see them.<//>`;
   const heads = jobs.map((job, at) => html`<${To} to=${toJob(job.application_id)}>${names[at]}<//>`);
   return html`<div>
-    <${Section} title="Figures"><${Figures} jobs=${jobs} heads=${heads} /><//>
+    ${missing.length > 0 && html`<${Problem} title="Not there, or you may not see them:" text=${missing.join(", ")} />`}
+    <${Section} title="Figures"><${Figures} jobs=${jobs} states=${states} heads=${heads} /><//>
     <${Section} title="Learning curves" note="of each job's leader"><${Curves} sources=${sources} empty="None of them has reported a metric." /><//>
-    <${Section} title="What differs" note=${of === "fingerprint" ? "hashes of what was trained: the specifications are out of reach" : "in their specifications"}>
+    <${Section} title="What differs" note=${of === "fingerprints" ? "in hashes of what was trained" : "in their specifications"}>
+      ${reason && html`<${Problem} title="Not the specifications:" text=${reason} />`}
       <${Differences} caption="What differs between the jobs" differences=${differences} names=${heads} none="Nothing: they were given the same job." />
     <//>
     <${Section} title="Specifications"><${Fold} title="Side by side, with all defaults">${() => html`<${Specifications} jobs=${jobs} heads=${heads} />`}<//><//>
@@ -49,12 +50,12 @@ function labels(jobs) {
   return named.map((each, at) => `${shortened(each, 40)} …${tail(jobs[at])}`);
 }
 
-function Figures({ jobs, heads }) {
+function Figures({ jobs, states, heads }) {
   const took = (job) => (job.finished_ms ? (job.finished_ms - job.submitted_ms) / 1000 : null);
   const metrics = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics)))].sort();
   const row = (name, value) => [name, ...jobs.map(value)];
   const rows = [
-    row("Verdict", (job) => html`<${State} state=${job.verdict ?? "RUNNING"} />`),
+    row("State", (_, at) => html`<${State} state=${states[at]} />`),
     row("Logical date", (job) => logicalDate(job.logical_date)),
     row("Submitted", (job) => moment(job.submitted_ms)),
     row("Took", (job) => duration(took(job))),

@@ -10,6 +10,9 @@ import { toJob, toJobs, toRun } from "./routes.js";
 const METRICS = 6; // charts at a time
 const RENEWED = 30; // seconds
 const ROWS = 400; // of the table
+const TASKS = 50; // to switch between
+
+const named = (task) => (task.map_index >= 0 ? `${task.task_id} [${task.map_index}]` : task.task_id);
 
 const FIGURES = [
   ["duration_s", "Duration", duration],
@@ -33,7 +36,7 @@ export function DatesPage({ dagId }) {
 
 function Tasks({ dagId, tasks }) {
   const [query, setQuery] = useSearchParams();
-  const task = tasks.find((each) => each.task_id === query.get("training")) ?? tasks[0];
+  const task = tasks.find((each) => named(each) === query.get("training")) ?? tasks[0];
   const set = (name, values) => setQuery((old) => {
     const next = new URLSearchParams(old);
     next.delete(name);
@@ -43,7 +46,7 @@ function Tasks({ dagId, tasks }) {
   const asked = query.getAll("metric").filter((name) => task.metrics.includes(name));
   const chosen = asked.length || query.has("metric") ? asked.slice(0, METRICS) : task.metrics.slice(0, 1);
   return html`<div>
-    ${tasks.length > 1 && html`<${Switch} label="Task" options=${tasks.map((each) => [each.task_id, each.task_id])} value=${task.task_id} onChange=${(value) => set("training", [value])} />`}
+    ${tasks.length > 1 && html`<${Switch} label="Task" options=${tasks.slice(0, TASKS).map((each) => [named(each), named(each)])} value=${named(task)} onChange=${(value) => set("training", [value])} />`}
     ${task.metrics.length > 0 && html`<${Choice} title="Published metrics" word="metric" names=${task.metrics} chosen=${chosen} most=${METRICS} onChange=${(all) => set("metric", all.length ? all : [""])} />`}
     <${Pictures} dagId=${dagId} task=${task} metrics=${chosen} />
   </div>`;
@@ -60,7 +63,7 @@ function Pictures({ dagId, task, metrics }) {
   const chart = (title, read, write) => html`<${DateChart} key=${title} ...${{ title, points, read, write, onPick: pick }} />`;
   const drawn = FIGURES.filter(([name]) => !name.endsWith("gpu_hours") || points.some((point) => point[name] > 0));
   return html`<div>
-    <${Section} title=${task.task_id} note=${`${points.length} dates${missing ? `, ${missing} without a job: gaps` : ""}; a click on a point leads to its job`}>
+    <${Section} title=${named(task)} note=${`${points.length} dates${missing ? `, ${missing} without a job: gaps` : ""}; a click on a point leads to its job`}>
       <div className="charts">
         ${metrics.map((metric) => chart(metric, (point) => point.metrics?.[metric], figure))}
         ${drawn.map(([name, title, write]) => chart(title, (point) => point[name], write))}
@@ -70,7 +73,6 @@ function Pictures({ dagId, task, metrics }) {
   </div>`;
 }
 
-// Runs without a logical date have no place on this axis.
 const dated = (points) => points
   .map((point) => ({ ...point, seconds: Date.parse(point.date) / 1000 }))
   .filter((point) => Number.isFinite(point.seconds))

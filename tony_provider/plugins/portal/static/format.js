@@ -80,4 +80,7 @@ export function logicalDate(text) {
 
 export const count = (number, word, plural = `${word}s`) => `${number.toLocaleString("en")} ${number === 1 ? word : plural}`;
 
+// worker:2 before worker:10.
+export const byName = (one, other) => one.localeCompare(other, "en", { numeric: true });
+
 export const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

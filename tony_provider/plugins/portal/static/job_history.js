@@ -2,6 +2,7 @@
 import { address, jobPath, useJson } from "./api.js";
 import { Choice } from "./choice.js";
 import { Curves, fromSamples, fromSummary } from "./curves.js";
+import { byName } from "./format.js";
 import { html, useMemo, useState } from "./html.js";
 import { Logs } from "./logs.js";
 import { Empty, Fold, Loading, Problem, Section } from "./parts.js";
@@ -21,32 +22,33 @@ export function JobHistory({ summary, running }) {
     ${error && html`<${Problem} title="The store is out of reach:" text=${`${error}. What is shown here is from Airflow's database.`} />`}
     ${history?.missing?.length > 0 && html`<${Missing} missing=${history.missing} />`}
     ${history && html`<${Section} title="Time line"><${TimeLine} events=${history.events} submittedMs=${summary.submitted_ms} finishedMs=${summary.finished_ms} running=${running} /><//>`}
-    <${Series} summary=${summary} samples=${history?.samples ?? null} />
+    <${Series} summary=${summary} history=${history} />
     ${history && html`<${Section} title="Specification"><${Specification} history=${history} /><//>`}
-    ${!error && html`<${Section} title="Logs"><${Fold} title="What the tasks have printed" open=${Boolean(summary.reason)}>${() => html`<${Logs} applicationId=${id} running=${running} preferred=${summary.failed_task} />`}<//><//>`}
+    ${!error && html`<${Section} title="Logs"><${Fold} title="What the tasks have printed" open=${Boolean(summary.reason)}>${() => html`<${Logs} applicationId=${id} running=${running ? Object.keys(history?.samples ?? {}) : []} preferred=${summary.failed_task} />`}<//><//>`}
   </div>`;
 }
 
 const Missing = ({ missing }) => html`<${Section} title="Not there" className="warnings"><ul>${missing.slice(0, 50).map((each, at) => html`<li key=${at}>${each}</li>`)}</ul><//>`;
 
 // Curves and resources of the tasks that are chosen; of the summary alone while the store says nothing.
-function Series({ summary, samples }) {
-  const tasks = useMemo(() => Object.keys(samples ?? {}).sort(byName), [samples]);
+function Series({ summary, history }) {
   const [asked, setAsked] = useState(null);
-  const chosen = (asked ?? tasks.slice(0, FIRST)).filter((task) => tasks.includes(task));
+  const tasks = useMemo(() => (history ? [...Object.keys(history.samples), ...history.left_out].sort(byName) : []), [history]);
+  const wanted = asked ?? tasks.slice(0, FIRST);
+  const more = wanted.some((task) => history?.left_out.includes(task)); // a job of many tasks sends a part of them
+  const { data: further } = useJson(more ? address(jobPath(summary.application_id, "history"), { tasks: wanted.join(",") }) : null);
+  const samples = useMemo(() => (history ? { ...history.samples, ...further?.samples } : null), [history, further]);
+  const chosen = wanted.filter((task) => samples && Object.hasOwn(samples, task));
   const sources = useMemo(() => {
     const drawn = chosen.map((task) => fromSamples(samples[task], task, summary.submitted_ms)).filter((each) => each.metrics.length);
     return drawn.length ? drawn : [fromSummary(summary, "leader")];
   }, [samples, summary, chosen.join("\n")]);
   return html`<div>
-    ${tasks.length > 1 && html`<${Section} title="Tasks that are drawn"><${Choice} title="Tasks" word="task" names=${tasks} chosen=${chosen} most=${TASKS} onChange=${setAsked} /><//>`}
+    ${tasks.length > 1 && html`<${Section} title="Tasks that are drawn"><${Choice} title="Tasks" word="task" names=${tasks} chosen=${wanted} most=${TASKS} onChange=${setAsked} /><//>`}
     <${Section} title="Learning curves"><${Curves} sources=${sources} empty="The program has reported no metrics." /><//>
     ${samples && html`<${Section} title="Resources over time"><${Resources} samples=${samples} tasks=${chosen} /><//>`}
   </div>`;
 }
-
-// worker:2 before worker:10.
-const byName = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
 function Specification({ history }) {
   const { specification, given, overrides } = history;

@@ -27,14 +27,15 @@ export function JobPage({ applicationId, back = false }) {
   </div>`;
 }
 
-function Job({ summary, state, previous, others }) {
+function Job({ summary, state, previous, others, problems }) {
   const running = state === "RUNNING";
   return html`<article>
     <${Head} summary=${summary} state=${state} />
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
     ${running && html`<${LiveJob} applicationId=${summary.application_id} />`}
+    <${Warnings} title="What of it cannot be read" warnings=${problems} />
     <${Advice} advice=${summary.advice} />
-    <${Warnings} warnings=${summary.warnings} />
+    <${Warnings} title="Warnings" warnings=${summary.warnings} />
     <div className="columns">
       <${Section} title="Figures"><${Figures} summary=${summary} /><//>
       <${Section} title="Where it came from"><${Origin} summary=${summary} /><//>
@@ -104,18 +105,18 @@ function Advice({ advice }) {
   <//>`;
 }
 
-function Warnings({ warnings }) {
+function Warnings({ title, warnings }) {
   if (!warnings.length) return null;
-  return html`<${Section} title="Warnings" className="warnings"><ul>${warnings.slice(0, 50).map((each, at) => html`<li key=${at}>${each}</li>`)}</ul><//>`;
+  return html`<${Section} title=${title} className="warnings"><ul>${warnings.slice(0, 50).map((each, at) => html`<li key=${at}>${each}</li>`)}</ul><//>`;
 }
 
 function Changes({ previous, applicationId }) {
   const { data, error, loading } = useJson(address("compare", { ids: `${previous},${applicationId}` }));
   if (loading) return html`<${Loading} what="what changed" />`;
   if (error) return html`<${Problem} title="What changed is not known:" text=${error} />`;
-  const hashes = data.differences_of === "fingerprint";
+  const hashes = data.differences_of === "fingerprints";
   return html`<div>
-    ${hashes && html`<p className="soft">The specifications are out of reach: these are hashes of what was trained.</p>`}
+    ${hashes && html`<p className="soft">These are hashes of what was trained, since the specifications cannot be read: ${data.reason}</p>`}
     <${Differences} caption="What changed against the run before" differences=${data.differences} names=${["Before", "This job"]} none="Nothing: both were given the same job." />
     <p><${To} to=${toComparison([previous, applicationId])}>Compare with the run before<//> · <${To} to=${toJob(previous)}>The run before<//></p>
   </div>`;

@@ -4,20 +4,20 @@ import { html } from "./html.js";
 import { State, To } from "./parts.js";
 import { toDates, toJob, toTaskInstance } from "./routes.js";
 
-// Text, whether it is a number, by what it can be ordered.
+// Text, whether it is a number, what the API orders it by.
 const COLUMNS = [
-  ["State"],
-  ["Job"],
-  ["Task of the DAG"],
-  ["Logical date"],
+  ["State", false, "state"],
+  ["Job", false, "name"],
+  ["Task of the DAG", false, "task"],
+  ["Logical date", false, "date"],
   ["Submitted", false, "submitted"],
   ["Took", true, "duration"],
-  ["Waited", true],
-  ["Step", true],
-  ["Restarts", true],
-  ["Memory, GB h", true],
-  ["GPU h", true],
-  ["User"],
+  ["Waited", true, "waiting"],
+  ["Step", true, "step"],
+  ["Restarts", true, "restarts"],
+  ["Memory, GB h", true, "memory"],
+  ["GPU h", true, "gpus"],
+  ["User", false, "user"],
 ];
 
 export function JobsTable({ jobs, chosen, most, order, onChoose, onOrder }) {
@@ -34,11 +34,9 @@ export function JobsTable({ jobs, chosen, most, order, onChoose, onOrder }) {
 }
 
 function Head({ text, number, by, order, onOrder }) {
-  const look = number ? "number" : undefined;
-  if (!by) return html`<th scope="col" className=${look}>${text}</th>`;
   const sorted = order === by ? "ascending" : order === `-${by}` ? "descending" : undefined;
   const arrow = { ascending: " ▲", descending: " ▼" }[sorted] ?? "";
-  return html`<th scope="col" className=${look} aria-sort=${sorted}>
+  return html`<th scope="col" className=${number ? "number" : undefined} aria-sort=${sorted}>
     <button type="button" className="plain" onClick=${() => onOrder(sorted === "descending" ? by : `-${by}`)}>${text}${arrow}</button>
   </th>`;
 }

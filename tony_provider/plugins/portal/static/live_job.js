@@ -8,7 +8,9 @@ const RENEWED = 4; // seconds
 const TASKS = 100; // in the table
 
 export function LiveJob({ applicationId }) {
-  const { data, error, time } = useJson(address(jobPath(applicationId, "live")), RENEWED);
+  const { data: answer, error, time } = useJson(address(jobPath(applicationId, "live")), RENEWED);
+  const data = answer?.status;
+  if (answer && !data) return html`<${Section} title="Now"><p>${answer.application_state ?? "It is not known what it does"}: there is no status yet. ${answer.missing.join("; ")}</p><//>`;
   if (error && !data) return html`<${Section} title="Now"><${Problem} title="The job cannot be asked:" text=${error} /><//>`;
   if (!data) return html`<${Section} title="Now"><p className="soft">Asking the job …</p><//>`;
   const leader = data.tasks.find((task) => `${task.type}:${task.index}` === data.leader)?.progress;
@@ -18,6 +20,7 @@ export function LiveJob({ applicationId }) {
     ${error && html`<${Problem} title="No newer status:" text=${error} />`}
     ${leader && html`<p className="progress"><progress value=${data.progress} max=${1} aria-label="Progress of the job"></progress>
       <span>step ${figure(leader.step)}${known(leader.total_steps) ? ` of ${figure(leader.total_steps)}` : ""}${known(leader.steps_per_second) ? `, ${figure(leader.steps_per_second)} per second` : ""}${left(leader)}</span></p>`}
+    ${answer.missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
     ${data.troubles.map((each) => html`<p key=${each} className="bad">${each}</p>`)}
     <${Tasks} tasks=${data.tasks} />
   <//>`;

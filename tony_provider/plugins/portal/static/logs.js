@@ -1,22 +1,24 @@
 // What the tasks of a job have printed, from the store.
 import { address, jobPath, useJson, useText } from "./api.js";
 import { Choice } from "./choice.js";
-import { bytes } from "./format.js";
+import { bytes, byName } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { Empty, Loading, Problem } from "./parts.js";
 
 const TAILS = [1 << 16, 1 << 20]; // bytes
 
+// `running`: the tasks of a job that runs, which its master may be asked for; none of one that has ended.
 export function Logs({ applicationId, running, preferred }) {
   const { data, error, loading } = useJson(address(jobPath(applicationId, "logs")));
   const [task, setTask] = useState(null);
   if (loading) return html`<${Loading} what="the list of logs" />`;
   if (error) return html`<${Problem} title="The store is out of reach:" text=${error} />`;
-  if (!data.tasks.length) return html`<${Empty}>No logs are kept of this job.<//>`;
-  const current = task ?? (data.tasks.includes(preferred) ? preferred : data.tasks[0]);
+  const tasks = [...new Set([...data.logs.map((each) => each.task), ...running])].sort(byName);
+  if (!tasks.length) return html`<${Empty}>No logs are kept of this job.<//>`;
+  const current = task ?? (tasks.includes(preferred) ? preferred : tasks[0]);
   return html`<div>
-    <${Choice} title="Task" word="task" names=${data.tasks} chosen=${[current]} single=${true} onChange=${([name]) => setTask(name)} />
-    <${Log} key=${current} applicationId=${applicationId} task=${current} running=${running} />
+    <${Choice} title="Task" word="task" names=${tasks} chosen=${[current]} single=${true} onChange=${([name]) => setTask(name)} />
+    <${Log} key=${current} applicationId=${applicationId} task=${current} running=${running.length > 0} />
   </div>`;
 }
 

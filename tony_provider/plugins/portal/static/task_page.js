@@ -11,7 +11,6 @@ export function TaskPage({ dagId, runId, taskId, mapIndex }) {
   const index = Number(mapIndex ?? -1);
   const asked = { dag_id: dagId, run_id: runId, task_id: taskId, map_index: index, limit: MOST };
   const { data, error, loading } = useJson(address("jobs", asked), RENEWED);
-  // Filters of the list find parts of names; here it is this task instance only.
   const own = (job) => job.dag_id === dagId && job.run_id === runId && job.task_id === taskId && job.map_index === index;
   const newest = data?.jobs.find(own);
   if (loading) return html`<${Loading} what="the jobs of this task" />`;
