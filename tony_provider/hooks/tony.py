@@ -41,6 +41,7 @@ from tony_provider.runtime.storage.base import Storage
 if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.diagnosis.finding import Report
     from tony_provider.cluster.garbage import Garbage
+    from tony_provider.cluster.history.job_history import JobHistory
 
 
 class TonyHook(BaseHook):
@@ -203,6 +204,15 @@ class TonyHook(BaseHook):
     def labels(self, identity: Identity, application_id: str) -> dict[str, str]:
         """Where the application came from, as its submission said; empty when that cannot be told any more."""
         return results.labels(self.storage(), self.application_dir(identity, application_id))
+
+    def history(self, identity: Identity, application_id: str) -> JobHistory:
+        """All that is kept of an application, running or ended; its ``missing`` names what is not there.
+
+        Reads many small files: some seconds for large jobs.
+        """
+        from tony_provider.cluster.history.read_history import read_history
+
+        return read_history(self.storage(), self.application_dir(identity, application_id))
 
     def returned(self, identity: Identity, application_id: str) -> Any:
         """What a job that has succeeded left in ``TONY_RESULT_FILE``; None when it left nothing.

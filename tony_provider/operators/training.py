@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
-from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout
+from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout, TaskDeferred
 
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.base import Application
@@ -26,6 +27,7 @@ from tony_provider.operators import deferral
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, failure
 from tony_provider.operators.submission import request_of
+from tony_provider.operators.summary import SummaryKeeper
 from tony_provider.operators.task_secrets import render_secrets
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
@@ -71,6 +73,7 @@ class Training:
         self._run = TaskRun.of(context)
         self._try = TaskTry.of(context)
         self._store = StateStore(context, task.log)
+        self._summary = SummaryKeeper(task, context, self._run, self._store)
 
     @cached_property
     def _identity(self) -> Identity:
@@ -86,6 +89,7 @@ class Training:
             started = self._start(sent, secrets)
         application_id = started.application_id
         self._show_links(application_id, job)
+        self._summary.begin(application_id)
         self._heed_kill()
         if not self._task.wait_for_completion and not started.has_ended:
             return self._deliver(application_id, self._hook.application(application_id), None)
@@ -161,7 +165,13 @@ class Training:
                 self._log.error("%s could not be ended: %s", self._switch.application_id, error)
             raise
         finally:
+            self._leave()
             self._hook.close()
+
+    def _leave(self) -> None:
+        """Tell Airflow what has become of the application, unless the try only goes on elsewhere."""
+        if self._switch.application_id is not None and not isinstance(sys.exception(), TaskDeferred):
+            self._summary.leave(self._switch.application_id)
 
     def _take_over(self, application_id: str) -> None:
         """Let a kill find an application that another process of this try has started."""
@@ -183,9 +193,10 @@ class Training:
             log=self._log,
         )
         request = request_of(self._task, self._run, job, secrets)
-        if not self._task.durable:
-            return starter.end_and_submit(request)
-        return starter.attach_or_submit(request, known)
+        started = starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
+        if known is not None and known != started.application_id:
+            self._summary.mend(known)
+        return started
 
     def _remember(self, application_id: str) -> None:
         self._switch.remember(application_id)
@@ -277,6 +288,7 @@ class Training:
             raise TonyTaskKilled("this try was ended before it had started anything")
         if self._task.on_kill_action == "keep":
             raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
+        self._summary.leave(application_id, hurried=True)
         self._end(KILL_REASON)
         raise TonyTaskKilled(f"this try was ended, and {application_id} with it")
 
@@ -305,6 +317,7 @@ class Training:
             )
         outcome = self._outcome(application_id)
         outcome.clean_up()
+        self._summary.end(application_id, ending.application, ending.status)
         error = failure(application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)

@@ -15,7 +15,6 @@ import attrs
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.recorded import recorded_history
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.plugins.portal.job_row import Row
@@ -53,7 +52,7 @@ class OpenJob:
         return self.hook.application_dir(self.identity, self.application_id)
 
     def history(self) -> JobHistory:
-        return recorded_history(self.hook.storage(), self.directory, self.application_id)
+        return self.hook.history(self.identity, self.application_id)
 
     def live(self) -> tuple[str | None, JobStatus | None, list[str]]:
         """What the cluster says of it, its newest status, and what could not be read."""

@@ -1,0 +1,165 @@
+"""A job summed up: made of what Airflow, the cluster and the job itself say, and cut until it is small enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.application_state import ApplicationState
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.history.advice import Advice
+from tony_provider.cluster.history.curves import LONGEST_NAME, curves, thinner
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.protocol.job_figures import TimeUse
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.text import replaced
+
+MOST_BYTES = 60 << 10  # as JSON in ASCII, both parts: each stays below what Airflow warns of
+_METRICS = 50  # of those reported last
+_WARNINGS, _HASHES, _TYPES = 20, 200, 100
+_LINE = 500  # characters of a reason or a warning
+
+
+@attrs.frozen(kw_only=True)
+class RunFacts:
+    """What Airflow knows of an application: the run, the task and the try that wait for it. Fields as JobSummary's."""
+
+    application_id: str
+    application_dir: str
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    try_number: int = 1
+    logical_date: str | None = None
+    tony_conn_id: str = "tony_default"
+    proxy_user: str | None = None
+    name: str = ""
+    framework: str = ""
+    submitted_ms: int = 0  # as far as the try knows; the cluster knows better
+    fingerprint: Mapping[str, str] = attrs.field(factory=dict)
+    links: Mapping[str, str] = attrs.field(factory=dict)
+
+
+def summarize(
+    facts: RunFacts,
+    history: JobHistory,
+    application: Application | None = None,
+    advice: Sequence[Advice] = (),
+    *,
+    most_bytes: int = MOST_BYTES,
+) -> JobSummary:
+    """The summary of an application, at most ``most_bytes`` long.
+
+    ``history`` may be as empty as that of a job that never started; ``application``: None when the cluster does not
+    know it (any more).
+    """
+    status = history.status
+    job = history.specification.job if history.specification else {}
+    submitted_ms = (application and application.started_ms) or (status and status.started_ms) or facts.submitted_ms
+    known = attrs.asdict(facts, recurse=False)
+    known |= {
+        "framework": facts.framework or _text(job.get("framework")),
+        "name": facts.name or (application and application.name) or (status and status.name) or "",
+        "user": application.user if application else "",
+        "queue": application.queue if application else _text(job.get("queue")),
+        "verdict": verdict(application, status),
+        "reason": _reason(application, status),
+        "submitted_ms": submitted_ms,
+        "finished_ms": (status and status.finished_ms) or (application and application.finished_ms) or None,
+        "fingerprint": dict(sorted(facts.fingerprint.items())[:_HASHES]),
+        "links": dict(facts.links),
+        "advice": list(advice),
+        **(_of_status(status) if status else {}),
+    }
+    leading = [sample for sample in history.samples if status and sample.task == status.leader]
+    return _bounded(JobSummary(**known, curves=curves(leading, submitted_ms)), most_bytes)
+
+
+def verdict(application: Application | None, status: JobStatus | None) -> FinalStatus | None:
+    """How the application ended: the job's own result is the truth, the cluster's word counts where there is none."""
+    if status is not None and status.state.is_final:
+        killed = status.failure is not None and status.failure.kind is FailureKind.KILLED
+        return FinalStatus.KILLED if killed and status.state is JobState.FAILED else FinalStatus(status.state.value)
+    if application is None or not application.is_final:
+        return None
+    if application.state is ApplicationState.KILLED:
+        return FinalStatus.KILLED
+    return application.final_status or FinalStatus.FAILED
+
+
+def _reason(application: Application | None, status: JobStatus | None) -> str:
+    """Of a failure, in one line; empty for a success, or while it runs."""
+    if verdict(application, status) in (None, FinalStatus.SUCCEEDED):
+        return ""
+    told = [status.failure.message if status and status.failure else "", application.diagnostics if application else ""]
+    if status is not None and status.state.is_final:
+        told.insert(1, status.message)
+    return _line(next((each for each in told if each.strip()), ""))
+
+
+def _of_status(status: JobStatus) -> dict[str, Any]:
+    failure = status.failure
+    task = failure.task if failure else None
+    node = next((each.node for each in status.tasks if each.name == task), None)
+    metrics = {name: value for name, value in status.metrics.items() if len(name) <= LONGEST_NAME}
+    return {
+        "failure_kind": failure.kind.value if failure else None,
+        "failed_task": task,
+        "failed_node": node,
+        "times": status.times or TimeUse(),
+        "use": status.use[:_TYPES],
+        "step": status.step,
+        "total_steps": status.total_steps,
+        "steps_per_second": to_plain(status.steps_per_second),
+        "restarts": status.restarts,
+        "resumed_step": status.resumed_step,
+        "checkpoint_step": status.checkpoint_step,
+        "metrics": {name: to_plain(value) for name, value in list(metrics.items())[:_METRICS]},
+        "warnings": [_line(each) for each in status.warnings[:_WARNINGS]],
+    }
+
+
+def _bounded(summary: JobSummary, most_bytes: int) -> JobSummary:
+    """The first of ever smaller ones that fits; the last one, should none."""
+    for smaller in _ever_smaller(summary):
+        summary = smaller
+        if _length(summary) <= most_bytes:
+            break
+    return summary
+
+
+def _ever_smaller(summary: JobSummary) -> Iterator[JobSummary]:
+    yield summary
+    for points in (100, 50, 25):
+        yield attrs.evolve(summary, curves=[thinner(curve, points) for curve in summary.curves])
+    short = [thinner(curve, 25) for curve in summary.curves]
+    for some in (10, 5, 0):
+        yield attrs.evolve(summary, curves=short[:some])
+    yield attrs.evolve(
+        summary,
+        curves=[],
+        warnings=[each[: _LINE // 5] for each in summary.warnings[:5]],
+        metrics=dict(list(summary.metrics.items())[:10]),
+        fingerprint={},
+        use=summary.use[:10],
+    )
+
+
+def _length(summary: JobSummary) -> int:
+    return len(json.dumps(to_plain(summary)))
+
+
+def _line(text: str) -> str:
+    """The text in one line, with nothing that a database or JSON cannot hold."""
+    line = " ".join(replaced(text).replace("\x00", "?").split())
+    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

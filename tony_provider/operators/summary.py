@@ -1,0 +1,184 @@
+"""The summary of a try's application, handed to Airflow: lists and comparisons then need neither cluster nor store.
+
+It is in the state of the task instance, which retries and clearing leave as it is. What cannot be read or kept costs a
+warning in the task's log and a few seconds, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from tony_provider.cluster.base import Application
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.summarize import RunFacts, summarize
+from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY, in_parts
+from tony_provider.exceptions import TonySpecError
+from tony_provider.operators.training_task import TrainingTask
+from tony_provider.operators.tries import TaskRun
+from tony_provider.runtime.clock import epoch_ms
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.state_store import StateStore
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+READ_SECONDS = 5.0  # that the cluster and the store have for what is summed up
+KEEP_SECONDS = 3.0  # that Airflow has to take it
+HURRIED_SECONDS = 0.7  # each of both, where Airflow is about to kill this process
+KEPT = 20  # summaries of one task instance: each clearing may add one
+
+T = TypeVar("T")
+
+
+class SummaryKeeper:
+    """What hands the summaries of one try's applications to Airflow. It raises what interrupts a task, nothing else."""
+
+    def __init__(self, task: TrainingTask, context: Context, run: TaskRun, store: StateStore) -> None:
+        self._task = task
+        self._hook = task.hook
+        self._log = task.log
+        self._run = run
+        self._store = store
+        dag_run = context.get("dag_run")
+        date = dag_run.logical_date if dag_run is not None else None
+        self._logical_date = date.isoformat() if date is not None else None
+        self._ended: set[str] = set()  # applications whose end is kept
+
+    def begin(self, application_id: str) -> None:
+        """The application was just submitted, or attached to: from now on it is listed."""
+        look = self._in_time(READ_SECONDS, "looked up", lambda: self._hook.application(application_id))
+        self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
+        self._in_time(KEEP_SECONDS, "listed", lambda: self._list(application_id))
+
+    def end(self, application_id: str, application: Application | None, status: JobStatus | None) -> None:
+        """The application has ended, as is known already; what else it has left is read."""
+        self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS)
+        self._ended.add(application_id)
+
+    def leave(self, application_id: str, *, hurried: bool = False) -> None:
+        """The try ends, whatever has become of the application: it is looked at, unless its end is kept.
+
+        ``hurried``: this process is about to be killed, and may not come to leave it once more.
+        """
+        if application_id not in self._ended:
+            times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
+            self._sum_up(application_id, None, None, *times)
+
+    def mend(self, application_id: str) -> None:
+        """An earlier try has left this one: should that try not have lived to say how it ended, that is said now."""
+        kept = self._in_time(KEEP_SECONDS, "looked up", lambda: self._store.get(JOB_KEY + application_id))
+        if isinstance(kept, dict) and kept.get("verdict") is None:
+            number = kept.get("try_number")
+            self._sum_up(
+                application_id,
+                None,
+                None,
+                READ_SECONDS,
+                KEEP_SECONDS,
+                try_number=number if isinstance(number, int) else self._run.try_number,
+            )
+
+    def _sum_up(
+        self,
+        application_id: str,
+        application: Application | None,
+        status: JobStatus | None,
+        read_seconds: float,
+        keep_seconds: float,
+        **facts: Any,
+    ) -> None:
+        known = application, JobHistory(application_id=application_id, status=status)
+        look = self._in_time(read_seconds, "read whole", lambda: self._look(application_id, *known)) or known
+        if look[0] is not None or look[1].status is not None:  # else what is kept of it already says more
+            self._keep(application_id, *look, keep_seconds, **facts)
+
+    def _look(
+        self, application_id: str, application: Application | None, known: JobHistory
+    ) -> tuple[Application | None, JobHistory]:
+        application = application or self._hook.application(application_id)
+        try:
+            found = self._hook.history(self._run.identity(self._hook, self._task.checkpoint_key), application_id)
+        except (ClusterError, StorageError) as error:
+            self._log.warning("The summary of the job has no curves: %s", error)
+            return application, known
+        return application, found if known.status is None else attrs.evolve(found, status=known.status)
+
+    def _keep(
+        self, application_id: str, application: Application | None, history: JobHistory, seconds: float, **facts: Any
+    ) -> None:
+        def keep() -> None:
+            about = attrs.evolve(self._facts(application_id), **facts)
+            first, details = in_parts(summarize(about, history, application))
+            # The details first: whoever sees that it has ended finds them.
+            self._store.set(DETAILS_KEY + application_id, details, forever=True)
+            self._store.set(JOB_KEY + application_id, first, forever=True)
+
+        self._in_time(seconds, "kept", keep)
+
+    def _list(self, application_id: str) -> None:
+        """Note that there is a summary of it, and forget the oldest where there are too many."""
+        kept = self._store.get(JOBS_KEY)
+        ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
+        ids = [*(each for each in ids if each != application_id), application_id]
+        for old in ids[:-KEPT]:
+            self._store.delete(JOB_KEY + old)
+            self._store.delete(DETAILS_KEY + old)
+        self._store.set(JOBS_KEY, [*ids[-KEPT:]], forever=True)
+
+    def _facts(self, application_id: str) -> RunFacts:
+        hook, run = self._hook, self._run
+        identity = run.identity(hook, self._task.checkpoint_key)
+        fingerprint, framework = {}, ""
+        # Each of these is worth having, and none is worth the rest.
+        with contextlib.suppress(ClusterError, StorageError):
+            chain = hook.chain(identity, application_id)
+            fingerprint = chain.about.fingerprint if chain is not None and chain.about is not None else {}
+        with contextlib.suppress(TonySpecError):
+            framework = self._task.parse_job(self._task.secrets or {}).framework
+        pages = attrs.asdict(hook.pages(identity, application_id))
+        return RunFacts(
+            application_id=application_id,
+            application_dir=hook.application_dir(identity, application_id),
+            dag_id=run.dag_id,
+            run_id=run.run_id,
+            task_id=run.task_id,
+            map_index=run.map_index,
+            try_number=run.try_number,
+            logical_date=self._logical_date,
+            tony_conn_id=self._task.tony_conn_id,
+            proxy_user=self._task.proxy_user or None,
+            framework=framework,
+            submitted_ms=epoch_ms(),
+            fingerprint=fingerprint,
+            links={name: address for name, address in pages.items() if address},
+        )
+
+    def _in_time(self, seconds: float, what: str, act: Callable[[], T]) -> T | None:
+        """What ``act`` returns; None, after a warning, when it fails or takes longer, in which case it is left alone.
+
+        A thread that is left alone keeps no process from ending.
+        """
+        found: list[T] = []
+        problems: list[str] = [f"nobody has answered within {seconds:.0f} s"]
+
+        def run() -> None:
+            try:
+                found.append(act())
+            except Exception as error:  # noqa: BLE001 - the task is worth more than its summary
+                problems[:] = [str(error) or type(error).__name__]
+            else:
+                problems.clear()
+
+        thread = threading.Thread(target=run, name="tony-summary", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        for problem in problems[:1]:
+            self._log.warning("The summary of the job cannot be %s: %s", what, problem)
+        return found[0] if found else None

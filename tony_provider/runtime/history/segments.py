@@ -1,0 +1,249 @@
+"""Segments: the files that the series of an application are kept in, each written once.
+
+A segment is gzip'd JSON lines: a header first, then samples, oldest first. What a sample does not know is not in its
+line. The names of segments say their order: the attempt of the application master, then a number from 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Callable, ClassVar, Optional
+
+import attrs
+
+from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.history.task_sample import TaskSample
+
+VERSION = 1  # of the form of segments
+_NAME = re.compile(r"series-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
+_GZIP = 31  # zlib's window bits for a gzip header
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_EXACT = 2.0**53  # whole numbers below it are written as they are
+
+
+@attrs.frozen(kw_only=True)
+class SegmentHeader:
+    """The first line of a segment. What was left out counts from the beginning of this application master."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    version: int = VERSION
+    application_id: str = ""
+    samples_left_out: int = 0  # while the store did not take any, or beyond the bound
+    metrics_left_out: int = 0  # names of tasks' metrics, beyond those that are kept
+    such_as: list[str] = attrs.field(factory=list)  # some of these names
+
+
+@attrs.frozen
+class Segment:
+    """A segment as it was read, as far as that was possible."""
+
+    header: SegmentHeader
+    samples: list[TaskSample]
+    problems: list[str]  # what is missing of it, and why, for people
+
+
+def segment_name(am_attempt: int, number: int) -> str:
+    """The file of the segment with this number, from 1, of this attempt of the application master."""
+    return f"series-{am_attempt}-{number:04}.jsonl.gz"
+
+
+def segment_order(name: str) -> Optional[tuple[int, int]]:
+    """The attempt and the number in the name of a segment; None: it is the name of none."""
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def encode_segment(header: SegmentHeader, samples: Iterable[TaskSample]) -> bytes:
+    """A whole segment's file."""
+    compressor = SampleCompressor()
+    for sample in samples:
+        compressor.add(encode_sample(sample))
+    return encode_header(header) + compressor.finish()
+
+
+def encode_header(header: SegmentHeader) -> bytes:
+    """The beginning of a segment's file; what a ``SampleCompressor`` gives follows."""
+    compressor = zlib.compressobj(wbits=_GZIP)
+    return compressor.compress(dump_json(header) + b"\n") + compressor.flush()
+
+
+class SampleCompressor:
+    """The samples of one segment, compressed as they come."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(wbits=_GZIP)
+        self._chunks = [self._compressor.compress(b"")]
+        self._written = len(self._chunks[0])
+        self._pending = 0  # bytes that zlib holds, before compression
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes the samples can take at most as they are: what zlib still holds may not become any smaller."""
+        return self._written + self._pending + self._pending // 1000 + 64
+
+    def add(self, line: bytes) -> None:
+        """Add a sample's line, see ``encode_sample``."""
+        self._pending += len(line)
+        if chunk := self._compressor.compress(line):
+            self._written += len(chunk)
+            self._chunks.append(chunk)
+            self._pending = 0
+
+    def finish(self) -> bytes:
+        """The compressed samples. To be called once."""
+        return b"".join((*self._chunks, self._compressor.flush()))
+
+
+def encode_sample(sample: TaskSample) -> bytes:
+    """The line of a sample; numbers of metrics with seven digits, whole ones exactly."""
+    fields = {name: value for name, value in _values(sample) if value is not None}
+    if sample.metrics:
+        fields["metrics"] = {name: _number(value) for name, value in sample.metrics.items()}
+    return (
+        json.dumps(fields, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        + b"\n"
+    )
+
+
+def _values(sample: TaskSample) -> Iterator[tuple[str, Any]]:
+    for name, tidy in _WRITTEN.items():
+        value = getattr(sample, name)
+        yield name, value if value is None or tidy is None else tidy(value)
+
+
+def _number(value: float) -> Any:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == int(value) and abs(value) < _EXACT:
+        return int(value)
+    return float(f"{value:.7g}")
+
+
+def _tenths(value: float) -> Any:
+    return _number(round(value, 1))
+
+
+_WRITTEN: dict[str, Optional[Callable[[float], Any]]] = {
+    "time_ms": None,
+    "seconds": _tenths,
+    "task": None,
+    "attempt": None,
+    "generation": None,
+    "rss_bytes": None,
+    "cpu_percent": _tenths,
+    "read_bytes": None,
+    "written_bytes": None,
+    "received_bytes": None,
+    "sent_bytes": None,
+    "gpu_percent": _tenths,
+    "gpu_bytes": None,
+    "step": None,
+    "steps_per_second": _number,
+}
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_segment(data: bytes, *, most_bytes: int) -> Segment:
+    """A segment by the bytes of its file, which may be cut short, or be no segment at all.
+
+    ``most_bytes``: so much of its text is read.
+    """
+    text, problem = _decompressed(data, most_bytes)
+    first, _, rest = text.partition(b"\n")
+    problems = [problem] if problem else []
+    try:
+        header = load_json(first, SegmentHeader)
+    except CodecError as error:
+        return Segment(SegmentHeader(), [], [*problems, f"its first line is no header: {error}"])
+    if header.version > VERSION:
+        problems.append(f"it has form {header.version}, of a later release: what form {VERSION} has not is left out")
+    samples, unreadable = [], 0
+    lines = rest.split(b"\n")
+    if problem and lines:
+        lines.pop()  # half a line
+    for line in lines:
+        if line:
+            sample = _sample(line)
+            if sample is None:
+                unreadable += 1
+            else:
+                samples.append(sample)
+    if unreadable:
+        problems.append(f"{unreadable} of its lines are no samples")
+    return Segment(header, samples, problems)
+
+
+def _decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
+    """The text as far as it goes, and why it goes no further."""
+    parts: list[bytes] = []
+    left = most_bytes
+    while data:
+        decompressor = zlib.decompressobj(wbits=_GZIP)
+        try:
+            part = decompressor.decompress(data, left)
+        except zlib.error as error:
+            return b"".join(parts), f"it is damaged: {error}"
+        parts.append(part)
+        left -= len(part)
+        if decompressor.unconsumed_tail or (left <= 0 and not decompressor.eof):
+            return b"".join(parts), f"it is larger than {most_bytes} bytes: the rest is not read"
+        if not decompressor.eof:
+            return b"".join(parts), "it is cut short"
+        data = decompressor.unused_data
+        if data and left <= 0:
+            return b"".join(parts), f"it is larger than {most_bytes} bytes: the rest is not read"
+    return b"".join(parts), ""
+
+
+def _sample(line: bytes) -> Optional[TaskSample]:
+    """None when it is none. Quick, since there may be a hundred thousand; unknown keys are passed over."""
+    try:
+        plain = json.loads(line)
+        values = {name: read(plain[name]) for name, read in _READ.items() if plain.get(name) is not None}
+        return TaskSample(**values)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(value)
+    return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        return _NON_FINITE[value]
+    if type(value) not in (int, float):
+        raise TypeError(value)
+    return float(value)
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _metrics(value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    return {name: _float(each) for name, each in value.items()}
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_WRITTEN, _int),
+    **dict.fromkeys(("seconds", "cpu_percent", "gpu_percent", "steps_per_second"), _float),
+    "task": _str,
+    "metrics": _metrics,
+}
