@@ -1,10 +1,11 @@
-"""Airflow's own API server and pages, in a thread of this process, with seeded jobs behind them, and a browser on them."""
+"""Airflow's own API server and pages, in a thread of this process, with seeded jobs behind them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -15,14 +16,13 @@ from fastapi import FastAPI
 from tests.hadoop.ports import free_ports
 from tests.portal import seeded
 from tests.waiting import until
-from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.plugins.portal import store
 from tony_provider.plugins.portal.job_row import Row
 from tony_provider.plugins.portal.store import OpenJob
-from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.base import FileStatus
 
 HOST = "127.0.0.1"
+LOGS = [FileStatus(f"/logs/worker-{rank}.attempt-1.log", 2000, 0, False, "", None) for rank in range(2)]
 
 
 @contextmanager
@@ -45,31 +45,16 @@ def token(user: str) -> str:
     return get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=user, role="admin"))
 
 
-class SeededJob(OpenJob):
-    """A job whose files are those of ``seeded``, in place of a store."""
-
-    def history(self) -> JobHistory:
-        return seeded.history(self.application_id)
-
-    def live(self) -> tuple[str | None, JobStatus | None, list[str]]:
-        return "RUNNING", seeded.status(self.application_id), []
-
-    def log_files(self) -> list[FileStatus]:
-        return [
-            FileStatus(f"/logs/worker-{rank}.attempt-1.log", 2000, 0, False, "", None)
-            for rank in range(2)
-        ]
-
-    def log_tail(self, task: str, most: int) -> bytes | None:
-        return f"{task} begins\n<b>step 1</b>\nRuntimeError: <i>out of memory</i>\n".encode()[-most:]
-
-
 def seed_the_store(patch: pytest.MonkeyPatch) -> None:
-    """From now on jobs have the histories of ``seeded``; the store of a job of SWEEP is out of reach."""
+    """From now on jobs have the histories of ``seeded``, in place of a store; SWEEP's are out of reach."""
 
-    def ask(row: Row, what: object) -> object:
+    def ask(row: Row, what: Callable[[OpenJob], object]) -> object:
         if row["dag_id"] == seeded.SWEEP:
             raise store.OutOfReach("hdfs://away.example.com:8020 does not answer: connection refused")
-        return what(SeededJob(None, None, row["application_id"]))  # type: ignore[operator, arg-type]
+        return what(OpenJob(cast(Any, None), cast(Any, None), row["application_id"]))
 
     patch.setattr(store, "_ask", ask)
+    patch.setattr(OpenJob, "history", lambda job: seeded.history(job.application_id))
+    patch.setattr(OpenJob, "live", lambda job: ("RUNNING", seeded.status(job.application_id), []))
+    patch.setattr(OpenJob, "log_files", lambda job: LOGS)
+    patch.setattr(OpenJob, "log_tail", lambda job, task, most: seeded.printed(task)[-most:])

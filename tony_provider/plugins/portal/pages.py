@@ -1,4 +1,4 @@
-"""The portal's pages, as Airflow's plugins name them: one in the navigation, a tab on each DAG and on each task instance."""
+"""The portal's pages as plugins name them: one in the navigation, a tab on each DAG and each task instance."""
 
 from __future__ import annotations
 

@@ -9,19 +9,29 @@ const COLOURS = 8; // in portal.css; series beyond them are dashed
 const ROWS = 60; // of the table beside a chart
 const HEIGHT = 220;
 const WORDS = 8; // series that are told in words
+// How times of the epoch are written at the ticks, by uPlot's rules: step in seconds, text, and what is added below where
+// the year, month, day, hour, minute or second is another one than at the tick before.
+const TIMES = [
+  [31536000, "{YYYY}", null, null, null, null, null, null, 1],
+  [2419200, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+  [86400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+];
+const UTC = (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC");
 
 // `all`: what series() makes. `x`: {label, write, time}; `write` makes a text of a number, `time` says that x is seconds
-// of the epoch. `y`: {write}. `onPick(series, point)`: a click on a point. `points`: marks on all of them.
+// of the epoch, `utc` that they are written in UTC. `y`: {write, steps}: between which numbers ticks are. `onPick(series, point)`: a click on a point. `points`: marks on all of them.
 export function Chart({ title, all, x, y = {}, onPick = null, points = false, height = HEIGHT }) {
   const write = { x: x.write ?? figure, y: y.write ?? figure };
   const theme = useTheme();
   const id = useId();
   const shown = all.filter((each) => each.xs.length);
-  const said = remarks(shown);
+  const said = remarks(shown, Boolean(x.time ?? x.tell));
   if (!shown.length) return html`<figure className="chart"><figcaption>${title}</figcaption><p className="soft">No values.</p></figure>`;
   return html`<figure className="chart">
     <figcaption id=${id}>${title}</figcaption>
-    <${Drawing} key=${theme} ...${{ all: shown, x, write, onPick, points, height, title }} />
+    <${Drawing} key=${theme} ...${{ all: shown, x, y, write, onPick, points, height, title }} />
     ${shown.length > 1 && html`<${Legend} all=${shown} />`}
     ${said.map((each) => html`<p key=${each} className="soft remark">${each}.</p>`)}
     <${Fold} title="Figures as a table">${() => html`<${Figures} ...${{ all: shown, x, write, title }} />`}<//>
@@ -40,7 +50,7 @@ function useTheme() {
   return theme;
 }
 
-function Drawing({ all, x, write, onPick, points, height, title }) {
+function Drawing({ all, x, y, write, onPick, points, height, title }) {
   const frame = useRef(null);
   const pick = useRef(onPick);
   pick.current = onPick;
@@ -51,7 +61,7 @@ function Drawing({ all, x, write, onPick, points, height, title }) {
   const drawn = useRef(null);
   useEffect(() => {
     const element = frame.current;
-    const plot = new uPlot(options({ element, all, x, write, points, height, pick }), data, element);
+    const plot = new uPlot(options({ element, all, x, y, write, points, height, pick }), data, element);
     drawn.current = plot;
     const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
@@ -72,7 +82,7 @@ function joined(all) {
   return uPlot.join(all.map((each) => [each.xs, each.ys]));
 }
 
-function options({ element, all, x, write, points, height, pick }) {
+function options({ element, all, x, y, write, points, height, pick }) {
   const style = getComputedStyle(element);
   const ink = style.getPropertyValue("--soft").trim();
   const grid = { stroke: style.getPropertyValue("--grid").trim(), width: 1 };
@@ -86,13 +96,14 @@ function options({ element, all, x, write, points, height, pick }) {
   return {
     width: element.clientWidth,
     height,
+    ...(x.utc ? { tzDate: UTC } : {}),
     legend: { show: false },
     cursor: { points: { size: 8 }, focus: { prox: 24 }, drag: { x: true, y: false } },
     focus: { alpha: 0.35 },
     scales: { x: { time: Boolean(x.time), range: wide(x.time) }, y: { range: padded } },
     axes: [
-      { ...axis, label: x.label, labelSize: 18, labelFont: axis.font, labelGap: 2, size: 32, space: 90, ...(x.time ? {} : { values: (_, ticks) => ticks.map(write.x) }) },
-      { ...axis, size: widest(write.y), values: (_, ticks) => ticks.map(write.y) },
+      { ...axis, label: x.label, labelSize: 18, labelFont: axis.font, labelGap: 2, size: x.time ? 48 : 32, space: 90, values: x.time ? TIMES : (_, ticks) => ticks.map(write.x), ...(x.steps ? { incrs: x.steps } : {}) },
+      { ...axis, size: widest, values: (_, ticks) => ticks.map(write.y), ...(y.steps ? { incrs: y.steps } : {}) },
     ],
     series: [{}, ...lines],
     hooks: { ready: [(plot) => listen(plot, pick)], setCursor: [(plot) => tell(plot, all, x, write)] },
@@ -110,10 +121,11 @@ function padded(_, low, high) {
   return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
 }
 
-const widest = (write) => (plot, values) => {
-  if (!values) return 50;
-  return Math.min(110, Math.max(40, 14 + 7 * Math.max(...values.map((each) => String(each).length))));
-};
+// The room for what stands at the ticks, in pixels.
+function widest(_, texts) {
+  const longest = Math.max(0, ...(texts ?? []).map((each) => String(each).length));
+  return Math.min(110, Math.max(40, 18 + 6.5 * longest));
+}
 
 // The nearest point's own figures, beside the pointer.
 function tell(plot, all, x, write) {

@@ -1,7 +1,7 @@
 // Learning curves: metrics over steps or time, of tasks of one job or of several jobs.
 import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
-import { duration, figure, shortened } from "./format.js";
+import { duration, DURATION_STEPS, figure, shortened } from "./format.js";
 import { html, useMemo, useSearchParams } from "./html.js";
 import { Empty, Switch } from "./parts.js";
 import { series } from "./series.js";
@@ -46,7 +46,7 @@ function MetricChart({ metric, sources, over }) {
     }
     return drawn;
   }, [metric, sources, over]);
-  const x = over === "time" ? { label: "time", write: duration, tell: (seconds) => `after ${duration(seconds)}` } : { label: "step", write: figure };
+  const x = over === "time" ? { label: "time", write: duration, steps: DURATION_STEPS, tell: (seconds) => `after ${duration(seconds)}` } : { label: "step", write: figure };
   return html`<${Chart} title=${shortened(metric, 120)} all=${all} x=${x} />`;
 }
 

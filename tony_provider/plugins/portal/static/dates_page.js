@@ -2,7 +2,7 @@
 import { address, useJson } from "./api.js";
 import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
-import { drawable, duration, figure, logicalDate, NOTHING, numeric } from "./format.js";
+import { drawable, duration, DURATION_STEPS, figure, logicalDate, NOTHING, numeric } from "./format.js";
 import { html, useMemo, useNavigate, useSearchParams } from "./html.js";
 import { Empty, Fold, Loading, Problem, Section, State, Switch, Table, To } from "./parts.js";
 import { toJob, toJobs, toRun } from "./routes.js";
@@ -84,8 +84,8 @@ function DateChart({ title, points, read, write, onPick }) {
     const infinite = points.filter((point, at) => point.application_id && ys[at] === null && typeof read(point) === "string" && !Number.isFinite(numeric(read(point)))).length;
     return [{ label: title, xs: points.map((point) => point.seconds), ys, gaps: infinite, again: 0, back: 0 }];
   }, [title, points, read]);
-  const x = { label: "logical date", time: true, tell: (seconds) => logicalDate(new Date(seconds * 1000).toISOString()) };
-  return html`<${Chart} title=${title} all=${all} x=${x} y=${{ write }} points=${true} onPick=${onPick} />`;
+  const x = { label: "logical date", time: true, utc: true, tell: (seconds) => logicalDate(new Date(seconds * 1000).toISOString()) };
+  return html`<${Chart} title=${title} all=${all} x=${x} y=${{ write, steps: write === duration ? DURATION_STEPS : undefined }} points=${true} onPick=${onPick} />`;
 }
 
 function Dates({ dagId, points, metrics }) {
@@ -93,7 +93,7 @@ function Dates({ dagId, points, metrics }) {
   const head = ["Logical date", "State", "Job", ...metrics.map(number), ...FIGURES.map(([, title]) => number(title))];
   const newest = [...points].reverse();
   const row = (point) => [
-    html`<${To} to=${toRun({ ...point, dag_id: dagId })}>${logicalDate(point.date)}<//>`,
+    html`<${To} to=${toRun({ ...point, dag_id: dagId })}><span className="line">${logicalDate(point.date)}</span><//>`,
     point.state ? html`<${State} state=${point.state} />` : html`<span className="soft">no job</span>`,
     point.application_id ? html`<${To} to=${toJob(point.application_id)}>${point.application_id}<//>` : NOTHING,
     ...metrics.map((metric) => figure(point.metrics?.[metric])),

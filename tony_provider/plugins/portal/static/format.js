@@ -50,6 +50,13 @@ export function bytes(value) {
   return `${at === 0 || number >= 100 ? Math.round(number) : number.toFixed(1).replace(/\.0$/, "")} ${units[at]}`;
 }
 
+// Between which numbers the ticks of a chart are, so that what stands at them is short.
+export const BYTE_STEPS = Array.from({ length: 60 }, (_, at) => 2 ** at);
+export const DURATION_STEPS = [0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30]
+  .concat([1, 2, 5, 10, 15, 30].map((minutes) => minutes * 60))
+  .concat([1, 2, 3, 6, 12].map((hours) => hours * 3600))
+  .concat([1, 2, 5, 10, 20, 50, 100, 1000].map((days) => days * 86400));
+
 export const percent = (part, whole) => (whole > 0 && known(part) ? `${Math.round((100 * part) / whole)} %` : NOTHING);
 
 const two = (number) => String(number).padStart(2, "0");

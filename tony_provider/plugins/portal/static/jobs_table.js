@@ -8,7 +8,7 @@ import { toDates, toJob, toTaskInstance } from "./routes.js";
 const COLUMNS = [
   ["State", false, "state"],
   ["Job", false, "name"],
-  ["Task of the DAG", false, "task"],
+  ["Task", false, "task"],
   ["Logical date", false, "date"],
   ["Submitted", false, "submitted"],
   ["Took", true, "duration"],

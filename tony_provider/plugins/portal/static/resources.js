@@ -1,6 +1,6 @@
 // What the tasks of a job used over time, as the samples on its store have it.
 import { Chart } from "./chart.js";
-import { bytes, figure } from "./format.js";
+import { bytes, BYTE_STEPS, figure } from "./format.js";
 import { html, useMemo } from "./html.js";
 import { Empty } from "./parts.js";
 import { series } from "./series.js";
@@ -37,7 +37,7 @@ function ResourceChart({ field, title, write, summed, samples, tasks }) {
     () => tasks.filter((task) => something(samples[task]?.[field])).map((task) => series(task, ...line(samples[task], field, summed))),
     [field, summed, samples, tasks],
   );
-  return html`<${Chart} title=${title} all=${all} x=${{ label: "time", time: true }} y=${{ write }} />`;
+  return html`<${Chart} title=${title} all=${all} x=${{ label: "time", time: true }} y=${{ write, steps: write === bytes || write === rate ? BYTE_STEPS : undefined }} />`;
 }
 
 function line(sample, field, summed) {

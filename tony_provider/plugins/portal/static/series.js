@@ -22,14 +22,16 @@ export function series(label, rawXs, rawYs) {
   return { label, xs: kept.map(([x]) => x), ys, gaps, again: points.length - kept.length, back };
 }
 
-// What a drawing does not show by itself, for people.
-export function remarks(all) {
+// What a drawing does not show by itself, for people. `time`: whether x is time, and not steps.
+export function remarks(all, time) {
   const sum = (name) => all.reduce((total, each) => total + each[name], 0);
+  const times = (number) => (number === 1 ? "once" : `${number.toLocaleString("en")} times`);
+  const many = (number, one, more) => (number === 1 ? `one ${one}` : `${number.toLocaleString("en")} ${more}`);
+  const [gaps, again, back] = ["gaps", "again", "back"].map(sum);
   const said = [];
-  const plural = (number, one, more) => (number === 1 ? `one ${one}` : `${number.toLocaleString("en")} ${more}`);
-  if (sum("gaps")) said.push(`${plural(sum("gaps"), "value is", "values are")} NaN or infinite: a gap`);
-  if (sum("again")) said.push(`${plural(sum("again"), "point was", "points were")} there twice: the later one is drawn`);
-  if (sum("back") && !sum("again")) said.push(`what the points were measured along went back ${plural(sum("back"), "time", "times")}: they are drawn in its order`);
+  if (gaps) said.push(`${many(gaps, "value is", "values are")} NaN or infinite: a gap`);
+  if (back) said.push(`${time ? "the clock" : "the steps"} went back ${times(back)}: points are drawn in order of ${time ? "their times" : "steps"}`);
+  if (again) said.push(`${many(again, "point", "points")} at the same ${time ? "moment" : "step"} as another: the later one is drawn`);
   return said;
 }
 

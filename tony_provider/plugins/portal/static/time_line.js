@@ -4,6 +4,7 @@ import { html, useMemo, useState } from "./html.js";
 import { Empty } from "./parts.js";
 
 const LISTED = 100; // events at a time
+const NAMED = 0.08; // of the whole; a shorter phase has no room for its name
 
 // Which phase begins with an event.
 const BEGINS = {
@@ -74,7 +75,7 @@ function PhaseBar({ phases: all, events, beginMs, endMs }) {
   return html`<figure className="phases" role="img" aria-label=${`Phases: ${all.slice(0, 40).map((each) => `${each.name}, ${duration((each.until - each.from) / 1000)}`).join("; ")}`}>
     <div className="track">
       ${all.map((each, at) => html`<i key=${at} className=${`phase-${each.kind}`} style=${{ left: place(each.from), width: `calc(${place(beginMs + each.until - each.from)})` }}
-        title=${`${each.name}: ${duration((each.until - each.from) / 1000)}`}><span>${each.name}</span></i>`)}
+        title=${`${each.name}: ${duration((each.until - each.from) / 1000)}`}><span>${each.until - each.from > NAMED * whole && each.name}</span></i>`)}
       ${marks.map((event, at) => html`<b key=${`mark ${at}`} className=${`mark-${MARKS[event.event]}`} style=${{ left: place(event.at) }} title=${`${event.event}: ${event.message.slice(0, 200)}`}></b>`)}
     </div>
     <figcaption className="soft"><span>${moment(beginMs, { seconds: true })}</span><span>${duration(whole / 1000)}</span><span>${moment(endMs, { seconds: true })}</span></figcaption>
