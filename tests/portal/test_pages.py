@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from selenium.webdriver import Chrome
+from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -166,6 +166,7 @@ def test_a_job_with_everything(pages: Pages) -> None:
 @pytest.mark.long
 def test_a_running_job_renews_itself(pages: Pages) -> None:
     pages.open(job(DAG_ID, seeded.RUNNING))
+    pages.see_text("about 1 min 52 s left")
     now = pages.section("Now")
     assert "step 640 of 1,000" in now
     assert "worker:1" in now
@@ -213,7 +214,7 @@ def test_dates_have_gaps_and_lead_to_jobs(pages: Pages) -> None:
     assert len(rows) == seeded.DAYS
     assert "no job" in next(row for row in rows if row.startswith("2026-01-09"))
     point = pages.see(".pickable .u-over")
-    _click(pages, point, 0.999, 0.1)  # the newest date is on the right, and its accuracy the highest
+    _click(pages, point, 0.99, -0.8)  # the newest date is on the right, and its accuracy the highest
     until(
         lambda: f"job={application_id(DAG_ID, seeded.RUNNING)}" in pages.driver.current_url,
         lambda: pages.driver.current_url,
@@ -278,12 +279,7 @@ def test_keys_reach_everything(pages: Pages) -> None:
 
 
 def _click(pages: Pages, element: WebElement, across: float, down: float) -> None:
-    """At this part of its width and height."""
+    """At this part of its width and height, from its middle: -1 to 1."""
     pages.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
-    box = pages.driver.execute_script(
-        "const r = arguments[0].getBoundingClientRect(); return [r.x, r.y, r.width, r.height]", element
-    )
-    x, y = box[0] + box[2] * across, box[1] + box[3] * down
-    for kind, button in (("mouseMoved", "none"), ("mousePressed", "left"), ("mouseReleased", "left")):
-        event = {"type": kind, "x": x, "y": y, "button": button, "clickCount": 1}
-        pages.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+    x, y = int(across * element.size["width"] / 2), int(down * element.size["height"] / 2)
+    ActionChains(pages.driver).move_to_element_with_offset(element, x, y).pause(0.1).click().perform()

@@ -61,7 +61,7 @@ function Drawing({ all, x, y, write, onPick, points, height, title }) {
   const drawn = useRef(null);
   useEffect(() => {
     const element = frame.current;
-    const plot = new uPlot(options({ element, all, x, y, write, points, height, pick }), data, element);
+    const plot = new uPlot(options({ element, all, x, y, write, points, height, pick, onPick }), data, element);
     drawn.current = plot;
     const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
@@ -82,7 +82,7 @@ function joined(all) {
   return uPlot.join(all.map((each) => [each.xs, each.ys]));
 }
 
-function options({ element, all, x, y, write, points, height, pick }) {
+function options({ element, all, x, y, write, points, height, pick, onPick }) {
   const style = getComputedStyle(element);
   const ink = style.getPropertyValue("--soft").trim();
   const grid = { stroke: style.getPropertyValue("--grid").trim(), width: 1 };
@@ -98,7 +98,7 @@ function options({ element, all, x, y, write, points, height, pick }) {
     height,
     ...(x.utc ? { tzDate: UTC } : {}),
     legend: { show: false },
-    cursor: { points: { size: 8 }, focus: { prox: 24 }, drag: { x: true, y: false } },
+    cursor: { points: { size: 8 }, focus: { prox: 24 }, drag: onPick ? { x: false, y: false, click: () => {} } : { x: true, y: false } },
     focus: { alpha: 0.35 },
     scales: { x: { time: Boolean(x.time), range: wide(x.time) }, y: { range: padded } },
     axes: [
