@@ -121,7 +121,7 @@ def test_the_next_try_tells_the_end_of_what_a_dead_worker_has_left(training: Tra
     assert kept(JOB_KEY)[left]["verdict"] is None
     training.hook.kill(left, "carol has killed it")
     training.mended.touch()
-    training.again()
+    training.cleared(TaskInstanceState.FAILED, training.spec())
     found = kept(JOB_KEY)
     assert found[left]["verdict"] == "KILLED"
     assert len(found) == 2

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import reprlib
+import types
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Optional, TypeVar, get_origin
+from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
@@ -126,6 +127,20 @@ def _structure_amount(value: Any, _: Any) -> ResourceAmount:
         raise TypeError(f"expected an amount of a resource, got {reprlib.repr(value)}") from error
 
 
+_UNIONS = (Union, getattr(types, "UnionType", Union))  # the latter is float | str, from Python 3.10 on
+
+
+def _is_number_or_text(wanted: Any) -> bool:
+    return get_origin(wanted) in _UNIONS and set(get_args(wanted)) - {type(None)} == {float, str}
+
+
+def _structure_number_or_text(value: Any, wanted: Any) -> Any:
+    """A number that JSON cannot write stays the text that it is."""
+    if isinstance(value, str) or (value is None and type(None) in get_args(wanted)):
+        return value
+    return _structure_float(value, float)
+
+
 def _check_container(name: str, wanted: Any, value: Any) -> None:
     # cattrs takes any iterable for a list, so that a text would become a list of its letters.
     if value is None:
@@ -152,6 +167,7 @@ def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
     converter.register_structure_hook(float, _structure_float)
     converter.register_structure_hook(bool, _structure_bool)
     converter.register_structure_hook(str, _structure_str)
+    converter.register_structure_hook_func(_is_number_or_text, _structure_number_or_text)
     converter.register_unstructure_hook(float, _unstructure_float)
     converter.register_unstructure_hook(str, _unstructure_str)
     converter.register_structure_hook(ResourceAmount, _structure_amount)

@@ -12,7 +12,7 @@ from tony_provider.cluster.history.job_summary import CURVE_POINTS, CURVES, Curv
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.history.task_sample import TaskSample
 
-LONGEST_NAME = 200  # characters of a metric: one with a longer name is left out
+LONGEST_NAME = 100  # characters of a metric: one with a longer name is left out
 _DIGITS = 7  # of a value
 
 

@@ -21,8 +21,8 @@ from tony_provider.runtime.text import replaced
 
 MOST_BYTES = 60 << 10  # as JSON in ASCII, both parts: each stays below what Airflow warns of
 _METRICS = 50  # of those reported last
-_WARNINGS, _HASHES, _TYPES = 20, 200, 100
-_LINE = 500  # characters of a reason or a warning
+_WARNINGS, _HASHES, _TYPES = 10, 200, 20
+_LINE = 1000  # bytes, as JSON in ASCII, of a reason or a warning
 
 
 @attrs.frozen(kw_only=True)
@@ -94,12 +94,15 @@ def verdict(application: Application | None, status: JobStatus | None) -> FinalS
 
 
 def _reason(application: Application | None, status: JobStatus | None) -> str:
-    """Of a failure, in one line; empty for a success, or while it runs."""
-    if verdict(application, status) in (None, FinalStatus.SUCCEEDED):
+    """Of a failure, in one line; empty for a success, or while it runs. Who has killed it, only the cluster knows."""
+    ended = verdict(application, status)
+    if ended in (None, FinalStatus.SUCCEEDED):
         return ""
-    told = [status.failure.message if status and status.failure else "", application.diagnostics if application else ""]
-    if status is not None and status.state.is_final:
-        told.insert(1, status.message)
+    of_cluster = application.diagnostics if application else ""
+    of_job = (
+        [status.failure.message if status.failure else "", status.message] if status and status.state.is_final else []
+    )
+    told = [of_cluster, *of_job] if ended is FinalStatus.KILLED else [*of_job, of_cluster]
     return _line(next((each for each in told if each.strip()), ""))
 
 
@@ -144,7 +147,7 @@ def _ever_smaller(summary: JobSummary) -> Iterator[JobSummary]:
     yield attrs.evolve(
         summary,
         curves=[],
-        warnings=[each[: _LINE // 5] for each in summary.warnings[:5]],
+        warnings=[each[:100] for each in summary.warnings[:5]],
         metrics=dict(list(summary.metrics.items())[:10]),
         fingerprint={},
         use=summary.use[:10],
@@ -157,8 +160,10 @@ def _length(summary: JobSummary) -> int:
 
 def _line(text: str) -> str:
     """The text in one line, with nothing that a database or JSON cannot hold."""
-    line = " ".join(replaced(text).replace("\x00", "?").split())
-    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+    line = " ".join(replaced(text[: 2 * _LINE]).replace("\x00", "?").split())
+    while (excess := len(json.dumps(line)) - _LINE) > 0:
+        line = f"{line[: -max(2, excess // 6)].rstrip('…')}…"  # a character is 6 bytes at most, or 12 for two
+    return line
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,178 @@
+"""What hands summaries to Airflow, with stand-ins for a cluster and for Airflow's store that fail or say nothing."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.operators.statuses import application, status
+from tests.operators.test_deferral import Kept
+from tony_provider.cluster.base import Pages
+from tony_provider.cluster.errors import ClusterUnreachable
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY
+from tony_provider.operators import summary
+from tony_provider.operators.summary import KEPT, SummaryKeeper
+from tony_provider.operators.tries import TaskRun
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage.errors import StorageUnreachable
+from tony_provider.state_store import StateStore
+
+LOG = logging.getLogger(__name__)
+RUN = TaskRun("clicks", "today", "train", try_number=3)
+ID = "application_1700000000000_0001"
+
+
+class Cluster:
+    """Stands for a TonyHook. An attribute that is an exception is raised, one that is an event is waited for."""
+
+    application: Any = application("FINISHED", user="alice")
+    history: Any = JobHistory(application_id=ID, status=status("SUCCEEDED"))
+    chain: Any = None
+
+    def __getattribute__(self, name: str) -> Any:
+        found = object.__getattribute__(self, name)
+        if name not in ("application", "history", "chain"):
+            return found
+        return lambda *_: self.answer(found)
+
+    def answer(self, found: Any) -> Any:
+        if isinstance(found, Exception):
+            raise found
+        if isinstance(found, threading.Event):
+            found.wait()
+        return found
+
+    def application_dir(self, *_: Any) -> str:
+        return "hdfs://n/x"
+
+    def pages(self, *_: Any) -> Pages:
+        return Pages(files="http://files/")
+
+    def identity(self, **_: Any) -> None:
+        return None
+
+
+class Silent(Kept):
+    """A store that takes nothing and says nothing, until the test is over."""
+
+    def __init__(self, over: threading.Event) -> None:
+        self.over = over
+
+    def set(self, key: str, value: Any, **_: Any) -> None:
+        self.over.wait()
+
+
+@pytest.fixture
+def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    for name in ("READ_SECONDS", "KEEP_SECONDS"):
+        monkeypatch.setattr(summary, name, 0.2)
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def keeper(kept: Kept, **answers: Any) -> SummaryKeeper:
+    hook = Cluster()
+    for name, answer in answers.items():
+        setattr(hook, name, answer)
+    job = SimpleNamespace(framework="pytorch")
+    task = SimpleNamespace(
+        hook=hook,
+        log=LOG,
+        checkpoint_key=None,
+        tony_conn_id="c",
+        proxy_user="",
+        secrets=None,
+        parse_job=lambda _: job,
+    )
+    store = StateStore(cast(Any, {"task_state_store": kept}), cast(Any, LOG))
+    return SummaryKeeper(cast(Any, task), cast(Any, {}), RUN, store)
+
+
+def test_it_is_listed_before_it_has_ended() -> None:
+    kept = Kept()
+    keeper(kept, application=application(user="alice")).begin(ID)
+    assert kept[JOBS_KEY] == [ID]
+    first = kept[JOB_KEY + ID]
+    assert (first["verdict"], first["user"], first["framework"], first["try_number"]) == (None, "alice", "pytorch", 3)
+    assert kept[DETAILS_KEY + ID]["links"] == {"files": "http://files/"}
+
+
+def test_the_newest_are_kept() -> None:
+    kept = Kept()
+    for number in range(KEPT + 3):
+        keeper(kept).begin(f"application_{number}")
+    assert len(kept) == 2 * KEPT + 1
+    assert JOB_KEY + "application_2" not in kept
+    assert JOB_KEY + "application_3" in kept
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"history": StorageUnreachable("hdfs://n/x", "read", "silent")}, "has no curves: cannot read"),
+        ({"chain": ClusterUnreachable("gone")}, ""),
+    ],
+)
+def test_an_end_is_kept_with_what_is_known_of_it(
+    caplog: pytest.LogCaptureFixture, answers: dict[str, Any], said: str
+) -> None:
+    kept = Kept()
+    keeper(kept, **answers).end(ID, None, status("FAILED"))
+    assert kept[JOB_KEY + ID]["verdict"] == "FAILED"
+    assert re.search(said, caplog.text) if said else not caplog.records
+
+
+def test_a_store_of_the_jobs_that_says_nothing_is_not_waited_for(
+    over: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = Kept()
+    keeper(kept, history=over).end(ID, application("FINISHED"), status("SUCCEEDED"))
+    assert kept[JOB_KEY + ID]["verdict"] == "SUCCEEDED"
+    assert "cannot be read whole: nobody has answered" in caplog.text
+
+
+def test_an_airflow_that_says_nothing_is_not_waited_for(
+    over: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper(Silent(over)).end(ID, None, status("SUCCEEDED"))
+    assert "cannot be kept: nobody has answered" in caplog.text
+
+
+def test_a_try_that_ends_looks_at_an_application_whose_end_nobody_has_seen() -> None:
+    kept = Kept()
+    ends = keeper(kept)
+    ends.leave(ID)
+    assert kept[JOB_KEY + ID]["verdict"] == "SUCCEEDED"
+    ends.end(ID, None, status("FAILED"))
+    ends.leave(ID)
+    assert kept[JOB_KEY + ID]["verdict"] == "FAILED"
+
+
+def test_what_was_never_submitted_has_no_summary() -> None:
+    kept = Kept()
+    keeper(kept, application=None, history=JobHistory(application_id=ID)).leave(ID)
+    assert not kept
+
+
+@pytest.mark.parametrize(
+    ("before", "verdict", "number"),
+    [({"verdict": None, "try_number": 1}, "SUCCEEDED", 1), ({"verdict": "KILLED", "try_number": 1}, "KILLED", 1)],
+)
+def test_an_earlier_try_that_said_no_end_is_mended(before: Any, verdict: str, number: int) -> None:
+    kept = Kept({JOB_KEY + ID: before})
+    keeper(kept).mend(ID)
+    assert (kept[JOB_KEY + ID]["verdict"], kept[JOB_KEY + ID]["try_number"]) == (verdict, number)
+
+
+def test_nothing_that_goes_wrong_costs_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    broken: JobStatus = cast(Any, SimpleNamespace())
+    keeper(Kept()).end(ID, None, broken)
+    assert "The summary of the job cannot be kept" in caplog.text
