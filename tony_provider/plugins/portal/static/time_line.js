@@ -39,8 +39,13 @@ function phases(events, endMs) {
   const found = [];
   let generation = 0;
   for (const event of events) {
-    const kind = BEGINS[event.event];
     const open = found[found.length - 1];
+    const alone = event.event === "started" && open?.kind === "restart"; // a task that started again without the gang
+    if (alone) {
+      open.until = event.at;
+      found.push({ kind: "training", from: event.at, until: endMs, name: `${NAMES.training} ${generation}` });
+    }
+    const kind = BEGINS[event.event];
     if (!kind || (open?.kind === kind && kind !== "training") || (kind === "waiting" && open)) continue;
     if (open) open.until = event.at;
     if (kind === "training") generation += 1;
