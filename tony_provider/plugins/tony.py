@@ -12,6 +12,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
 from tony_provider.macros import newest_model
+from tony_provider.plugins.portal.pages import PAGES
 
 PORTAL = "/tony"  # below it: the portal's API and its pages' files
 
@@ -21,6 +22,7 @@ class TonyPlugin(AirflowPlugin):
 
     name = "tony"
     macros = [newest_model]  # noqa: RUF012 - Airflow's form
+    react_apps = PAGES
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]

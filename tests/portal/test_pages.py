@@ -1,0 +1,246 @@
+"""The portal's pages in a real browser, within Airflow's own, with seeded jobs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from selenium.webdriver import ActionChains, Chrome
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.browser import browser, complaints, photograph, prefer
+from tests.portal import seeded
+from tests.portal.seeded import DAG_ID, FAILED, ODD, READER, RESTARTED, SWEEP, application_id
+from tests.portal.seen import JOBS, Pages
+from tests.portal.served import seed_the_store, served, token
+from tests.waiting import until
+
+PHONE = 390  # pixels
+
+
+@pytest.fixture(scope="module")
+def url(api_server: FastAPI) -> Iterator[str]:
+    seeded.seed()
+    with pytest.MonkeyPatch.context() as patch:
+        seed_the_store(patch)
+        with served(api_server) as url:
+            yield url
+
+
+@pytest.fixture(scope="module")
+def window(url: str) -> Iterator[Chrome]:
+    with browser(1400, 1000) as driver:
+        driver.get(f"{url}/tony/static/icon.svg")  # a cookie can be given to where one is
+        driver.add_cookie({"name": "_token", "value": token(READER), "path": "/"})
+        yield driver
+
+
+@pytest.fixture
+def pages(window: Chrome, url: str) -> Pages:
+    prefer(window, "light")
+    complaints(window)
+    return Pages(window, url)
+
+
+def job(dag_id: str, number: int) -> str:
+    return f"{JOBS}?job={application_id(dag_id, number)}"
+
+
+def test_from_the_list_to_a_job(pages: Pages) -> None:
+    pages.open(f"{JOBS}?dag_id={DAG_ID}&verdict=FAILED")
+    pages.see("table.jobs")
+    assert pages.texts("table.jobs tbody .badge") == ["FAILED", "FAILED"]
+    expected = seeded.summary(DAG_ID, FAILED)
+    pages.press(expected.name, "a")
+    pages.see_text(expected.reason)
+    assert f"412 of {expected.total_steps:,}" in pages.section("Figures")
+    until(lambda: len(pages.all("section canvas")) >= 2, "the curves")
+    assert application_id(DAG_ID, 50 + FAILED) in pages.section("Other tries of this task")
+    assert complaints(pages.driver) == []
+
+
+@pytest.mark.long
+def test_filters_stand_in_the_address(pages: Pages) -> None:
+    pages.open(JOBS)
+    pages.see("table.jobs")
+    assert len(pages.all("table.jobs tbody tr")) == seeded.DAYS + seeded.MAPPED + 1
+    field = pages.see("input[name=text]")
+    field.send_keys("sweep", Keys.ENTER)
+    until(lambda: len(pages.all("table.jobs tbody tr")) == seeded.MAPPED, "the jobs of the sweep")
+    assert "text=sweep" in pages.driver.current_url
+    pages.driver.back()
+    until(lambda: len(pages.all("table.jobs tbody tr")) > seeded.MAPPED, "all jobs again")
+    assert pages.see("input[name=text]").get_attribute("value") == ""
+    pages.open(f"{JOBS}?text=no+such+job")
+    pages.see_text("No job that you may see is like this.")
+    pages.press("Show all jobs")
+    pages.see("table.jobs")
+
+
+@pytest.mark.long
+def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
+    pages.open(f"{JOBS}?dag_id={DAG_ID}")
+    pages.see("table.jobs")
+    for number in (1, 2, RESTARTED):
+        pages.see(f"input[aria-label$='{application_id(DAG_ID, number)}']").click()
+    pages.see_text("3 of at most 8 jobs chosen")
+    pages.press("Compare")
+    pages.see_text("Comparison of 3 jobs")
+    figures = pages.section("Figures")
+    for number in (1, 2, RESTARTED):
+        assert f"{seeded.summary(DAG_ID, number).metrics['accuracy']:g}" in figures
+    assert "tasks.worker.command" in pages.section("What differs")
+    assert pages.texts(".legend")[0].count("2026-01-") == 3
+    pages.press("Side by side, with all defaults", "summary")
+    until(lambda: "tasks.worker.command differs" in pages.section("Specifications"), "the specifications")
+    assert complaints(pages.driver) == []
+
+
+@pytest.mark.long
+def test_a_job_with_everything(pages: Pages) -> None:
+    pages.open(job(DAG_ID, RESTARTED))
+    line = pages.section("Time line")
+    for said in (
+        "the gang starts again",
+        "RuntimeError: <b>NCCL</b>",
+        "step 800 is on the store",
+        "clock went back once",
+    ):
+        assert said in line
+    assert "Generation 2" in str(pages.see(".phases").get_attribute("aria-label"))
+    assert "47 min 40 s" in pages.section("Where the time went")  # without what was trained again
+    assert "3 GiB of 8 GiB" in pages.section("Asked and used")
+    assert "ask for 4 GiB" in pages.section("Advice")
+    assert "the clock went back once" in pages.section("Resources over time")
+    assert "--day 2026-01-12" in pages.section("Changed against the run before")
+    pages.press("What the tasks have printed", "summary")
+    until(lambda: "<i>out of memory</i>" in pages.section("Logs"), "the log")
+    chart = pages.see(".drawing").get_attribute("aria-label")
+    assert chart is not None
+    assert chart.startswith("Chart of accuracy over step. worker:0: from")
+    photograph(pages.driver, "portal-job")
+
+
+@pytest.mark.long
+def test_a_running_job_renews_itself(pages: Pages) -> None:
+    pages.open(job(DAG_ID, seeded.RUNNING))
+    pages.see_text("about 1 min 52 s left")
+    now = pages.section("Now")
+    assert "step 640 of 1,000" in now
+    assert "worker:1" in now
+    until(lambda: pages.section("Now").splitlines()[0] != now.splitlines()[0], "a newer status")
+    assert pages.texts("[role=status]").count("The job is RUNNING") == 1
+
+
+@pytest.mark.long
+def test_a_store_that_is_away(pages: Pages) -> None:
+    pages.open(job(SWEEP, 1))
+    pages.see_text("hdfs://away.example.com:8020 does not answer")
+    assert "train [1]" in pages.section("Where it came from")
+    until(lambda: len(pages.all("canvas")) == 2, "the curves of the summary")
+
+
+@pytest.mark.long
+def test_metrics_with_odd_names_and_values(pages: Pages) -> None:
+    pages.open(job(ODD, 0))
+    figures = pages.section("Figures")
+    assert seeded.HTML[:20] in figures
+    assert f"{seeded.MANY - 9} more metrics" in figures
+    assert "29 values are NaN or infinite: a gap" in pages.section("Learning curves")
+    assert pages.texts("h1")[0].startswith("<script>alert(1)</script>")
+    assert pages.driver.title == "Airflow"
+    assert complaints(pages.driver) == []
+
+
+@pytest.mark.long
+def test_ten_thousand_metrics_are_searched(pages: Pages) -> None:
+    pages.open(f"/dags/{ODD}/plugin/trainings")
+    field = pages.see(".choice input[type=search]")
+    assert len(pages.all(".choice .names label")) <= 31
+    field.send_keys("layer/09999")
+    until(lambda: pages.texts(".choice .names label") == ["layer/09999/norm"], "the one metric")
+    pages.all(".choice .names label")[0].click()
+    until(lambda: "layer/09999/norm" in pages.texts("figcaption"), "its chart")
+
+
+@pytest.mark.long
+def test_dates_have_gaps_and_lead_to_jobs(pages: Pages) -> None:
+    pages.open(f"/dags/{DAG_ID}/plugin/trainings")
+    section = pages.section("train")
+    assert f"{seeded.DAYS} dates, 1 without a job: gaps" in section
+    rows = pages.texts("section table tbody tr")
+    assert len(rows) == seeded.DAYS
+    assert "no job" in next(row for row in rows if row.startswith("2026-01-09"))
+    point = pages.see(".pickable .u-over")
+    _click(pages, point, 0.99, -0.8)  # the newest date is on the right, and its accuracy the highest
+    until(
+        lambda: f"job={application_id(DAG_ID, seeded.RUNNING)}" in pages.driver.current_url,
+        lambda: pages.driver.current_url,
+    )
+
+
+@pytest.mark.long
+def test_the_tab_on_a_task_instance(pages: Pages) -> None:
+    run = seeded.summary(DAG_ID, FAILED).run_id.replace("+", "%2B")
+    pages.open(f"/dags/{DAG_ID}/runs/{run}/tasks/train/plugin/training")
+    pages.see_text(application_id(DAG_ID, FAILED))
+    assert application_id(DAG_ID, 50 + FAILED) in pages.section("Other tries of this task")
+    pages.open(f"/dags/{DAG_ID}/runs/{run}/tasks/prepare/plugin/training")
+    pages.see_text("This task has submitted no training job")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "path", [JOBS, job(DAG_ID, RESTARTED), f"{JOBS}?compare={application_id(DAG_ID, 1)},{application_id(DAG_ID, 2)}"]
+)
+def test_on_a_phone_no_page_scrolls_sideways(pages: Pages, path: str) -> None:
+    metrics = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    pages.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        pages.open(path)
+        pages.see("table")
+        wide = "const page = document.querySelector('.tony-portal'); return page.scrollWidth > page.clientWidth"
+        assert not pages.driver.execute_script(wide)
+        assert pages.driver.execute_script("return document.documentElement.scrollWidth") == PHONE
+    finally:
+        pages.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.long
+def test_the_theme_is_airflows(pages: Pages) -> None:
+    look = (
+        "const style = getComputedStyle(document.querySelector('.tony-portal section'));"
+        "return [style.backgroundColor, style.color]"
+    )
+    seen: dict[str, Any] = {}
+    for scheme in ("light", "dark"):
+        prefer(pages.driver, scheme)
+        pages.open(job(DAG_ID, 1))
+        pages.section("Figures")
+        seen[scheme] = pages.driver.execute_script(look)
+    assert seen["light"] != seen["dark"]
+
+
+@pytest.mark.long
+def test_keys_reach_everything(pages: Pages) -> None:
+    pages.open(f"{JOBS}?dag_id={DAG_ID}")
+    box = pages.see(f"input[aria-label$='{application_id(DAG_ID, 1)}']")
+    pages.driver.execute_script("arguments[0].focus()", box)
+    box.send_keys(Keys.SPACE)
+    pages.see_text("1 of at most 8 jobs chosen")
+    box = pages.see(f"input[aria-label$='{application_id(DAG_ID, 1)}']")
+    box.send_keys(Keys.TAB)
+    focused = "return [document.activeElement.innerText, getComputedStyle(document.activeElement).outlineStyle]"
+    assert pages.driver.execute_script(focused) == [seeded.summary(DAG_ID, 1).name, "solid"]
+    pages.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    pages.see_text("Where the time went")
+
+
+def _click(pages: Pages, element: WebElement, across: float, down: float) -> None:
+    """At this part of its width and height, from its middle: -1 to 1."""
+    pages.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+    x, y = int(across * element.size["width"] / 2), int(down * element.size["height"] / 2)
+    ActionChains(pages.driver).move_to_element_with_offset(element, x, y).pause(0.1).click().perform()

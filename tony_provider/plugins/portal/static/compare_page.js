@@ -1,0 +1,83 @@
+// Several jobs side by side: figures, curves, specifications.
+import { address, jobPath, useAllJson, useJson } from "./api.js";
+import { Curves, fromSummary } from "./curves.js";
+import { duration, figure, known, logicalDate, moment, NOTHING, shortened } from "./format.js";
+import { html, useMemo } from "./html.js";
+import { Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
+import { toJob, toJobs } from "./routes.js";
+import { Differences, SideBySide } from "./specification.js";
+
+const MOST = 8; // jobs
+const METRICS = 50; // rows of the table of figures
+
+export function ComparePage({ ids: asked }) {
+  const ids = asked.filter(Boolean).slice(0, MOST);
+  const { data, error, loading } = useJson(address("compare", { ids: ids.join(",") }));
+  return html`<div>
+    <p><${To} to=${toJobs(asked.length ? { chosen: ids[0] } : {})}>← Training jobs<//></p>
+    <header><h1>Comparison of ${ids.length} jobs</h1></header>
+    ${asked.length > MOST && html`<p className="soft">Of ${asked.length} jobs the first ${MOST} are compared.</p>`}
+    ${loading && html`<${Loading} what="the jobs" />`}
+    ${error && html`<${Problem} title="They cannot be compared:" text=${error} />`}
+    ${data && html`<${Comparison} ...${data} />`}
+  </div>`;
+}
+
+function Comparison({ jobs, states, missing, differences, differences_of: of, reason }) {
+  const names = useMemo(() => labels(jobs), [jobs]);
+  const sources = useMemo(() => jobs.map((job, at) => fromSummary(job, names[at])), [jobs, names]);
+  const heads = jobs.map((job, at) => html`<${To} to=${toJob(job.application_id)}>${names[at]}<//>`);
+  return html`<div>
+    ${missing.length > 0 && html`<${Problem} title="Not there, or you may not see them:" text=${missing.join(", ")} />`}
+    <${Section} title="Figures"><${Figures} jobs=${jobs} states=${states} heads=${heads} /><//>
+    <${Section} title="Learning curves" note="of each job's leader"><${Curves} sources=${sources} empty="None of them has reported a metric." /><//>
+    <${Section} title="What differs" note=${of === "fingerprints" ? "in hashes of what was trained" : "in their specifications"}>
+      ${reason && html`<${Problem} title="Not the specifications:" text=${reason} />`}
+      <${Differences} caption="What differs between the jobs" differences=${differences} names=${heads} none="Nothing: they were given the same job." />
+    <//>
+    <${Section} title="Specifications"><${Fold} title="Side by side, with all defaults">${() => html`<${Specifications} jobs=${jobs} heads=${heads} />`}<//><//>
+  </div>`;
+}
+
+// The shortest that tells them apart: the logical date, the task, or the end of the application's id.
+function labels(jobs) {
+  const unique = (texts) => new Set(texts).size === jobs.length && texts.every(Boolean);
+  const dates = jobs.map((job) => job.logical_date && logicalDate(job.logical_date));
+  const named = jobs.map((job, at) => [job.name || job.task_id, dates[at], job.map_index >= 0 ? `[${job.map_index}]` : ""].filter(Boolean).join(" "));
+  const tail = (job) => job.application_id.split("_").slice(-1)[0];
+  if (unique(dates)) return dates;
+  if (unique(named)) return named.map((each) => shortened(each, 50));
+  return named.map((each, at) => `${shortened(each, 40)} …${tail(jobs[at])}`);
+}
+
+function Figures({ jobs, states, heads }) {
+  const took = (job) => (job.finished_ms ? (job.finished_ms - job.submitted_ms) / 1000 : null);
+  const metrics = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics)))].sort();
+  const row = (name, value) => [name, ...jobs.map(value)];
+  const rows = [
+    row("State", (_, at) => html`<${State} state=${states[at]} />`),
+    row("Logical date", (job) => logicalDate(job.logical_date)),
+    row("Submitted", (job) => moment(job.submitted_ms)),
+    row("Took", (job) => duration(took(job))),
+    row("Training", (job) => duration(job.times.training)),
+    row("Restarts", (job) => figure(job.restarts)),
+    row("Step", (job) => figure(job.step)),
+    row("Steps per second", (job) => figure(job.steps_per_second)),
+    ...metrics.slice(0, METRICS).map((metric) => row(html`<code>${shortened(metric, 80)}</code>`, (job) => (known(job.metrics[metric]) ? figure(job.metrics[metric]) : NOTHING))),
+  ];
+  return html`<div>
+    <${Table} caption="Figures of the jobs" head=${["Figure", ...heads]} rows=${rows} />
+    ${metrics.length > METRICS && html`<p className="soft">${METRICS} of ${metrics.length} metrics.</p>`}
+  </div>`;
+}
+
+function Specifications({ jobs, heads }) {
+  const { data, loading } = useAllJson(jobs.map((job) => address(jobPath(job.application_id, "history"))));
+  const specifications = useMemo(() => (data ?? []).map((each) => each.specification ?? null), [data]);
+  if (loading || !data) return html`<${Loading} what="the specifications" />`;
+  const errors = data.map((each, at) => each.error && `${jobs[at].application_id}: ${each.error}`).filter(Boolean);
+  return html`<div>
+    ${errors.map((each) => html`<${Problem} key=${each} title="The store is out of reach:" text=${each} />`)}
+    ${specifications.some(Boolean) && html`<${SideBySide} specifications=${specifications} names=${heads} />`}
+  </div>`;
+}

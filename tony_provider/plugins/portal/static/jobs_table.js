@@ -1,0 +1,69 @@
+// The table of jobs: a row for each, with a box to choose it for comparison.
+import { duration, figure, known, logicalDate, moment, NOTHING, shortened, ZONE } from "./format.js";
+import { html } from "./html.js";
+import { State, To } from "./parts.js";
+import { toDates, toJob, toTaskInstance } from "./routes.js";
+
+// Text, whether it is a number, what the API orders it by.
+const COLUMNS = [
+  ["State", false, "state"],
+  ["Job", false, "name"],
+  ["Task", false, "task"],
+  ["Logical date", false, "date"],
+  ["Submitted", false, "submitted"],
+  ["Took", true, "duration"],
+  ["Waited", true, "waiting"],
+  ["Step", true, "step"],
+  ["Restarts", true, "restarts"],
+  ["Memory, GB h", true, "memory"],
+  ["GPU h", true, "gpus"],
+  ["User", false, "user"],
+];
+
+export function JobsTable({ jobs, chosen, most, order, onChoose, onOrder }) {
+  return html`<div className="wide" role="region" aria-label="Training jobs" tabIndex=${0}>
+    <table className="jobs">
+      <caption className="unseen">Training jobs; times in ${ZONE}</caption>
+      <thead><tr>
+        <th scope="col"><span className="unseen">Compare</span></th>
+        ${COLUMNS.map(([text, number, by]) => html`<${Head} key=${text} ...${{ text, number, by, order, onOrder }} />`)}
+      </tr></thead>
+      <tbody>${jobs.map((job) => html`<${Row} key=${job.application_id} ...${{ job, chosen, most, onChoose }} />`)}</tbody>
+    </table>
+  </div>`;
+}
+
+function Head({ text, number, by, order, onOrder }) {
+  const sorted = order === by ? "ascending" : order === `-${by}` ? "descending" : undefined;
+  const arrow = { ascending: " ▲", descending: " ▼" }[sorted] ?? "";
+  return html`<th scope="col" className=${number ? "number" : undefined} aria-sort=${sorted}>
+    <button type="button" className="plain" onClick=${() => onOrder(sorted === "descending" ? by : `-${by}`)}>${text}${arrow}</button>
+  </th>`;
+}
+
+function Row({ job, chosen, most, onChoose }) {
+  const isChosen = chosen.includes(job.application_id);
+  const toggle = () => onChoose(isChosen ? chosen.filter((id) => id !== job.application_id) : [...chosen, job.application_id]);
+  const name = job.name || job.application_id;
+  return html`<tr className=${isChosen ? "chosen-row" : undefined}>
+    <td><input type="checkbox" aria-label=${`Compare ${name}, ${job.application_id}`} checked=${isChosen} disabled=${!isChosen && chosen.length >= most} onChange=${toggle} /></td>
+    <td><${State} state=${job.state} /></td>
+    <th scope="row"><${To} to=${toJob(job.application_id)}>${shortened(name, 60)}<//><small>${job.reason ? shortened(job.reason, 120) : job.application_id}</small></th>
+    <td><${To} to=${toTaskInstance(job)}>${job.task_id}${job.map_index >= 0 ? ` [${job.map_index}]` : ""}<//><small><${To} to=${toDates(job.dag_id)}>${job.dag_id}<//></small></td>
+    <td>${logicalDate(job.logical_date)}</td>
+    <td>${moment(job.submitted_ms)}</td>
+    <td className="number">${duration(job.duration_s)}</td>
+    <td className="number">${duration(job.waiting_s)}</td>
+    <td className="number">${known(job.step) ? `${figure(job.step)}${known(job.total_steps) ? ` of ${figure(job.total_steps)}` : ""}` : NOTHING}</td>
+    <td className="number">${figure(job.restarts)}</td>
+    <td className="number">${hours(job.memory_gb_hours)}</td>
+    <td className="number">${hours(job.gpu_hours)}</td>
+    <td>${job.user}</td>
+  </tr>`;
+}
+
+// With two digits that say something, however short the job was.
+function hours(value) {
+  if (!known(value)) return NOTHING;
+  return Number(value).toLocaleString("en", value < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 1 });
+}

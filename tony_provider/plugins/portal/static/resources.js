@@ -1,0 +1,48 @@
+// What the tasks of a job used over time, as the samples on its store have it.
+import { Chart } from "./chart.js";
+import { bytes, BYTE_STEPS, figure } from "./format.js";
+import { html, useMemo } from "./html.js";
+import { Empty } from "./parts.js";
+import { series } from "./series.js";
+
+const cores = (value) => `${figure(value / 100)}`;
+const rate = (value) => `${bytes(value)}/s`;
+const percentage = (value) => `${figure(value)} %`;
+
+// Field of a sample, title, how it is written, whether it is a sum over the sample's seconds.
+const DRAWN = [
+  ["rss_bytes", "Resident memory", bytes, false],
+  ["cpu_percent", "CPU cores in use", cores, false],
+  ["gpu_percent", "GPU use (100 %: one of them)", percentage, false],
+  ["gpu_bytes", "GPU memory", bytes, false],
+  ["steps_per_second", "Steps per second", figure, false],
+  ["read_bytes", "Read from disk", rate, true],
+  ["written_bytes", "Written to disk", rate, true],
+  ["received_bytes", "Received by network", rate, true],
+  ["sent_bytes", "Sent by network", rate, true],
+];
+
+const something = (values) => values?.some((value) => value !== null && value !== undefined);
+
+export function Resources({ samples, tasks }) {
+  const there = DRAWN.filter(([field]) => tasks.some((task) => something(samples[task]?.[field])));
+  if (!there.length) return html`<${Empty}>No samples are kept of this job: it was too short, or its master is of an older release.<//>`;
+  return html`<div className="charts">
+    ${there.map(([field, title, write, summed]) => html`<${ResourceChart} key=${field} ...${{ field, title, write, summed, samples, tasks }} />`)}
+  </div>`;
+}
+
+function ResourceChart({ field, title, write, summed, samples, tasks }) {
+  const all = useMemo(
+    () => tasks.filter((task) => something(samples[task]?.[field])).map((task) => series(task, ...line(samples[task], field, summed))),
+    [field, summed, samples, tasks],
+  );
+  return html`<${Chart} title=${title} all=${all} x=${{ label: "time", time: true }} y=${{ write, steps: write === bytes || write === rate ? BYTE_STEPS : undefined }} />`;
+}
+
+function line(sample, field, summed) {
+  const xs = sample.time_ms.map((time) => time / 1000);
+  if (!summed) return [xs, sample[field]];
+  const over = (at) => sample.seconds?.[at] ?? (at > 0 ? xs[at] - xs[at - 1] : null);
+  return [xs, sample[field].map((value, at) => (value === null || !(over(at) > 0) ? null : value / over(at)))];
+}
