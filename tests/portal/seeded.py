@@ -49,8 +49,8 @@ def seed() -> None:
     for dag_id, days in ((DAG_ID, DAYS), (SWEEP, 1), (ODD, 1)):
         stored.add_dag(dag_id)
         _add_code(dag_id)
-        for day in range(days):
-            _add_day(dag_id, day)
+        for day, run in enumerate(stored.add_runs(dag_id, days)):
+            _add_day(dag_id, day, run)
 
 
 def _add_code(dag_id: str) -> None:
@@ -59,8 +59,7 @@ def _add_code(dag_id: str) -> None:
     SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name=stored.BUNDLE)
 
 
-def _add_day(dag_id: str, day: int) -> None:
-    run = stored.add_run(dag_id, day)
+def _add_day(dag_id: str, day: int, run: int) -> None:
     if dag_id == SWEEP:
         for index in range(MAPPED):
             stored.add_instance(dag_id, day, "success", map_index=index)
