@@ -67,6 +67,10 @@ kinds: packages-kinds $(VENV)/.test  ## a small real training by each framework 
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 
+.PHONY: portal
+portal: packages $(VENV)/.test  ## the portal's pages in a browser, about a dozen real jobs; pictures: test-output/portal
+	$(BIN)/python -m tests.portal
+
 bench-mirror: packages $(VENV)/.test  ## a gibibyte by the checkpoint mirror, beside a raw WebHDFS copy
 	$(BIN)/python -m benchmarks.mirror
 
