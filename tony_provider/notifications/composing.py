@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from airflow.providers.common.compat.sdk import redact
 
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally
+from tony_provider.links.tony import portal_page
 from tony_provider.notifications.job_news import (
     MOST_METRICS,
     MOST_WARNINGS,
@@ -122,7 +123,14 @@ def _links(occasion: Occasion, look: TrainingLook | None) -> dict[str, str]:
     pages = look.pages if look is not None else None
     links = {
         "Task in Airflow" if occasion.task_id else "Run in Airflow": occasion.address,
+        "Training job": _portal(look),
         "YARN application": pages.application if pages is not None else None,
         "Logs and files": pages.files if pages is not None else None,
     }
     return {name: address for name, address in links.items() if address}
+
+
+def _portal(look: TrainingLook | None) -> str | None:
+    """None where Airflow does not know its own address: a path alone leads nowhere from a mail."""
+    page = portal_page(look.application_id) if look is not None and look.application_id else ""
+    return page if "://" in page else None

@@ -20,7 +20,9 @@ from tony_provider.advice.next_run import advise_next
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.former_runs import FormerRuns
-from tony_provider.cluster.history.short_summary import short_summary
+from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.cluster.history.summarize import RunFacts, summarize
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
@@ -41,6 +43,14 @@ QUIET_RUNS = 5  # successes with the DAG's own values, after a failure with othe
 _BLAMED = (FailureKind.OUT_OF_MEMORY, FailureKind.USER, FailureKind.CONTAINER_LOST, FailureKind.STALLED)
 
 
+@attrs.define
+class Judged:
+    """What was read of an application that has ended, and what is advised; empty as far as the store did not answer."""
+
+    history: JobHistory | None = None
+    advice: list[Advice] = attrs.field(factory=list)
+
+
 @attrs.frozen
 class Adviser:
     """Advice on the training of one task in one run."""
@@ -51,30 +61,31 @@ class Adviser:
 
     # -- when a try has ended ------------------------------------------------------------------------------------------
 
-    def conclude(self, application_id: str) -> list[Advice]:
-        """Log what should be changed, and keep the application's figures for the advice on later ones; returns it.
+    def conclude(self, application_id: str) -> Judged:
+        """Log what should be changed, and keep the application's figures for the advice on later ones.
 
         Raises nothing, and takes SECONDS at most: a store that does not answer then is left alone.
         """
-        advice: list[Advice] = []
-        thread = threading.Thread(target=self._conclude, args=(application_id, advice), name="tony-advice", daemon=True)
+        judged = Judged()
+        thread = threading.Thread(target=self._conclude, args=(application_id, judged), name="tony-advice", daemon=True)
         thread.start()
         thread.join(SECONDS)
         if thread.is_alive():
             self.log.warning("There is no advice on %s: its history was not read within %g s", application_id, SECONDS)
-        return list(advice)
+            return Judged()
+        return judged
 
-    def _conclude(self, application_id: str, advice: list[Advice]) -> None:
+    def _conclude(self, application_id: str, judged: Judged) -> None:
         try:
-            job = self.hook.history(self.identity, application_id)
+            job = judged.history = self.hook.history(self.identity, application_id)
             if job.status is None or not job.status.state.is_final:
                 return
             former = self.hook.former_runs(job.labels)
-            advice += advise(job, former.summaries)
-            for line in advice_lines(advice):
+            judged.advice = advise(job, former.summaries)
+            for line in advice_lines(judged.advice):
                 self.log.info(line)
             directory = self.hook.application_dir(self.identity, application_id)
-            runs = former.with_run(short_summary(job, job.status, directory, advice))
+            runs = former.with_run(_without_curves(job, directory, judged.advice))
             self.hook.keep_former_runs(job.labels, self._judged(runs, job.status, applied=APPLIED in job.labels))
         except Exception as error:  # noqa: BLE001 - the task is worth more than its advice
             self.log.warning("There is no advice on %s: %s", application_id, str(error) or repr(error))
@@ -142,6 +153,19 @@ class Adviser:
             former.blamed,
             count(former.quiet_runs, "run"),
         )
+
+
+def _without_curves(job: JobHistory, application_dir: str, advice: list[Advice]) -> JobSummary:
+    labels = job.labels
+    facts = RunFacts(
+        application_id=job.application_id,
+        application_dir=application_dir,
+        dag_id=labels.get("dag_id", ""),
+        run_id=labels.get("run_id", ""),
+        task_id=labels.get("task_id", ""),
+        map_index=int(labels.get("map_index", -1)),
+    )
+    return summarize(facts, attrs.evolve(job, samples=[]), advice=advice)
 
 
 def _words(request: SubmissionRequest, change: dict[str, Any]) -> str:

@@ -64,13 +64,17 @@ class SummaryKeeper:
         application_id: str,
         application: Application | None,
         status: JobStatus | None,
+        history: JobHistory | None = None,
         advice: Sequence[Advice] = (),
     ) -> JobSummary | None:
-        """The application has ended, as is known already; what else it has left is read. Returns its summary.
+        """The application has ended, as is known already. Returns its summary; None when there is none.
 
-        None when there is none.
+        ``history``: all that it has left; None: it was not read yet.
         """
-        kept = self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS, advice)
+        if history is None or application is None:
+            kept = self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS, advice)
+        else:
+            kept = self._keep(application_id, application, _with(status, history), KEEP_SECONDS, advice)
         self._ended.add(application_id)
         return kept
 
@@ -122,7 +126,7 @@ class SummaryKeeper:
         except (ClusterError, StorageError) as error:
             self._log.warning("The summary of the job has no curves: %s", error)
             return application, known
-        return application, found if known.status is None else attrs.evolve(found, status=known.status)
+        return application, _with(known.status, found)
 
     def _keep(
         self,
@@ -204,3 +208,7 @@ class SummaryKeeper:
         for problem in problems[:1]:
             self._log.warning("The summary of the job cannot be %s: %s", what, problem)
         return found[0] if found else None
+
+
+def _with(status: JobStatus | None, history: JobHistory) -> JobHistory:
+    return history if status is None else attrs.evolve(history, status=status)

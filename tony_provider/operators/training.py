@@ -379,8 +379,10 @@ class Training:
             self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
             self._summary.end(application_id, ending.application, ending.status)
             return self.run()
-        advice = self._adviser.conclude(application_id)
-        self._telemetry.summary = self._summary.end(application_id, ending.application, ending.status, advice)
+        judged = self._adviser.conclude(application_id)
+        self._telemetry.summary = self._summary.end(
+            application_id, ending.application, ending.status, judged.history, judged.advice
+        )
         if error is not None:
             outcome.tell_failure(error, ending.status, self._rest_of_output())
             raise error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tony_provider.links.tony import PORTAL_ROUTE
+
 _STATIC = "tony/static"  # relative to Airflow's own address, whatever path a proxy gives it
 
 
@@ -21,7 +23,7 @@ def _page(name: str, destination: str, route: str, module: str) -> dict[str, Any
 
 
 PAGES = [
-    _page("Training jobs", "nav", "training-jobs", "nav.js"),
+    _page("Training jobs", "nav", PORTAL_ROUTE, "nav.js"),
     _page("Trainings", "dag", "trainings", "dag.js"),
     _page("Training", "task_instance", "training", "task_instance.js"),
 ]
