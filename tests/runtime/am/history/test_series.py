@@ -134,6 +134,39 @@ def test_another_generation_is_another_sample(tmp_path: Path) -> None:
     assert [(each.generation, each.step) for each in work.finished()] == [(1, 50), (2, 20)]
 
 
+def test_what_a_container_has_read_is_counted_once_over_the_starts_in_it(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    (task,) = work.tasks
+    work.beat(2, read_bytes=1000)
+    work.series.ended(task, None, work.now, leads=True)
+    assert task.process is not None
+    task.process.generation, task.process.started_at = 2, work.now
+    work.beat(5, read_bytes=1300)
+    assert [(each.generation, each.seconds, each.read_bytes) for each in work.finished()] == [(1, 2, 1000), (2, 5, 300)]
+
+
+async def test_a_task_that_is_heard_again_after_a_silence_goes_on_where_it_was(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    work.beat(2, read_bytes=1000)
+    await work.series._sample_all(work.now + 1)
+    work.beat(100, read_bytes=1300)
+    assert await work.series.finish()
+    samples, _ = work.read()
+    assert [(each.seconds, each.read_bytes) for each in samples] == [(2, 1000), (100, 300)]
+
+
+async def test_a_task_may_end_while_the_samples_of_silent_ones_are_made(tmp_path: Path) -> None:
+    work = Work(tmp_path, workers=3)
+    for index in range(3):
+        work.beat(1, index=index)
+    making = asyncio.create_task(work.series.finish())
+    await asyncio.sleep(0)
+    for task in work.tasks:
+        work.series.ended(task, None, work.now, leads=False)
+    assert await asyncio.wait_for(making, DEADLINE)
+    assert {sample.task for sample in work.read()[0]} >= {"worker:0"}
+
+
 def test_what_a_later_master_did_not_see_is_not_in_its_numbers(tmp_path: Path) -> None:
     work = Work(tmp_path, am_attempt=2)
     work.beat(1, read_bytes=1000)

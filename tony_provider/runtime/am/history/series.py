@@ -60,6 +60,7 @@ class Series:
         self._budget = SeriesBudget(kept)
         self._metrics = KeptMetrics()
         self._buckets: dict[str, TaskBucket] = {}
+        self._closed: dict[str, TaskBucket] = {}  # of each task the last one that nothing is added to
         self._compressor = SampleCompressor()
         self._lines = 0  # in the compressor
         self._size = 0  # of these, before compression
@@ -89,8 +90,8 @@ class Series:
         bucket = self._buckets.get(task.name)
         if bucket is None or (bucket.attempt, bucket.generation) != (task.attempt, process.generation):
             if bucket is not None:
-                self._sample(task.name, bucket, leads=leads)
-            bucket = self._buckets[task.name] = self._new_bucket(task, process, bucket, Counters.of(beat), now)
+                self._close(task.name, leads=leads)
+            bucket = self._buckets[task.name] = self._new_bucket(task, process, Counters.of(beat), now)
         bucket.add(beat, now)
         if bucket.seconds >= self._budget.seconds(now - self._started, len(self._buckets), leads=leads):
             self._sample(task.name, bucket, leads=leads)
@@ -101,24 +102,33 @@ class Series:
         process = task.process
         if process is None or process.started_at is None or not process.runs:
             return
-        bucket = self._buckets.pop(task.name, None)
+        bucket = self._buckets.get(task.name)
         if bucket is None or (bucket.attempt, bucket.generation) != (task.attempt, process.generation):
-            bucket = self._new_bucket(task, process, None, Counters(), now)
+            if bucket is not None:
+                self._close(task.name, leads=leads)
+            bucket = self._buckets[task.name] = self._new_bucket(task, process, Counters(), now)
         bucket.end(progress, now)
-        self._sample(task.name, bucket, leads=leads)
+        self._close(task.name, leads=leads)
 
-    def _new_bucket(
-        self, task: Task, process: ProcessState, former: Optional[TaskBucket], counters: Counters, now: float
-    ) -> TaskBucket:
-        """What an executor counts begins with 0; where a former master has seen it, with what it says now."""
+    def _new_bucket(self, task: Task, process: ProcessState, counters: Counters, now: float) -> TaskBucket:
+        """It goes on from the last one of the same container, whose executor counts on.
+
+        What an executor counts begins with 0; where a former master has seen it, with what it says now.
+        """
         began = now if process.started_at is None else min(process.started_at, now)
+        former = self._closed.get(task.name)
         if former is not None and former.attempt == task.attempt:
-            before = former.newest
+            began, before = max(began, min(former.heard, now)), former.newest
         elif self._am_attempt == 1:
             before = Counters(0, 0, 0, 0)
         else:
             before = counters
         return TaskBucket(task.attempt, process.generation, began, began, before, before)
+
+    def _close(self, task: str, *, leads: bool) -> None:
+        """Nothing more is added to what there is of the task."""
+        bucket = self._closed[task] = self._buckets.pop(task)
+        self._sample(task, bucket, leads=leads)
 
     def _sample(self, task: str, bucket: TaskBucket, *, leads: bool) -> None:
         if not bucket.beats:
@@ -137,7 +147,8 @@ class Series:
         """The last samples of all tasks that were not heard of since."""
         gone = [task for task, bucket in self._buckets.items() if bucket.heard < heard_before]
         for number, task in enumerate(gone):
-            self._sample(task, self._buckets.pop(task), leads=False)
+            if task in self._buckets:  # others have had the loop: it may have ended
+                self._close(task, leads=False)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
