@@ -36,10 +36,33 @@ def masked(text: str, secrets: Iterable[str]) -> str:
 
 def masked_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
     """A piece of a log without the values of secrets, as ``masked``; nor single lines of those that have several."""
-    values = {part for secret in secrets for part in (secret, *secret.splitlines()) if len(part) >= SHORTEST_SECRET}
-    for value in sorted(values, key=len, reverse=True):
-        data = data.replace(value.encode("utf-8", "surrogateescape"), MASK.encode())
+    for value in _masked_values(secrets):
+        data = data.replace(value, MASK.encode())
     return data
+
+
+def length_before_cut_secret(data: bytes, secrets: Iterable[str]) -> int:
+    """How many bytes of a piece of a log can be masked by themselves, whatever is printed after the piece.
+
+    All of them, unless it ends with the beginning of a secret's value.
+    """
+    values = _masked_values(secrets)
+    end = len(data)
+    for value in values:
+        sizes = range(min(len(value) - 1, len(data)), 0, -1)
+        end = min(end, len(data) - next((size for size in sizes if data.endswith(value[:size])), 0))
+    # Nor may that be within another value, which would then be cut itself.
+    while around := [
+        at for value in values if (at := data.find(value, max(0, end - len(value) + 1), end + len(value) - 1)) >= 0
+    ]:
+        end = min(around)
+    return end
+
+
+def _masked_values(secrets: Iterable[str]) -> list[bytes]:
+    """The longest first: one may be a part of another."""
+    values = {part for secret in secrets for part in (secret, *secret.splitlines()) if len(part) >= SHORTEST_SECRET}
+    return [each.encode("utf-8", "surrogateescape") for each in sorted(values, key=len, reverse=True)]
 
 
 def end_of_log(data: bytes, limit: int) -> bytes:

@@ -15,7 +15,7 @@ from tony_provider.runtime.deadline import within
 from tony_provider.runtime.kept_log import LogPiece, read_kept
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris
-from tony_provider.runtime.text import end_of_log, masked_bytes
+from tony_provider.runtime.text import end_of_log, length_before_cut_secret, masked_bytes
 
 T = TypeVar("T")
 
@@ -101,6 +101,10 @@ class LogTails:
     def masked(self, data: bytes) -> bytes:
         """A piece of a log as it may be shown."""
         return masked_bytes(data, self._secrets)
+
+    def before_cut_secret(self, piece: LogPiece) -> LogPiece:
+        """The piece without the beginning of a secret at its end, which nobody could mask: it comes with the next one."""
+        return LogPiece(piece.start, piece.data[: length_before_cut_secret(piece.data, self._secrets)])
 
     def close(self) -> None:
         self._threads.shutdown(wait=False)

@@ -77,6 +77,19 @@ async def test_secrets_are_masked_and_bytes_are_counted_as_they_were_printed(pla
     assert (await place.log("worker-0?attempt=1")).body.decode() == found.text
 
 
+@pytest.mark.parametrize("cut", [1, 5, len(SECRET) - 1])
+async def test_a_secret_that_is_printed_in_two_pieces_comes_whole(place: Place, cut: int) -> None:
+    printed = f"key {SECRET} is it\n".encode()
+    shown = 4 + cut
+    asked = asyncio.ensure_future(executor(place, "worker:0", printed[:shown], shown))
+    found = await piece(place, "worker-0")
+    assert (found.text, found.end) == ("key ", 4)
+    await asked
+    asked = asyncio.ensure_future(executor(place, "worker:0", printed[4:], len(printed)))
+    assert (await piece(place, "worker-0?after=4")).text == "*** is it\n"
+    assert (await asked)[0] == 4
+
+
 async def test_of_a_former_container_the_rest_of_its_log_is_given(place: Place) -> None:
     place.keep("worker:0", 1, dropped_note(1000, 90) + b"line 91\nline 92\n")
     assert await piece(place, "worker-0?attempt=1&after=1008") == OutputPiece(1, 3, 1008, 1016, "line 92\n")

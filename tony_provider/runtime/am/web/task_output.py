@@ -37,9 +37,11 @@ class TaskOutput:
         size = number_of(query, "bytes", LARGEST) or DEFAULT_SIZE
         attempt = number_of(query, "attempt", task.attempt) or task.attempt
         after = number_of(query, "after", _MOST_AFTER, least=0) or 0
-        read = self._tails.current_after if attempt == task.attempt else self._tails.former_after
         try:
-            found = await read(task.name, attempt, after, size)
+            if attempt == task.attempt:
+                found = self._tails.before_cut_secret(await self._tails.current_after(task.name, attempt, after, size))
+            else:
+                found = await self._tails.former_after(task.name, attempt, after, size)
         except NoTailError as error:
             answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
         else:

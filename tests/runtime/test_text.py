@@ -1,0 +1,32 @@
+"""Secrets in pieces of a log: wherever it is cut, what is shown is what would be shown of it whole."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony_provider.runtime.text import length_before_cut_secret, masked_bytes
+
+SECRETS = st.lists(st.text("ab\n", min_size=5, max_size=12), max_size=3)
+LOGS = st.lists(st.text("ab\n ", max_size=20), max_size=8)
+
+
+@given(secrets=SECRETS, printed=LOGS)
+def test_a_log_in_pieces_is_masked_as_the_whole_of_it(secrets: list[str], printed: list[str]) -> None:
+    shown, rest = b"", b""
+    for each in printed:
+        rest += each.encode()
+        length = length_before_cut_secret(rest, secrets)
+        shown, rest = shown + masked_bytes(rest[:length], secrets), rest[length:]
+    for secret in secrets:
+        assert secret.encode() not in shown.replace(b"***", b"*")
+    if len(secrets) == 1 and "\n" not in secrets[0]:
+        assert shown + masked_bytes(rest, secrets) == masked_bytes("".join(printed).encode(), secrets)
+
+
+def test_only_the_beginning_of_a_secret_waits() -> None:
+    assert length_before_cut_secret(b"all is well", ["secret"]) == 11
+    assert length_before_cut_secret(b"it is sec", ["secret"]) == 6
+    assert length_before_cut_secret(b"it is secret", ["secret"]) == 12
+    assert length_before_cut_secret(b"abXYZab", ["abXYZab"]) == 0  # its end may be the beginning of another one
+    assert length_before_cut_secret(b"short abc", ["abcd"]) == 9
