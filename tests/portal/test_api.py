@@ -189,6 +189,8 @@ def strange(jobs: dict[str, int]) -> dict[str, str]:
         "liar": json.dumps({"dag_id": "digits", "task_id": "other", "verdict": "SUCCEEDED", "application_id": DIGITS}),
         "nonsense": json.dumps({name: [{"a": [None]}] for name in attrs.fields_dict(JobSummary)}),
         "numbers": json.dumps(dict.fromkeys(attrs.fields_dict(JobSummary), 1e300)),
+        "huge": json.dumps({**dict.fromkeys(attrs.fields_dict(JobSummary), 10**400), "times": {"queue": 10**400}}),
+        "nulls": json.dumps({**dict.fromkeys(attrs.fields_dict(JobSummary)), "finished_ms": 5}),
         "texts": json.dumps(dict.fromkeys(attrs.fields_dict(JobSummary), "\ud800<b>")),
     }
     for name, text in texts.items():

@@ -19,6 +19,7 @@ _GB, _HOUR = 2**30, 3600.0
 _HELD = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1), "gpu_hours": ("gpus", 1)}
 _VERDICTS = frozenset(each.value for each in FinalStatus)
 _NUMBER: tuple[type, ...] = (int, float)
+_MOST = 1 << 63
 # What a field of a damaged summary is taken for, and what its type is otherwise.
 _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
     "application_dir": ("", (str,)),
@@ -59,11 +60,11 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     plain, problems = plain_of(value)
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
     for name, (default, types) in _FIELDS.items():
-        found = plain.get(name, default)
-        if found is not None and not isinstance(found, types):
+        found = plain.get(name)
+        if found is not None and not (isinstance(found, types) and _is_bearable(found)):
             problems.append(f"{name} is no {types[0].__name__}")
-            found = default
-        row[name] = found
+            found = None
+        row[name] = default if found is None else found
     if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
         problems.append(f"the verdict {row['verdict']!r} is not known to this release")
     row["state"] = row["verdict"]
@@ -107,4 +108,9 @@ def _hours(use: Any) -> dict[str, float | None]:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, _NUMBER) and not isinstance(value, bool)
+    return isinstance(value, _NUMBER) and not isinstance(value, bool) and _is_bearable(value)
+
+
+def _is_bearable(value: Any) -> bool:
+    """False for a whole number that is too large to be calculated with."""
+    return not isinstance(value, int) or abs(value) < _MOST
