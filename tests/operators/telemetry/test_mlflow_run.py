@@ -45,6 +45,12 @@ def test_a_training_from_its_start_to_its_end(mlflow: Server) -> None:
     assert not {"MLFLOW_TRACKING_TOKEN", "MLFLOW_HTTP_REQUEST_TIMEOUT"} & os.environ.keys()
 
 
+def test_variables_that_are_secret_by_their_names_are_masked(mlflow: Server) -> None:
+    training_run().begin(spec(env={"API_TOKEN": "t0ken-of-the-api", "RATE": "0.1"}), {})
+    parameters = mlflow.runs[0].data.params
+    assert (parameters["env.API_TOKEN"], parameters["env.RATE"]) == ("***", "0.1")
+
+
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_a_retry_joins_the_run_of_the_try_before(mlflow: Server, is_remembered: bool) -> None:
     store = Memory()

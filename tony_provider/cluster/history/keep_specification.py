@@ -11,9 +11,9 @@ from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.spec.model import JobSpec
 
 Mask = Callable[[str, str], str]
-"""Gives the text of a command, or of a variable's value with that variable's name, as people may see it."""
+"""Gives a text, or a variable's value with that variable's name, as people may see it."""
 
-_ENV, _COMMAND = "env", "command"
+_ENV = "env"
 
 
 def specification_of(
@@ -21,10 +21,21 @@ def specification_of(
 ) -> JobSpecification:
     """What is kept of a job: as it is submitted, and of what it was made where that is known."""
     return JobSpecification(
-        job=_masked(to_plain(job), mask),
-        given=None if given is None else _masked(_plain(given), mask),
-        overrides=_masked(_plain(overrides), mask) if overrides else None,
+        job=as_shown(to_plain(job), mask),
+        given=None if given is None else as_shown(_plain(given), mask),
+        overrides=as_shown(_plain(overrides), mask) if overrides else None,
     )
+
+
+def as_shown(plain: Any, mask: Mask) -> Any:
+    """A specification, or a part of it, in JSON types, as people may see it."""
+    if isinstance(plain, str):
+        return mask(plain, "")
+    if isinstance(plain, list):
+        return [as_shown(each, mask) for each in plain]
+    if not isinstance(plain, dict):
+        return plain
+    return {key: _value_as_shown(key, value, mask) for key, value in plain.items()}
 
 
 def _plain(written: Mapping[str, Any]) -> Any:
@@ -32,17 +43,7 @@ def _plain(written: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(written, default=str, skipkeys=True))
 
 
-def _masked(plain: Any, mask: Mask) -> Any:
-    if isinstance(plain, list):
-        return [_masked(each, mask) for each in plain]
-    if not isinstance(plain, dict):
-        return plain
-    return {key: _masked_value(key, value, mask) for key, value in plain.items()}
-
-
-def _masked_value(key: str, value: Any, mask: Mask) -> Any:
-    if key == _COMMAND and isinstance(value, str):
-        return mask(value, "")
+def _value_as_shown(key: str, value: Any, mask: Mask) -> Any:
     if key == _ENV and isinstance(value, dict):
         return {name: mask("" if each is None else str(each), name) for name, each in value.items()}
-    return _masked(value, mask)
+    return as_shown(value, mask)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tony_provider.hooks.masking import mask_of
 from tony_provider.operators.telemetry.ended_try import EndedTry
 from tony_provider.operators.telemetry.mlflow_options import MlflowOptions, MlflowServer
 from tony_provider.operators.telemetry.mlflow_values import parameters, points, verdict_tags
@@ -47,7 +48,7 @@ class MlflowRun:
     store: StateStore
 
     def begin(self, job: JobSpec, secrets: Mapping[str, str]) -> dict[str, str]:
-        """Create or join the run for a new application, and write the job's parameters.
+        """Create or join the run for a new application, and write the job's parameters, masked as in Airflow's logs.
 
         Returns the variables with which the job's programs find it.
         """
@@ -55,7 +56,7 @@ class MlflowRun:
             found = self._found_or_created(client, None)
             if found.info.status != "RUNNING":
                 client.update_run(found.info.run_id, status="RUNNING")
-            self._write_parameters(client, found, parameters(job, secrets.values()))
+            self._write_parameters(client, found, parameters(job, mask_of(secrets)))
         return {"MLFLOW_TRACKING_URI": self.server.uri, "MLFLOW_RUN_ID": found.info.run_id}
 
     def end(self, ended: EndedTry) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from tony_provider.cluster.history.job_summary import Curve
+from tony_provider.cluster.history.keep_specification import Mask, as_shown
 from tony_provider.operators.telemetry.ended_try import EndedTry
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
-from tony_provider.runtime.text import masked
 
 _LONGEST_NAME = 250  # characters; so the next two. What older servers take, too
 _LONGEST_PARAMETER = 500
@@ -30,16 +30,16 @@ class Point:
     step: int
 
 
-def parameters(job: JobSpec, secrets: Collection[str]) -> dict[str, str]:
-    """What the job says itself, by the paths of its keys; ``secrets`` are values not to be shown.
+def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
+    """What the job says itself, by the paths of its keys.
 
     Defaults are left out, but for how many instances of a type there are, by which trainings are compared.
     """
     of_task = to_plain(TaskSpec(command=""))
     del of_task["instances"]
     defaults = to_plain(JobSpec(framework="", tasks={})) | {"tasks": dict.fromkeys(job.tasks, of_task)}
-    given = _differing(to_plain(job), defaults)
-    return {name(path): masked(str(value), secrets)[:_LONGEST_PARAMETER] for path, value in given}
+    given = _differing(as_shown(to_plain(job), mask), defaults)
+    return {name(path): str(value)[:_LONGEST_PARAMETER] for path, value in given}
 
 
 def _differing(value: Any, default: Any, path: str = "") -> Iterator[tuple[str, Any]]:

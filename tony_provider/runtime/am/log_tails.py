@@ -103,7 +103,7 @@ class LogTails:
         return masked_bytes(data, self._secrets)
 
     def before_cut_secret(self, piece: LogPiece) -> LogPiece:
-        """The piece without the beginning of a secret at its end: nobody could mask that, and it comes with the next."""
+        """The piece without the beginning of a secret at its end: nobody could mask that; it comes with the next."""
         return LogPiece(piece.start, piece.data[: length_before_cut_secret(piece.data, self._secrets)])
 
     def close(self) -> None:
