@@ -17,6 +17,7 @@ from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
@@ -411,3 +412,14 @@ def test_the_history_of_a_job_may_stay_longer_than_the_rest(store: Store, tony: 
     said = tony("gc", "--keep-history", "60d", "--yes")
     assert said.code == 0, said.out
     assert not directory.exists()
+
+
+def test_a_task_that_is_cleared_trains_anew_where_only_the_history_is_left(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    store.hook.mark_delivered(which, application_id, Delivered(1, 1))
+    store.age()
+    assert tony("gc", "--keep-history", "60d", "--yes").code == 0
+    before_it = store.hook.previous_application(which, remembered=application_id)
+    assert before_it is not None
+    assert before_it.has_succeeded
+    assert before_it.delivered is not None

@@ -43,9 +43,17 @@ _LONGEST_WRITE = 86400.0  # seconds
 _CHEAP_SECONDS = 0.5  # that a look at what is new may take for each single item
 
 
-# What an application's directory has of its history.
+# What an application's directory has of its history. Without the mark a task that is cleared would get the result once
+# more, which stays, and not train anew.
 _HISTORY = frozenset(
-    (contract.HISTORY_DIR, contract.EVENTS_FILE, contract.STATUS_FILE, contract.RESULT_FILE, contract.INPUTS_DIR)
+    (
+        contract.HISTORY_DIR,
+        contract.EVENTS_FILE,
+        contract.STATUS_FILE,
+        contract.RESULT_FILE,
+        contract.DELIVERED_FILE,
+        contract.INPUTS_DIR,
+    )
 )
 _CHANGED = "it has changed meanwhile"
 
