@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, cast
 
 import pytest
 
 from tests.advice.cases import run, use
 from tests.operators.jobs import DAG_ID, Marker, job
 from tests.operators.trainings import ONCE, Training
+from tony_provider.advice.limits import Limits
+from tony_provider.cluster.errors import JobTooLarge
 from tony_provider.cluster.history.former_runs import FormerRuns
-from tony_provider.operators.advice import QUIET_RUNS
+from tony_provider.cluster.identity import identity_of
+from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.advice import QUIET_RUNS, Adviser
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.contract import APPLICATION_FILE
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.helpers import write_atomically
 
+IDENTITY = identity_of(namespace="tests", dag_id=DAG_ID, run_id="monday", task_id="train")
 TASK = {"dag_id": DAG_ID, "task_id": "train"}
 FORMER = run(7, use=[use(tasks=1, most_rss_bytes=100 << 20, memory_bytes=768 << 20, vcores=1)])
 OWN = {"tasks": {"worker": {"memory": "768MiB", "command": f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"}}}
@@ -128,6 +136,60 @@ def test_a_record_that_is_damaged_costs_the_advice_alone(training: Training) -> 
     assert memory(training.description(done)) == 768
     assert training.said(r"No advice is applied: cannot read \S+/advice/")
     assert training.said(r"There is no advice on application_\S+: cannot read")
+
+
+class Cluster:
+    """What advice asks of a hook."""
+
+    def __init__(self, refuses: list[str] | None = None) -> None:
+        self.runs = FormerRuns(summaries=[FORMER])
+        self.refuses = refuses
+        self.known: dict[str, dict[str, str]] = {}
+
+    def former_runs(self, _: object) -> FormerRuns:
+        return self.runs
+
+    def keep_former_runs(self, _: object, runs: FormerRuns) -> None:
+        self.runs = runs
+
+    def newest_application(self, _: object) -> str | None:
+        return next(iter(self.known), None)
+
+    def labels(self, _: object, application_id: str) -> dict[str, str]:
+        return self.known[application_id]
+
+    def check(self, _: object) -> None:
+        if self.refuses:
+            raise JobTooLarge(self.refuses)
+
+
+def adviser(cluster: Cluster) -> Adviser:
+    return Adviser(cast(TonyHook, cluster), IDENTITY, cast(Any, logging.getLogger(__name__)))
+
+
+def advised(cluster: Cluster) -> SubmissionRequest:
+    limits = Limits.parse(True)
+    assert limits is not None
+    request = SubmissionRequest(parse_job({**job(""), **OWN}), IDENTITY, labels=TASK)
+    return adviser(cluster).advised(request, limits)
+
+
+def test_what_the_cluster_would_refuse_is_not_applied(caplog: pytest.LogCaptureFixture) -> None:
+    assert advised(Cluster()).job.tasks["worker"].memory == 512
+    assert advised(Cluster(["tasks.worker.memory: too much"])).job.tasks["worker"].memory == 768
+    assert "No advice is applied: " in caplog.text
+    assert "tasks.worker.memory: too much" in caplog.text
+
+
+def test_it_is_taken_back_when_the_time_of_the_task_was_over(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    cluster.known = {"application_1_0008": dict(advised(cluster).labels)}
+    adviser(cluster).timed_out("application_1_0008")
+    assert (cluster.runs.quiet_runs, cluster.runs.blamed) == (QUIET_RUNS, "application_1_0008")
+    assert advised(cluster).job.tasks["worker"].memory == 768
+    cluster.runs, cluster.known = FormerRuns(), {"application_1_0009": TASK}
+    adviser(cluster).timed_out("application_1_0009")  # nothing was applied to it
+    assert cluster.runs == FormerRuns()
 
 
 def test_what_is_wrong_with_the_argument_is_said_when_the_dag_is_parsed() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -67,40 +68,62 @@ class Adviser:
         Raises nothing, and takes SECONDS at most: a store that does not answer then is left alone.
         """
         judged = Judged()
-        thread = threading.Thread(target=self._conclude, args=(application_id, judged), name="tony-advice", daemon=True)
+        in_time = self._in_time(
+            f"There is no advice on {application_id}", lambda: self._conclude(application_id, judged)
+        )
+        return judged if in_time else Judged()
+
+    def timed_out(self, application_id: str) -> None:
+        """The task's time was over: with what advice has left it, the application may have been too slow. As above."""
+        self._in_time(f"Advice is not taken back from {application_id}", lambda: self._blame(application_id))
+
+    def _in_time(self, without: str, act: Callable[[], object]) -> bool:
+        """Whether it has ended within SECONDS; what went wrong with it is logged."""
+
+        def run() -> None:
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - the task is worth more than its advice
+                self.log.warning("%s: %s", without, str(error) or repr(error))
+
+        thread = threading.Thread(target=run, name="tony-advice", daemon=True)
         thread.start()
         thread.join(SECONDS)
         if thread.is_alive():
-            self.log.warning("There is no advice on %s: its history was not read within %g s", application_id, SECONDS)
-            return Judged()
-        return judged
+            self.log.warning("%s: the store has not answered within %g s", without, SECONDS)
+        return not thread.is_alive()
 
     def _conclude(self, application_id: str, judged: Judged) -> None:
-        try:
-            job = judged.history = self.hook.history(self.identity, application_id)
-            if job.status is None or not job.status.state.is_final:
-                return
-            former = self.hook.former_runs(job.labels)
-            judged.advice = advise(job, former.summaries)
-            for line in advice_lines(judged.advice):
-                self.log.info(line)
-            directory = self.hook.application_dir(self.identity, application_id)
-            runs = former.with_run(_without_curves(job, directory, judged.advice))
-            self.hook.keep_former_runs(job.labels, self._judged(runs, job.status, applied=APPLIED in job.labels))
-        except Exception as error:  # noqa: BLE001 - the task is worth more than its advice
-            self.log.warning("There is no advice on %s: %s", application_id, str(error) or repr(error))
+        job = judged.history = self.hook.history(self.identity, application_id)
+        if job.status is None or not job.status.state.is_final:
+            return
+        former = self.hook.former_runs(job.labels)
+        judged.advice = advise(job, former.summaries)
+        for line in advice_lines(judged.advice):
+            self.log.info(line)
+        directory = self.hook.application_dir(self.identity, application_id)
+        runs = former.with_run(_without_curves(job, directory, judged.advice))
+        self.hook.keep_former_runs(job.labels, self._judged(runs, job.status, applied=APPLIED in job.labels))
+
+    def _blame(self, application_id: str) -> None:
+        labels = self.hook.labels(self.identity, application_id)
+        if APPLIED in labels:
+            self.hook.keep_former_runs(labels, self._taken_back(self.hook.former_runs(labels), application_id))
+
+    def _taken_back(self, runs: FormerRuns, application_id: str) -> FormerRuns:
+        self.log.warning(
+            "The advice that was applied to %s is taken back: the next try, and the next %s that succeed, ask for "
+            "what the DAG says",
+            application_id,
+            count(QUIET_RUNS, "run"),
+        )
+        return attrs.evolve(runs, quiet_runs=QUIET_RUNS, blamed=application_id)
 
     def _judged(self, runs: FormerRuns, status: JobStatus, *, applied: bool) -> FormerRuns:
         """Whether advice may be applied from now on."""
         failed = status.failure is not None and status.failure.kind in _BLAMED
         if applied and failed:
-            self.log.warning(
-                "The advice that was applied to %s is taken back: the next try, and the next %s that succeed, ask for "
-                "what the DAG says",
-                status.application_id,
-                count(QUIET_RUNS, "run"),
-            )
-            return attrs.evolve(runs, quiet_runs=QUIET_RUNS, blamed=status.application_id)
+            return self._taken_back(runs, status.application_id)
         if runs.quiet_runs and status.state is JobState.SUCCEEDED:
             left = runs.quiet_runs - 1
             return attrs.evolve(runs, quiet_runs=left, blamed=runs.blamed if left else None)
@@ -139,10 +162,11 @@ class Adviser:
         return change, f"by the figures of {found.application_id} and those before it: {said}"
 
     def _changed(self, request: SubmissionRequest, change: dict[str, Any], why: str) -> SubmissionRequest:
-        """Raises SpecError, a ValueError, for a change that the job does not bear."""
+        """Raises SpecError, a ValueError, where the job does not bear it; JobRejected where the cluster does not."""
         if not change:
             return request
         job = parse_job(request.job, overrides=change)
+        self.hook.check(job)
         self.log.info("Advice is applied (apply_advice): %s, %s", _words(request, change), why)
         labels = {**request.labels, APPLIED: json.dumps(change)}
         return attrs.evolve(request, job=job, labels=labels, overrides=merge(request.overrides or {}, change))

@@ -190,6 +190,8 @@ class Training:
                 self._end_despite_alarm(reason)
             except (ClusterError, StorageError) as error:
                 self._log.error("%s could not be ended: %s", self._switch.application_id, error)
+            if timed_out and self._task.apply_advice and self._switch.application_id is not None:
+                self._adviser.timed_out(self._switch.application_id)
             raise
 
     def _leave(self) -> None:
