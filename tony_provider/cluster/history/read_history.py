@@ -42,6 +42,11 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
     )
 
 
+def read_specification(storage: Storage, application_dir: str, missing: list[str]) -> JobSpecification | None:
+    """The specification alone, which is one small file. Adds to ``missing`` why there is none. Raises as above."""
+    return _specification(storage, application_dir, missing)
+
+
 def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobStatus | None:
     """The result, or else the newest status; that also where the result cannot be read."""
     for may_have_ended in (True, False):

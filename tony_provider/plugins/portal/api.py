@@ -56,6 +56,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.cluster.history.read_history import read_specification
 from tony_provider.plugins.portal.access import PortalReader, ReaderDep
 from tony_provider.plugins.portal.comparison import differences
 from tony_provider.plugins.portal.dates import dates_of, runs_of, with_gaps
@@ -247,10 +248,11 @@ async def compare(found: Annotated[tuple[list[Row], list[JobSummary], list[str]]
 
 
 def _specification(opened: OpenJob) -> dict[str, Any]:
-    found = opened.history()
-    if found.specification is None:
-        raise OutOfReach("; ".join(found.missing) or "its specification was not kept")
-    return found.specification.job
+    missing: list[str] = []
+    found = read_specification(opened.hook.storage(), opened.directory, missing)
+    if found is None:
+        raise OutOfReach("; ".join(missing))
+    return found.job
 
 
 async def _read_specification(row: Row) -> dict[str, Any] | str:
