@@ -63,6 +63,7 @@ def test_what_the_leader_prints_is_in_the_log_once(
     log = "\n".join([*triggers, training.log])
     shown = [line for line in lines_of(log) if not line.startswith("[tony]")]
     shown = [re.sub(r" +\[tony_provider.*", "", line) for line in shown]
+    shown = [re.sub(r"\*{3,}", "***", line) for line in shown]  # in a log that was kept they are as long as the secret
     assert [line for line in shown if line != "bar 2"] == ["100 % *** ready", "*** at the end"]
     assert shown.count("bar 2") <= 1
     assert lines_of(log, "worker:1") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.text import length_before_cut_secret, masked_bytes
+from tony_provider.runtime.text import length_before_cut_secret, masked_bytes, masked_in_place
 
 SECRETS = st.lists(st.text("ab\n", min_size=5, max_size=12), max_size=3)
 LOGS = st.lists(st.text("ab\n ", max_size=20), max_size=8)
@@ -30,3 +30,8 @@ def test_only_the_beginning_of_a_secret_waits() -> None:
     assert length_before_cut_secret(b"it is secret", ["secret"]) == 12
     assert length_before_cut_secret(b"abXYZab", ["abXYZab"]) == 0  # its end may be the beginning of another one
     assert length_before_cut_secret(b"short abc", ["abcd"]) == 9
+
+
+def test_a_log_that_is_masked_in_place_has_all_else_where_it_was() -> None:
+    printed = b"a key: open-sesame\nBEGIN\nlines\n"
+    assert masked_in_place(printed, ["open-sesame", "BEGIN\nlines"]) == b"a key: ***********\n*****\n*****\n"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 MASK = "***"
 SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
+_IN_A_LINE = re.compile(rb"[^\n]")
 LONGEST_LINE = 64 << 10  # bytes of a log that may come without an end of line before they are cut
 
 
@@ -38,6 +40,13 @@ def masked_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
     """A piece of a log without the values of secrets, as ``masked``; nor single lines of those that have several."""
     for value in _masked_values(secrets):
         data = data.replace(value, MASK.encode())
+    return data
+
+
+def masked_in_place(data: bytes, secrets: Iterable[str]) -> bytes:
+    """A log without the values of secrets, as ``masked_bytes``, in which everything else stays where it was."""
+    for value in _masked_values(secrets):
+        data = data.replace(value, _IN_A_LINE.sub(b"*", value))
     return data
 
 

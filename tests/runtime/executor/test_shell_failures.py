@@ -47,6 +47,8 @@ async def test_what_is_said_of_a_failure_holds_no_secret(launch: Launch) -> None
     running = await launch(f'echo "refused: ${SECRET_NAME}" >&2; exit 3')
     await running.begin()
     assert (await running.master.first("exited")).output_tail == "refused: ***"
+    assert await running.end() == 0
+    assert running.container.stored("logs/worker-0.log").endswith(f"\nrefused: {'*' * len(SECRET)}\n")
 
 
 async def test_a_process_that_prints_its_error_to_stdout(launch: Launch) -> None:

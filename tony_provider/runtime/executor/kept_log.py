@@ -1,4 +1,8 @@
-"""The end of what a task has printed, kept on the store when its container ends."""
+"""The end of what a task has printed, kept on the store when its container ends.
+
+The values of the user's secrets are masked: whoever reads it later may not know them, as Airflow's pages do not. Each
+byte of the rest stays where it was, since readers know how much of a log they have.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import KEPT_LIMIT
 from tony_provider.runtime.storage import StorageError, uris
+from tony_provider.runtime.text import masked_in_place
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +38,6 @@ async def keep_log(context: ExecutorContext) -> None:
 
 
 def _upload(context: ExecutorContext, target: str) -> None:
-    data = context.output.both.last(KEPT_LIMIT)
+    data = masked_in_place(context.output.both.last(KEPT_LIMIT), context.container.user_secrets.values())
     if data:
         context.storage.write(target, data, overwrite=True)

@@ -10,7 +10,7 @@ from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import TAIL_LIMIT, Output
 from tony_provider.runtime.kept_log import dropped_note
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.text import masked
+from tony_provider.runtime.text import masked, masked_in_place
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.Fro
         log.warning("the log cannot be read: %s", error)
         return
     if piece.end:
-        output = dropped_note(piece.start) + piece.data
-        tail = masked(piece.data[-TAIL_LIMIT:].decode("utf-8", "replace"), context.container.user_secrets.values())
+        secrets = context.container.user_secrets.values()
+        output = dropped_note(piece.start) + masked_in_place(piece.data, secrets)
+        tail = masked(piece.data[-TAIL_LIMIT:].decode("utf-8", "replace"), secrets)
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
