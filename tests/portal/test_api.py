@@ -95,6 +95,8 @@ def test_a_comparison_leaves_out_what_somebody_may_not_read(client: As) -> None:
         ("text=%25", []),
         (f"run_id={stored.run_id(0).replace('+', '%2B')}", [DIGITS, *days(0)]),
         ("task_id=none", []),
+        ("map_index=0", []),
+        ("map_index=-1&dag_id=digits", [DIGITS]),
         (f"dag_id=clicks&after={stored.day(1).isoformat().replace('+', '%2B')}", days(3, 1)),
         ("dag_id=clicks&before=2026-01-06", days(0)),
         ("dag_id=clicks&order=submitted", days(0, 1, 3)),
@@ -112,7 +114,7 @@ def test_pages_of_a_list(client: As) -> None:
     assert answer["total"] == 4
 
 
-@pytest.mark.parametrize("query", ["order=nonsense", "limit=501", "limit=x", "offset=-1", "after=noon"])
+@pytest.mark.parametrize("query", ["order=nonsense", "map_index=x", "limit=501", "limit=x", "offset=-1", "after=noon"])
 def test_arguments_that_make_no_sense_are_named(client: As, query: str) -> None:
     answer = client("alice").get(f"/tony/api/jobs?{query}")
     assert answer.status_code == 422
@@ -132,6 +134,7 @@ def test_a_job(client: As) -> None:
     assert found["summary"]["curves"][0]["metric"] == "loss"
     assert found["summary"]["metrics"] == {"loss": 0.25}
     assert (found["state"], found["previous"], found["others"]) == ("SUCCEEDED", stored.application_id(1), [])
+    assert found["tensorboard"] == [f"airflow tony tensorboard {stored.application_id(3)}"]
     assert client("alice").get(f"/tony/api/jobs/{CLICKS}").json()["previous"] is None
 
 
@@ -150,6 +153,7 @@ def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: A
     assert (answer["differences_of"], answer["states"]) == ("fingerprints", ["SUCCEEDED", "SUCCEEDED"])
     assert answer["differences"] == {"tasks.worker.command": ["0", "1"]}
     assert "there is no connection 'tony_default'" in answer["reason"]
+    assert answer["tensorboard"] == [f"airflow tony tensorboard {' '.join(days(0, 1))}"]
     many = ",".join(days(*range(9)))
     assert client("alice").get(f"/tony/api/compare?ids={many}").status_code == 422
 

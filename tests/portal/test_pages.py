@@ -94,6 +94,10 @@ def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
         assert f"{seeded.summary(DAG_ID, number).metrics['accuracy']:g}" in figures
     assert "tasks.worker.command" in pages.section("What differs")
     assert pages.texts(".legend")[0].count("2026-01-") == 3
+    ids = " ".join(application_id(DAG_ID, number) for number in (1, 2, RESTARTED))
+    assert f"airflow tony tensorboard {ids}" in pages.section("TensorBoard")
+    pages.press("Copy")
+    pages.see_text("Copied")
     pages.press("Side by side, with all defaults", "summary")
     until(lambda: "tasks.worker.command differs" in pages.section("Specifications"), "the specifications")
     assert complaints(pages.driver) == []
@@ -190,6 +194,9 @@ def test_the_tab_on_a_task_instance(pages: Pages) -> None:
     assert application_id(DAG_ID, 50 + FAILED) in pages.section("Other tries of this task")
     pages.open(f"/dags/{DAG_ID}/runs/{run}/tasks/prepare/plugin/training")
     pages.see_text("This task has submitted no training job")
+    run = seeded.summary(SWEEP, 1).run_id.replace("+", "%2B")
+    pages.open(f"/dags/{SWEEP}/runs/{run}/tasks/train/mapped/1/plugin/training")
+    pages.see_text(f"airflow tony tensorboard {application_id(SWEEP, 1)}")
 
 
 @pytest.mark.long

@@ -68,9 +68,16 @@ class StoredJobs:
     session: Session
     dags: frozenset[str]  # all others do not exist
 
-    def rows(self, *, dag_id: str | None = None, task_id: str | None = None, run_id: str | None = None) -> list[Row]:
-        """All jobs, each with its ``state``; in no order."""
-        given = ((Stored.dag_id, dag_id), (Stored.task_id, task_id), (Stored.run_id, run_id))
+    def rows(
+        self,
+        *,
+        dag_id: str | None = None,
+        task_id: str | None = None,
+        run_id: str | None = None,
+        map_index: int | None = None,
+    ) -> list[Row]:
+        """All jobs that are like this, each with its ``state``; in no order."""
+        given = zip(_COLUMNS, (dag_id, run_id, task_id, map_index), strict=True)
         conditions = [column == value for column, value in given if value is not None]
         return self._rows(select().where(Stored.key.startswith(JOB_KEY, autoescape=True), *conditions))
 
@@ -85,9 +92,8 @@ class StoredJobs:
 
     def siblings(self, row: Row) -> list[Row]:
         """The jobs of one's task instance, itself among them, newest first."""
-        found = self.rows(dag_id=row["dag_id"], task_id=row["task_id"], run_id=row["run_id"])
-        mine = [each for each in found if each["map_index"] == row["map_index"]]
-        return sorted(mine, key=lambda each: each["submitted_ms"], reverse=True)
+        found = self.rows(**{column.key: row[column.key] for column in _COLUMNS})
+        return sorted(found, key=lambda each: each["submitted_ms"], reverse=True)
 
     def summary(self, row: Row) -> tuple[JobSummary, list[str]]:
         """The whole summary of a row, and what of it could not be read."""

@@ -7,6 +7,7 @@ import { LiveJob } from "./live_job.js";
 import { Announcement, Facts, Fold, Loading, Outside, Problem, Section, State, To } from "./parts.js";
 import { toComparison, toDates, toJob, toJobs, toRun, toTaskInstance } from "./routes.js";
 import { Differences } from "./specification.js";
+import { TensorBoard } from "./tensorboard.js";
 import { TimeUse } from "./time_use.js";
 import { TypeUse } from "./type_use.js";
 
@@ -27,7 +28,7 @@ export function JobPage({ applicationId, back = false }) {
   </div>`;
 }
 
-function Job({ summary, state, previous, others, problems }) {
+function Job({ summary, state, previous, others, tensorboard, problems }) {
   const running = state === "RUNNING";
   return html`<article>
     <${Head} summary=${summary} state=${state} />
@@ -43,6 +44,7 @@ function Job({ summary, state, previous, others, problems }) {
     </div>
     <${Section} title="Asked and used"><${TypeUse} use=${summary.use} /><//>
     <${JobHistory} summary=${summary} running=${running} />
+    ${tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
     ${previous && html`<${Section} title="Changed against the run before"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
     <${Others} summary=${summary} others=${others} />
   </article>`;
