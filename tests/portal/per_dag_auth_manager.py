@@ -14,7 +14,7 @@ READS: dict[str, set[str]] = {
     "carol": set(),
     "dave": {"clicks"},
     "erin": {"clicks"},
-    "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd"},
+    "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"},
 }
 LACKS = {"dave": {DagAccessEntity.TASK_LOGS}, "erin": {DagAccessEntity.TASK_INSTANCE}}
 

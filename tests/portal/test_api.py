@@ -162,14 +162,15 @@ def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: A
 def strange(jobs: dict[str, int]) -> dict[str, str]:
     """Jobs that have no verdict, or a summary that is no good: ids by what they are."""
     run = jobs["clicks-2"]
-    for task, state in (("runs", "deferred"), ("left", "success"), ("failed", "failed"), ("again", "running")):
+    tasks = {"runs": "deferred", "left": "success", "failed": "failed", "again": "running", "cleared": None}
+    tasks |= {"marked": "success", "queued": "queued", "retried": "up_for_retry"}
+    for task, state in tasks.items():
         stored.add_instance("clicks", 2, state, task_id=task)
     found = {}
-    for number, (name, task) in enumerate(
-        (("runs", "runs"), ("left", "left"), ("failed", "failed"), ("before", "again"), ("after", "again"))
-    ):
+    for number, (name, task) in enumerate((*((task, task) for task in tasks), ("before", "again"), ("after", "again"))):
         found[name] = f"application_1_{number}"
         more: dict[str, Any] = {"submitted_ms": 1000 + number, "verdict": None, "finished_ms": None, "task_id": task}
+        more["watched"] = name != "left"
         stored.add(run, stored.summary(2, application_id=found[name], **more))
     about = stored.summary(2, task_id="strange")
     texts = {
@@ -195,7 +196,10 @@ def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -
     rows = {row["application_id"]: row for row in answer["jobs"]}
     states = {name: rows[application_id]["state"] for name, application_id in strange.items()}
     expected = {"runs": "RUNNING", "left": "UNWATCHED", "failed": "LOST", "before": "LOST", "after": "RUNNING"}
+    expected |= {"cleared": "LOST", "marked": "LOST", "queued": "UNSEEN", "retried": "UNSEEN"}
     assert {name: states[name] for name in expected} == expected
+    assert rows[strange["marked"]]["task_state"] == "success"
+    assert rows[strange["cut"]]["task_state"] is None
     assert states["newer"] == "SPLENDID"
     assert rows[strange["newer"]]["metrics"] == {"<b>": "NaN"}
     for name, said in (("cut", "damaged"), ("newer", "step"), ("elsewhere", "backend")):
@@ -209,7 +213,8 @@ def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -
         found = client("alice").get(f"/tony/api/jobs/{application_id}")
         assert found.status_code == 200, (name, found.text)
         assert found.json()["summary"]["application_id"] == application_id
-    assert client("alice").get(f"/tony/api/jobs/{strange['after']}").json()["others"] == [strange["before"]]
+    others = [strange["before"], strange["again"]]
+    assert client("alice").get(f"/tony/api/jobs/{strange['after']}").json()["others"] == others
     assert client("alice").get("/tony/api/dags/clicks/dates").status_code == 200
 
 

@@ -13,7 +13,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.browser import browser, complaints, photograph, prefer
 from tests.portal import seeded
-from tests.portal.seeded import DAG_ID, FAILED, ODD, READER, RESTARTED, SWEEP, application_id
+from tests.portal.seeded import DAG_ID, FAILED, MARKED, ODD, READER, RESTARTED, SWEEP, application_id
 from tests.portal.seen import JOBS, Pages
 from tests.portal.served import seed_the_store, served, token
 from tests.waiting import until
@@ -66,7 +66,7 @@ def test_from_the_list_to_a_job(pages: Pages) -> None:
 def test_filters_stand_in_the_address(pages: Pages) -> None:
     pages.open(JOBS)
     pages.see("table.jobs")
-    assert len(pages.all("table.jobs tbody tr")) == seeded.DAYS + seeded.MAPPED + 1
+    assert len(pages.all("table.jobs tbody tr")) == seeded.DAYS + seeded.MAPPED + 2
     field = pages.see("input[name=text]")
     field.send_keys("sweep", Keys.ENTER)
     until(lambda: len(pages.all("table.jobs tbody tr")) == seeded.MAPPED, "the jobs of the sweep")
@@ -137,6 +137,17 @@ def test_a_running_job_renews_itself(pages: Pages) -> None:
     assert "worker:1" in now
     until(lambda: pages.section("Now").splitlines()[0] != now.splitlines()[0], "a newer status")
     assert pages.texts("[role=status]").count("The job is RUNNING") == 1
+
+
+@pytest.mark.long
+def test_a_job_whose_end_nobody_has_recorded(pages: Pages) -> None:
+    pages.open(job(MARKED, 0))
+    pages.see_text("Its end was not recorded")
+    pages.see_text("The task is failed.")
+    ended = pages.section("How it ended")
+    assert "KILLED the deferred task was marked or cleared by a user" in ended
+    assert "1 min 30 s" in pages.section("Where the time went")
+    assert pages.texts("h1 .badge") == ["LOST"]
 
 
 @pytest.mark.long

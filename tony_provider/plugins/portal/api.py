@@ -12,21 +12,23 @@ same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
     ``before``: ISO 8601, of the submission. ``order``: a name of ``job_filter.ORDERS``, downwards after a minus.
     ``limit``: at most 500.
     A row: the fields of ``JobSummary`` but ``curves``, ``use``, ``advice``, ``fingerprint`` and ``links``; and
-    ``state``: the verdict, or RUNNING, UNWATCHED (its task did not wait for it), LOST (nobody has seen its end);
+    ``state``: the verdict, else one of ``job_row``: RUNNING, UNSEEN, UNWATCHED, LOST; ``task_state``: without a verdict
+    that of its task instance in Airflow;
     ``duration_s``, ``waiting_s``, ``memory_gb_hours``, ``vcore_hours``, ``gpu_hours``;
     ``problems``: what of it could not be read, a line each.
 ``/jobs/{application_id}``
-    ``{"summary": JobSummary, "state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours",
-    "previous": application_id or null, "others": [application_id], "tensorboard": [command], "problems": […]}``.
-    ``previous``: the newest of the same task in the run before, by logical date, else by submission. ``others``: of the
-    same task instance, newest first. ``tensorboard``: what draws its event files, to be typed.
+    ``{"summary": JobSummary, "state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours",
+    "gpu_hours", "previous": application_id or null, "others": [application_id], "tensorboard": [command],
+    "problems": […]}``. ``previous``: the newest of the same task in the run before, by logical date, else by
+    submission. ``others``: of the same task instance, newest first. ``tensorboard``: what draws its event files, to be
+    typed.
 ``/jobs/{application_id}/history?tasks=worker:0,worker:1``
     ``{"specification", "given", "overrides", "events": […], "samples": {"worker:0": {"time_ms": […], "rss_bytes": […],
     …, "metrics": {"loss": […]}}}, "left_out": [task], "status": JobStatus, "missing": [line]}``. Without ``tasks``
     samples of the first 50; at most 1000 of each. From the store.
 ``/jobs/{application_id}/live``
-    ``{"application_state", "status": JobStatus or null, "missing": [line]}``: the cluster's word, and the status from
-    the master, else from the store.
+    ``{"application_state", "status": JobStatus or null, "verdict", "reason", "missing": [line]}``: the cluster's word,
+    and the status from the master, else from the store; how it has ended by both, null where neither says that.
 ``/jobs/{application_id}/logs``
     ``{"logs": [{"task", "attempt", "file", "bytes", "modified_ms"}]}``, those that were kept.
 ``/jobs/{application_id}/logs/{task}?tail=65536``
@@ -57,6 +59,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.cluster.history.summarize import reason, verdict
 from tony_provider.plugins.portal.access import PortalReader, ReaderDep
 from tony_provider.plugins.portal.comparison import differences
 from tony_provider.plugins.portal.dates import dates_of, runs_of
@@ -74,7 +77,7 @@ _TASKS = 50  # whose samples are given unasked
 _COMPARED = 8
 _MOST_TAIL = 4 << 20  # bytes
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
-_FIGURES = ("state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
+_FIGURES = ("state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
 
 
 class PlainJson(JSONResponse):
@@ -185,10 +188,19 @@ async def history(row: FoundDep, tasks: str = "") -> Response:
 
 @router.get("/jobs/{application_id}/live")
 async def live(row: FoundDep) -> Response:
-    state, status, missing = await ask(row, OpenJob.live)
-    if state is None and status is None and missing:
-        raise OutOfReach("; ".join(missing))
-    return PlainJson({"application_state": state, "status": to_plain(status) if status else None, "missing": missing})
+    found = await ask(row, OpenJob.live)
+    application, status = found.application, found.status
+    if application is None and status is None and found.missing:
+        raise OutOfReach("; ".join(found.missing))
+    return PlainJson(
+        {
+            "application_state": application.state if application else None,
+            "status": to_plain(status) if status else None,
+            "verdict": verdict(application, status),
+            "reason": reason(application, status),
+            "missing": found.missing,
+        }
+    )
 
 
 @router.get("/jobs/{application_id}/logs")

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, plain_of, read_summary
-from tony_provider.plugins.portal.job_row import Row, row_of, state_of
+from tony_provider.plugins.portal.job_row import Row, row_of, with_state
 
 _REMEMBERED = 50_000  # rows, at most
 _BATCH = 500  # rows whose values are asked for by their ids
@@ -118,7 +118,7 @@ class StoredJobs:
             _memory.put(row_id, each.updated_at, new)
         rows = [(row, each.state) for each in found if (row := parsed[each.id]) is not None]
         newest = _newest(row for row, _ in rows)
-        return [row if row["state"] is not None else _with_state(row, state, newest) for row, state in rows]
+        return [row if row["state"] is not None else _open(row, state, newest) for row, state in rows]
 
     def _values(self, row_ids: Iterable[int]) -> Iterator[tuple[int, str]]:
         ids = list(row_ids)
@@ -142,5 +142,5 @@ def _newest(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     return found
 
 
-def _with_state(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
-    return {**row, "state": state_of(task_state, is_newest=newest[_instance(row)] == row["submitted_ms"])}
+def _open(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
+    return with_state(row, task_state, is_newest=newest[_instance(row)] == row["submitted_ms"])
