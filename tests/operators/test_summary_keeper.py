@@ -91,6 +91,7 @@ def keeper(kept: Kept, **answers: Any) -> SummaryKeeper:
         proxy_user="",
         secrets=None,
         parse_job=lambda _: job,
+        wait_for_completion=True,
     )
     store = StateStore(cast(Any, {"task_state_store": kept}), cast(Any, LOG))
     return SummaryKeeper(cast(Any, task), cast(Any, {}), RUN, store)

@@ -15,7 +15,7 @@ READS: dict[str, set[str]] = {
     "carol": set(),
     "dave": {"clicks"},
     "erin": {"clicks"},
-    "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd"},
+    "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"},
     "ivan": {"digits_daily"},
     "grace": PORTAL_DAGS | {f"many_{number:02}" for number in range(20)},
     "heidi": {"portal_sweep"},

@@ -1,6 +1,7 @@
 """Seeded jobs for the portal's pages: put into Airflow's database, with histories that no job has written.
 
-Twelve dates of one task, with a gap, a failure, restarts and one that runs; mapped ones; and one with odd metrics.
+Twelve dates of one task, with a gap, a failure, restarts and one that runs; mapped ones; one with odd metrics; and one
+whose task was marked as failed while it was deferred.
 """
 
 from __future__ import annotations
@@ -8,19 +9,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import attrs
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import LazyDeserializedDAG
 
 from tests.portal import stored
+from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.history.advice import Advice, Confidence
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.history.job_summary import Curve, JobSummary
+from tony_provider.plugins.portal.store import LiveLook
 from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
 from tony_provider.runtime.protocol.status import (
+    Failure,
     FailureKind,
     FinalStatus,
     JobState,
@@ -31,13 +36,13 @@ from tony_provider.runtime.protocol.status import (
 from tony_provider.runtime.protocol.status import TaskState as State
 
 READER = "frank"
-DAG_ID, SWEEP, ODD = "seeded_clicks", "seeded_sweep", "seeded_odd"
+DAG_ID, SWEEP, ODD, MARKED = "seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"
 DAYS = 12
 GAP, FAILED, RESTARTED, RUNNING = 4, 6, 8, 11  # days of DAG_ID
 MAPPED = 3  # instances of SWEEP's task
 MANY = 10_000  # metrics of ODD's job
 HTML = "<img src=x onerror=\"document.title='broken'\"><b>loss</b>"  # a metric's name
-_NUMBERS = {DAG_ID: 1000, SWEEP: 1100, ODD: 1200}  # of the first application of each DAG
+_NUMBERS = {DAG_ID: 1000, SWEEP: 1100, ODD: 1200, MARKED: 1300}  # of the first application of each DAG
 
 
 def application_id(dag_id: str, number: int) -> str:
@@ -46,7 +51,7 @@ def application_id(dag_id: str, number: int) -> str:
 
 def seed() -> None:
     """All of it. Needs Airflow's database."""
-    for dag_id, days in ((DAG_ID, DAYS), (SWEEP, 1), (ODD, 1)):
+    for dag_id, days in ((DAG_ID, DAYS), (SWEEP, 1), (ODD, 1), (MARKED, 1)):
         stored.add_dag(dag_id)
         _add_code(dag_id)
         for day, run in enumerate(stored.add_runs(dag_id, days)):
@@ -69,6 +74,10 @@ def _add_day(dag_id: str, day: int, run: int) -> None:
         return
     runs = dag_id == DAG_ID and day == RUNNING
     failed = dag_id == DAG_ID and day == FAILED
+    if dag_id == MARKED:
+        stored.add_instance(dag_id, day, "failed")
+        stored.add(run, summary(dag_id, day, verdict=None, finished_ms=None, times=TimeUse(), use=[], metrics={}))
+        return
     stored.add_instance(dag_id, day, "running" if runs else "failed" if failed else "success")
     stored.add(run, summary(dag_id, day))
     if failed:  # the try before failed, too
@@ -272,6 +281,17 @@ def _samples(about: JobSummary) -> list[TaskSample]:
                 )
             )
     return found
+
+
+def live(application: str) -> LiveLook:
+    """What the cluster and the store say now."""
+    if application == application_id(MARKED, 0):
+        failure = Failure(FailureKind.KILLED, "the deferred task was marked or cleared by a user")
+        ended = attrs.evolve(
+            status(application), state=JobState.KILLED, failure=failure, times=TimeUse(training=90.0), finished_ms=1
+        )
+        return LiveLook(None, ended, [])
+    return LiveLook(Application(application, ApplicationState.RUNNING), status(application), [])
 
 
 def status(application: str) -> JobStatus:

@@ -55,6 +55,6 @@ def seed_the_store(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(store, "_ask", ask)
     patch.setattr(OpenJob, "history", lambda job: seeded.history(job.application_id))
-    patch.setattr(OpenJob, "live", lambda job: ("RUNNING", seeded.status(job.application_id), []))
+    patch.setattr(OpenJob, "live", lambda job: seeded.live(job.application_id))
     patch.setattr(OpenJob, "log_files", lambda job: LOGS)
     patch.setattr(OpenJob, "log_tail", lambda job, task, most: seeded.printed(task)[-most:])

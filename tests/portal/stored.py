@@ -94,7 +94,7 @@ def add_runs(dag_id: str, count: int, first: int = 0) -> list[int]:
         return [int(run.id) for run in runs]
 
 
-def instance(dag_id: str, number: int, state: str, **more: Any) -> dict[str, Any]:
+def instance(dag_id: str, number: int, state: str | None, **more: Any) -> dict[str, Any]:
     """The columns of a task instance."""
     return {
         "id": uuid4(),
@@ -109,7 +109,7 @@ def instance(dag_id: str, number: int, state: str, **more: Any) -> dict[str, Any
     }
 
 
-def add_instance(dag_id: str, number: int, state: str, **more: Any) -> None:
+def add_instance(dag_id: str, number: int, state: str | None, **more: Any) -> None:
     with create_session() as session:
         session.execute(insert(TaskInstance).values(**instance(dag_id, number, state, **more)))
 

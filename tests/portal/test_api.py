@@ -95,6 +95,8 @@ def test_a_comparison_leaves_out_what_somebody_may_not_read(client: As) -> None:
         ("text=%25", []),
         (f"run_id={stored.run_id(0).replace('+', '%2B')}", [DIGITS, *days(0)]),
         ("task_id=none", []),
+        ("map_index=0", []),
+        ("map_index=-1&dag_id=digits", [DIGITS]),
         (f"dag_id=clicks&after={stored.day(1).isoformat().replace('+', '%2B')}", days(3, 1)),
         ("dag_id=clicks&before=2026-01-06", days(0)),
         ("dag_id=clicks&order=submitted", days(0, 1, 3)),
@@ -112,7 +114,7 @@ def test_pages_of_a_list(client: As) -> None:
     assert answer["total"] == 4
 
 
-@pytest.mark.parametrize("query", ["order=nonsense", "limit=501", "limit=x", "offset=-1", "after=noon"])
+@pytest.mark.parametrize("query", ["order=nonsense", "map_index=x", "limit=501", "limit=x", "offset=-1", "after=noon"])
 def test_arguments_that_make_no_sense_are_named(client: As, query: str) -> None:
     answer = client("alice").get(f"/tony/api/jobs?{query}")
     assert answer.status_code == 422
@@ -132,6 +134,7 @@ def test_a_job(client: As) -> None:
     assert found["summary"]["curves"][0]["metric"] == "loss"
     assert found["summary"]["metrics"] == {"loss": 0.25}
     assert (found["state"], found["previous"], found["others"]) == ("SUCCEEDED", stored.application_id(1), [])
+    assert found["tensorboard"] == [f"airflow tony tensorboard {stored.application_id(3)}"]
     assert client("alice").get(f"/tony/api/jobs/{CLICKS}").json()["previous"] is None
 
 
@@ -164,6 +167,7 @@ def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: A
     assert (answer["differences_of"], answer["states"]) == ("fingerprints", ["SUCCEEDED", "SUCCEEDED"])
     assert answer["differences"] == {"tasks.worker.command": ["0", "1"]}
     assert "there is no connection 'tony_default'" in answer["reason"]
+    assert answer["tensorboard"] == [f"airflow tony tensorboard {' '.join(days(0, 1))}"]
     many = ",".join(days(*range(9)))
     assert client("alice").get(f"/tony/api/compare?ids={many}").status_code == 422
 
@@ -172,14 +176,15 @@ def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: A
 def strange(jobs: dict[str, int]) -> dict[str, str]:
     """Jobs that have no verdict, or a summary that is no good: ids by what they are."""
     run = jobs["clicks-2"]
-    for task, state in (("runs", "deferred"), ("left", "success"), ("failed", "failed"), ("again", "running")):
+    tasks = {"runs": "deferred", "left": "success", "failed": "failed", "again": "running", "cleared": None}
+    tasks |= {"marked": "success", "queued": "queued", "retried": "up_for_retry"}
+    for task, state in tasks.items():
         stored.add_instance("clicks", 2, state, task_id=task)
     found = {}
-    for number, (name, task) in enumerate(
-        (("runs", "runs"), ("left", "left"), ("failed", "failed"), ("before", "again"), ("after", "again"))
-    ):
+    for number, (name, task) in enumerate((*((task, task) for task in tasks), ("before", "again"), ("after", "again"))):
         found[name] = f"application_1_{number}"
         more: dict[str, Any] = {"submitted_ms": 1000 + number, "verdict": None, "finished_ms": None, "task_id": task}
+        more["watched"] = name != "left"
         stored.add(run, stored.summary(2, application_id=found[name], **more))
     about = stored.summary(2, task_id="strange")
     texts = {
@@ -207,7 +212,10 @@ def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -
     rows = {row["application_id"]: row for row in answer["jobs"]}
     states = {name: rows[application_id]["state"] for name, application_id in strange.items()}
     expected = {"runs": "RUNNING", "left": "UNWATCHED", "failed": "LOST", "before": "LOST", "after": "RUNNING"}
+    expected |= {"cleared": "LOST", "marked": "LOST", "queued": "UNSEEN", "retried": "UNSEEN"}
     assert {name: states[name] for name in expected} == expected
+    assert rows[strange["marked"]]["task_state"] == "success"
+    assert rows[strange["cut"]]["task_state"] is None
     assert states["newer"] == "SPLENDID"
     assert rows[strange["newer"]]["metrics"] == {"<b>": "NaN"}
     for name, said in (("cut", "damaged"), ("newer", "step"), ("elsewhere", "backend")):
@@ -221,7 +229,8 @@ def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -
         found = client("alice").get(f"/tony/api/jobs/{application_id}")
         assert found.status_code == 200, (name, found.text)
         assert found.json()["summary"]["application_id"] == application_id
-    assert client("alice").get(f"/tony/api/jobs/{strange['after']}").json()["others"] == [strange["before"]]
+    others = [strange["before"], strange["again"]]
+    assert client("alice").get(f"/tony/api/jobs/{strange['after']}").json()["others"] == others
     assert client("alice").get("/tony/api/dags/clicks/dates").status_code == 200
 
 

@@ -13,7 +13,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.browser import browser, complaints, photograph, prefer
 from tests.portal import seeded
-from tests.portal.seeded import DAG_ID, FAILED, ODD, READER, RESTARTED, SWEEP, application_id
+from tests.portal.seeded import DAG_ID, FAILED, MARKED, ODD, READER, RESTARTED, SWEEP, application_id
 from tests.portal.seen import JOBS, Pages
 from tests.portal.served import seed_the_store, served, token
 from tests.waiting import until
@@ -66,7 +66,7 @@ def test_from_the_list_to_a_job(pages: Pages) -> None:
 def test_filters_stand_in_the_address(pages: Pages) -> None:
     pages.open(JOBS)
     pages.see("table.jobs")
-    assert len(pages.all("table.jobs tbody tr")) == seeded.DAYS + seeded.MAPPED + 1
+    assert len(pages.all("table.jobs tbody tr")) == seeded.DAYS + seeded.MAPPED + 2
     field = pages.see("input[name=text]")
     field.send_keys("sweep", Keys.ENTER)
     until(lambda: len(pages.all("table.jobs tbody tr")) == seeded.MAPPED, "the jobs of the sweep")
@@ -94,6 +94,10 @@ def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
         assert f"{seeded.summary(DAG_ID, number).metrics['accuracy']:g}" in figures
     assert "tasks.worker.command" in pages.section("What differs")
     assert pages.texts(".legend")[0].count("2026-01-") == 3
+    ids = " ".join(application_id(DAG_ID, number) for number in (1, 2, RESTARTED))
+    assert f"airflow tony tensorboard {ids}" in pages.section("TensorBoard")
+    pages.press("Copy")
+    pages.see_text("Copied")
     pages.press("Side by side, with all defaults", "summary")
     until(lambda: "tasks.worker.command differs" in pages.section("Specifications"), "the specifications")
     assert complaints(pages.driver) == []
@@ -133,6 +137,17 @@ def test_a_running_job_renews_itself(pages: Pages) -> None:
     assert "worker:1" in now
     until(lambda: pages.section("Now").splitlines()[0] != now.splitlines()[0], "a newer status")
     assert pages.texts("[role=status]").count("The job is RUNNING") == 1
+
+
+@pytest.mark.long
+def test_a_job_whose_end_nobody_has_recorded(pages: Pages) -> None:
+    pages.open(job(MARKED, 0))
+    pages.see_text("Its end was not recorded")
+    pages.see_text("The task is failed.")
+    ended = pages.section("How it ended")
+    assert "KILLED the deferred task was marked or cleared by a user" in ended
+    assert "1 min 30 s" in pages.section("Where the time went")
+    assert pages.texts("h1 .badge") == ["LOST"]
 
 
 @pytest.mark.long
@@ -190,6 +205,9 @@ def test_the_tab_on_a_task_instance(pages: Pages) -> None:
     assert application_id(DAG_ID, 50 + FAILED) in pages.section("Other tries of this task")
     pages.open(f"/dags/{DAG_ID}/runs/{run}/tasks/prepare/plugin/training")
     pages.see_text("This task has submitted no training job")
+    run = seeded.summary(SWEEP, 1).run_id.replace("+", "%2B")
+    pages.open(f"/dags/{SWEEP}/runs/{run}/tasks/train/mapped/1/plugin/training")
+    pages.see_text(f"airflow tony tensorboard {application_id(SWEEP, 1)}")
 
 
 @pytest.mark.long

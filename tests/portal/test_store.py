@@ -11,12 +11,13 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.operators.statuses import status, worker
+from tests.operators.statuses import application, status, worker
 from tests.portal import stored
 from tests.portal.conftest import As
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.plugins.portal import store
 from tony_provider.runtime.codec import dump_json
+from tony_provider.watching.observation import Observation
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
 PATHS = [f"/jobs/{ID}/history", f"/jobs/{ID}/live", f"/jobs/{ID}/logs", f"/jobs/{ID}/logs/worker:0"]
@@ -87,6 +88,17 @@ def test_a_history(client: As) -> None:
 def test_a_live_status(client: As) -> None:
     found = client("alice").get(f"/tony/api/jobs/{ID}/live").json()
     assert (found["application_state"], found["status"]["state"]) == (None, "SUCCEEDED")
+    assert (found["verdict"], found["reason"]) == ("SUCCEEDED", "")
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_job_that_the_cluster_has_killed(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its master could not write how it ended: its last word is that it runs."""
+    killed = application("KILLED", diagnostics="killed by alice")
+    seen = Observation(killed, attrs.evolve(status("RUNNING"), application_id=ID))
+    monkeypatch.setattr(store, "observe", lambda *_, **__: seen)
+    found = client("alice").get(f"/tony/api/jobs/{ID}/live").json()
+    assert (found["verdict"], found["reason"], found["status"]["state"]) == ("KILLED", "killed by alice", "RUNNING")
 
 
 @pytest.mark.usefixtures("connected")

@@ -177,6 +177,7 @@ class SummaryKeeper:
             task_id=run.task_id,
             map_index=run.map_index,
             try_number=run.try_number,
+            watched=self._task.wait_for_completion,
             logical_date=self._logical_date,
             tony_conn_id=self._task.tony_conn_id,
             proxy_user=self._task.proxy_user or None,

@@ -103,6 +103,7 @@ def test_a_slow_start() -> None:
     assert "prepare the data before" in said(START, history(times=attrs.evolve(TIMES, start=1200.0))).text
     assert silent(START, history())
     assert silent(START, history(times=attrs.evolve(TIMES, start=100.0, training=1.0)))
+    assert silent(START, history(times=attrs.evolve(TIMES, start=1200.0, training=0.0)))
 
 
 def test_a_node_that_loses_containers_again_and_again() -> None:

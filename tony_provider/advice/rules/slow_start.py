@@ -25,6 +25,8 @@ class SlowStart(Rule):
         times, share = case.times, _share(case.times)
         if times.localisation + times.start < self.least_seconds or share < _MUCH:
             return None
+        if not times.training:  # there was no first step, and so nothing is known of how long it takes
+            return None
         agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
         what = (
             "send fewer files: an environment that the nodes have, or a smaller archive"

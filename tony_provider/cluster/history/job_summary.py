@@ -37,6 +37,7 @@ class JobSummary:
     task_id: str
     map_index: int = -1
     try_number: int = 1  # the last that has waited for it
+    watched: bool = True  # False: its task does not wait for its end
     logical_date: str | None = None  # ISO 8601; None: the run has none
     tony_conn_id: str = "tony_default"
     proxy_user: str | None = None

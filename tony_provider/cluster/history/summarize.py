@@ -36,6 +36,7 @@ class RunFacts:
     task_id: str
     map_index: int = -1
     try_number: int = 1
+    watched: bool = True
     logical_date: str | None = None
     tony_conn_id: str = "tony_default"
     proxy_user: str | None = None
@@ -69,7 +70,7 @@ def summarize(
         "user": application.user if application else "",
         "queue": application.queue if application else _text(job.get("queue")),
         "verdict": verdict(application, status),
-        "reason": _reason(application, status),
+        "reason": reason(application, status),
         "submitted_ms": submitted_ms,
         "finished_ms": (status and status.finished_ms) or (application and application.finished_ms) or None,
         "fingerprint": dict(sorted(facts.fingerprint.items())[:_HASHES]),
@@ -93,7 +94,7 @@ def verdict(application: Application | None, status: JobStatus | None) -> FinalS
     return application.final_status or FinalStatus.FAILED
 
 
-def _reason(application: Application | None, status: JobStatus | None) -> str:
+def reason(application: Application | None, status: JobStatus | None) -> str:
     """Of a failure, in one line; empty for a success, or while it runs. Who has killed it, only the cluster knows."""
     ended = verdict(application, status)
     if ended in (None, FinalStatus.SUCCEEDED):

@@ -6,26 +6,29 @@ Times ending in ``_ms`` are milliseconds since the epoch, in ``_s`` seconds; num
 Whoever has not logged in gets 401. A job or DAG that somebody may not read is one that does not exist: 404, with the
 same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
 
-``/jobs?dag_id=&task_id=&run_id=&user=&verdict=&text=&after=&before=&limit=50&offset=0&order=-submitted``
+``/jobs?dag_id=&task_id=&run_id=&map_index=&user=&verdict=&text=&after=&before=&limit=50&offset=0&order=-submitted``
     ``{"jobs": [row], "total": n}``. ``verdict``: states, with commas between them. ``text``: words that are all
-    somewhere in the job's names, user, queue, state or reason. ``after`` and ``before``: ISO 8601, of the submission.
-    ``order``: a name of ``job_filter.ORDERS``, downwards after a minus. ``limit``: at most 500.
+    somewhere in the job's names, user, queue, state or reason. ``map_index``: -1 for what is not mapped. ``after`` and
+    ``before``: ISO 8601, of the submission. ``order``: a name of ``job_filter.ORDERS``, downwards after a minus.
+    ``limit``: at most 500.
     A row: the fields of ``JobSummary`` but ``curves``, ``use``, ``advice``, ``fingerprint`` and ``links``; and
-    ``state``: the verdict, or RUNNING, UNWATCHED (its task did not wait for it), LOST (nobody has seen its end);
+    ``state``: the verdict, else one of ``job_row``: RUNNING, UNSEEN, UNWATCHED, LOST; ``task_state``: without a verdict
+    that of its task instance in Airflow;
     ``duration_s``, ``waiting_s``, ``memory_gb_hours``, ``vcore_hours``, ``gpu_hours``;
     ``problems``: what of it could not be read, a line each.
 ``/jobs/{application_id}``
-    ``{"summary": JobSummary, "state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours",
-    "previous": application_id or null, "others": [application_id], "problems": […]}``. ``previous``: the newest of the
-    same task in the run before, by logical date, else by submission. ``others``: of the same task instance, newest
-    first.
+    ``{"summary": JobSummary, "state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours",
+    "gpu_hours", "previous": application_id or null, "others": [application_id], "tensorboard": [command],
+    "problems": […]}``. ``previous``: the newest of the same task in the run before, by logical date, else by
+    submission. ``others``: of the same task instance, newest first. ``tensorboard``: what draws its event files, to be
+    typed.
 ``/jobs/{application_id}/history?tasks=worker:0,worker:1``
     ``{"specification", "given", "overrides", "events": […], "samples": {"worker:0": {"time_ms": […], "rss_bytes": […],
     …, "metrics": {"loss": […]}}}, "left_out": [task], "status": JobStatus, "missing": [line]}``. Without ``tasks``
     samples of the first 50; at most 1000 of each. From the store.
 ``/jobs/{application_id}/live``
-    ``{"application_state", "status": JobStatus or null, "missing": [line]}``: the cluster's word, and the status from
-    the master, else from the store.
+    ``{"application_state", "status": JobStatus or null, "verdict", "reason", "missing": [line]}``: the cluster's word,
+    and the status from the master, else from the store; how it has ended by both, null where neither says that.
 ``/jobs/{application_id}/logs``
     ``{"logs": [{"task", "attempt", "file", "bytes", "modified_ms"}]}``, those that were kept.
 ``/jobs/{application_id}/logs/{task}?tail=65536``
@@ -33,8 +36,8 @@ same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
     the permission to read task logs.
 ``/compare?ids=a,b,c``
     ``{"jobs": [JobSummary], "states": […], "missing": [id], "differences": {path: [value of each job]},
-    "differences_of": "specifications" or "fingerprints", "reason"}``, at most 8. ``reason``: why it is not the
-    specifications.
+    "differences_of": "specifications" or "fingerprints", "reason", "tensorboard": [command]}``, at most 8.
+    ``reason``: why it is not the specifications. ``tensorboard``: one for the jobs of each connection and user.
 ``/dags/{dag_id}/dates?task_id=``
     ``{"tasks": [{"task_id", "map_index", "metrics": [name], "points": [{"date", "run_id", "application_id", "state",
     "metrics", "duration_s", "waiting_s", "restarts", "memory_gb_hours", "vcore_hours", "gpu_hours"}]}]}``: of each run
@@ -57,6 +60,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.read_history import read_specification
+from tony_provider.cluster.history.summarize import reason, verdict
 from tony_provider.plugins.portal.access import PortalReader, ReaderDep
 from tony_provider.plugins.portal.comparison import differences
 from tony_provider.plugins.portal.dates import dates_of, runs_of, with_gaps
@@ -66,6 +70,7 @@ from tony_provider.plugins.portal.previous_job import previous_of
 from tony_provider.plugins.portal.series import columns
 from tony_provider.plugins.portal.store import OpenJob, OutOfReach, ask
 from tony_provider.plugins.portal.stored_jobs import StoredJobs
+from tony_provider.plugins.portal.tensorboard import tensorboard_commands
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.text import end_of_log
 
@@ -73,7 +78,7 @@ _TASKS = 50  # whose samples are given unasked
 _COMPARED = 8
 _MOST_TAIL = 4 << 20  # bytes
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
-_FIGURES = ("state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
+_FIGURES = ("state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
 
 
 class PlainJson(JSONResponse):
@@ -123,6 +128,7 @@ def jobs(
     dag_id: str | None = None,
     task_id: str | None = None,
     run_id: str | None = None,
+    map_index: int | None = None,
     user: str = "",
     verdict: str = "",
     text: str = "",
@@ -135,7 +141,9 @@ def jobs(
     if order.removeprefix("-") not in ORDERS:
         raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, with a minus before it or not")
     wanted = JobFilter(user=user, verdict=verdict, text=text, after=after, before=before)
-    rows = wanted.chosen(stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None))
+    rows = wanted.chosen(
+        stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
+    )
     return PlainJson({"jobs": ordered(rows, order)[offset : offset + limit], "total": len(rows)})
 
 
@@ -149,6 +157,7 @@ def job(row: FoundDep, stored: JobsDep) -> Response:
             **{name: row[name] for name in _FIGURES},
             "previous": previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"])),
             "others": [each for each in siblings if each != row["application_id"]],
+            "tensorboard": tensorboard_commands([row]),
             "problems": list(dict.fromkeys([*row["problems"], *problems])),
         }
     )
@@ -180,10 +189,19 @@ async def history(row: FoundDep, tasks: str = "") -> Response:
 
 @router.get("/jobs/{application_id}/live")
 async def live(row: FoundDep) -> Response:
-    state, status, missing = await ask(row, OpenJob.live)
-    if state is None and status is None and missing:
-        raise OutOfReach("; ".join(missing))
-    return PlainJson({"application_state": state, "status": to_plain(status) if status else None, "missing": missing})
+    found = await ask(row, OpenJob.live)
+    application, status = found.application, found.status
+    if application is None and status is None and found.missing:
+        raise OutOfReach("; ".join(found.missing))
+    return PlainJson(
+        {
+            "application_state": application.state if application else None,
+            "status": to_plain(status) if status else None,
+            "verdict": verdict(application, status),
+            "reason": reason(application, status),
+            "missing": found.missing,
+        }
+    )
 
 
 @router.get("/jobs/{application_id}/logs")
@@ -243,6 +261,7 @@ async def compare(found: Annotated[tuple[list[Row], list[JobSummary], list[str]]
             "differences": differences(documents),
             "differences_of": "fingerprints" if problems else "specifications",
             "reason": "; ".join(problems) or None,
+            "tensorboard": tensorboard_commands(rows),
         }
     )
 

@@ -11,9 +11,12 @@ from tony_provider.runtime.protocol.status import FinalStatus
 Row = dict[str, Any]
 
 RUNNING = "RUNNING"  # its task waits for it
-UNWATCHED = "UNWATCHED"  # its task has succeeded without waiting for it
-LOST = "LOST"  # no task waits for it, and none has seen its end
-_WAITING = ("running", "deferred", "scheduled", "queued", "restarting")  # states of a task instance
+UNSEEN = "UNSEEN"  # its task is to run again, and will say then what became of it
+UNWATCHED = "UNWATCHED"  # its task does not wait for its end
+LOST = "LOST"  # nobody has seen its end, nor waits for it: its task was ended or cleared, or its worker died
+# States of a task instance.
+_WAITING = ("running", "deferred")
+_TO_COME = ("scheduled", "queued", "restarting", "up_for_retry", "up_for_reschedule")  # for days, where no slot is free
 
 _GB, _HOUR = 2**30, 3600.0
 _HELD = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1), "gpu_hours": ("gpus", 1)}
@@ -24,6 +27,7 @@ _MOST = 1 << 63
 _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
     "application_dir": ("", (str,)),
     "try_number": (1, (int,)),
+    "watched": (True, (bool,)),
     "logical_date": (None, (str,)),
     "tony_conn_id": ("", (str,)),
     "proxy_user": (None, (str,)),
@@ -67,7 +71,7 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
         row[name] = default if found is None else found
     if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
         problems.append(f"the verdict {row['verdict']!r} is not known to this release")
-    row["state"] = row["verdict"]
+    row["state"], row["task_state"] = row["verdict"], None
     row["duration_s"] = (row["finished_ms"] - row["submitted_ms"]) / 1000 if row["finished_ms"] else None
     row["waiting_s"] = _waiting(row["times"])
     row.update(_hours(plain.get("use")))
@@ -75,14 +79,18 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     return row
 
 
-def state_of(task_state: str | None, *, is_newest: bool) -> str:
-    """The state of a job without a verdict, by that of its task instance.
+def with_state(row: Row, task_state: str | None, *, is_newest: bool) -> Row:
+    """The row of a job without a verdict, with its state by that of its task instance: ``task_state``, None for none.
 
     ``is_newest``: the task instance has started no other application since.
     """
-    if is_newest and task_state in _WAITING:
-        return RUNNING
-    return UNWATCHED if is_newest and task_state == "success" else LOST
+    if not row["watched"]:
+        state = UNWATCHED
+    elif is_newest and task_state in (*_WAITING, *_TO_COME):
+        state = RUNNING if task_state in _WAITING else UNSEEN
+    else:
+        state = LOST
+    return {**row, "state": state, "task_state": task_state}
 
 
 def _waiting(times: Mapping[str, Any]) -> float | None:

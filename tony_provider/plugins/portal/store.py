@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.cluster.identity import Identity
@@ -40,6 +41,15 @@ class OutOfReach(Exception):  # noqa: N818 - what was found
 
 
 @attrs.frozen
+class LiveLook:
+    """A job at this moment, as far as it could be seen."""
+
+    application: Application | None  # None: the cluster does not know it, or does not answer
+    status: JobStatus | None  # the newest
+    missing: list[str]  # what could not be read, a line each
+
+
+@attrs.frozen
 class OpenJob:
     """A job whose files can be read. All methods block, and raise ClusterError and StorageError."""
 
@@ -54,13 +64,12 @@ class OpenJob:
     def history(self) -> JobHistory:
         return self.hook.history(self.identity, self.application_id)
 
-    def live(self) -> tuple[str | None, JobStatus | None, list[str]]:
-        """What the cluster says of it, its newest status, and what could not be read."""
+    def live(self) -> LiveLook:
         seen = observe(self.hook, self.identity, self.application_id, ask_master=True)
         missing = [str(each) for each in (*seen.outages, seen.unreadable) if each is not None]
         if isinstance(seen.master, ClusterError):
             missing.append(str(seen.master))
-        return (seen.application.state.value if seen.application else None), seen.newest, missing
+        return LiveLook(seen.application, seen.newest, missing)
 
     def log_files(self) -> list[FileStatus]:
         """Those that were kept."""

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, plain_of, read_summary
-from tony_provider.plugins.portal.job_row import Row, row_of, state_of
+from tony_provider.plugins.portal.job_row import Row, row_of, with_state
 
 _REMEMBERED = 50_000  # rows, at most
 _BATCH = 500  # rows whose values are asked for by their ids
@@ -68,9 +68,16 @@ class StoredJobs:
     session: Session
     dags: frozenset[str]  # all others do not exist
 
-    def rows(self, *, dag_id: str | None = None, task_id: str | None = None, run_id: str | None = None) -> list[Row]:
-        """All jobs, each with its ``state``; in no order."""
-        given = ((Stored.dag_id, dag_id), (Stored.task_id, task_id), (Stored.run_id, run_id))
+    def rows(
+        self,
+        *,
+        dag_id: str | None = None,
+        task_id: str | None = None,
+        run_id: str | None = None,
+        map_index: int | None = None,
+    ) -> list[Row]:
+        """All jobs that are like this, each with its ``state``; in no order."""
+        given = zip(_COLUMNS, (dag_id, run_id, task_id, map_index), strict=True)
         conditions = [column == value for column, value in given if value is not None]
         return self._rows(select().where(Stored.key.startswith(JOB_KEY, autoescape=True), *conditions))
 
@@ -85,9 +92,8 @@ class StoredJobs:
 
     def siblings(self, row: Row) -> list[Row]:
         """The jobs of one's task instance, itself among them, newest first."""
-        found = self.rows(dag_id=row["dag_id"], task_id=row["task_id"], run_id=row["run_id"])
-        mine = [each for each in found if each["map_index"] == row["map_index"]]
-        return sorted(mine, key=lambda each: each["submitted_ms"], reverse=True)
+        found = self.rows(**{column.key: row[column.key] for column in _COLUMNS})
+        return sorted(found, key=lambda each: each["submitted_ms"], reverse=True)
 
     def summary(self, row: Row) -> tuple[JobSummary, list[str]]:
         """The whole summary of a row, and what of it could not be read."""
@@ -112,7 +118,7 @@ class StoredJobs:
             _memory.put(row_id, each.updated_at, new)
         rows = [(row, each.state) for each in found if (row := parsed[each.id]) is not None]
         newest = _newest(row for row, _ in rows)
-        return [row if row["state"] is not None else _with_state(row, state, newest) for row, state in rows]
+        return [row if row["state"] is not None else _open(row, state, newest) for row, state in rows]
 
     def _values(self, row_ids: Iterable[int]) -> Iterator[tuple[int, str]]:
         ids = list(row_ids)
@@ -136,5 +142,5 @@ def _newest(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     return found
 
 
-def _with_state(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
-    return {**row, "state": state_of(task_state, is_newest=newest[_instance(row)] == row["submitted_ms"])}
+def _open(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
+    return with_state(row, task_state, is_newest=newest[_instance(row)] == row["submitted_ms"])

@@ -19,6 +19,7 @@ from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Step
 from tony_provider.runtime.am.cycle_collector import collect_seldom
 from tony_provider.runtime.am.executor_gateway import ExecutorGateway
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches
+from tony_provider.runtime.am.history.container_use import ContainerUse
 from tony_provider.runtime.am.inputs.input_dealer import InputDealer
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.last_outputs import LastOutputs
@@ -137,6 +138,10 @@ class Master:
         self._carriers = self._make_carriers()
 
     # ---- for people, and for whoever speaks for them -----------------------------------------------------------
+
+    def use(self) -> dict[str, ContainerUse]:
+        """What tasks use at present of what the status leaves out, by their names."""
+        return self._records.series.use()
 
     def status(self) -> JobStatus:
         status = job_status.job_status(

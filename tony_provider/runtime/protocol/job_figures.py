@@ -19,7 +19,7 @@ class TimeUse:
     queue: Optional[float] = None  # from the submission until an application master ran
     allocation: float = 0.0  # until the containers of the gang were there; also later ones that were waited for
     localisation: float = 0.0  # until the executors had their files and had registered
-    start: float = 0.0  # until the first step, or the first sign of work, of the first generation
+    start: float = 0.0  # until the first step of the first generation, as far as its reports tell
     training: float = 0.0
     restarts: float = 0.0  # the gang was down: stopped, waiting for containers, starting again up to a step
     end: float = 0.0  # from the verdict until everything was stopped and kept

@@ -17,6 +17,7 @@ from tests.runtime.am.session.world import World, job
 from tony_provider.cluster.history.read_samples import read_samples
 from tony_provider.runtime.am.history import series as series_module
 from tony_provider.runtime.am.history import series_budget
+from tony_provider.runtime.am.history.container_use import ContainerUse
 from tony_provider.runtime.am.history.series import Series
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.history.segments import read_segment, segment_name
@@ -107,6 +108,22 @@ def test_heartbeats_are_folded_into_samples(tmp_path: Path) -> None:
     )
     assert (second.time_ms, second.seconds, second.read_bytes, second.step) == (EPOCH_MS + 15_000, 5.0, 1, 8)
     assert second.written_bytes is None  # nobody has said it
+
+
+def test_what_a_task_uses_at_present(tmp_path: Path) -> None:
+    work = Work(tmp_path, 2)
+    work.beat(1, read_bytes=9_000, gpu_percent=40.0)
+    assert work.series.use() == {"worker:0": ContainerUse(gpu_percent=40.0)}  # what it read before is of any age
+    work.beat(2, read_bytes=9_500, sent_bytes=10, gpu_percent=60.0, gpu_bytes=7)
+    assert work.series.use() == {"worker:0": ContainerUse(gpu_percent=60.0, gpu_bytes=7, read_rate=250.0)}
+    for _ in range(10):  # over the end of a sample
+        work.beat(3, read_bytes=9_500, sent_bytes=40)
+    assert work.series.use() == {"worker:0": ContainerUse(read_rate=0.0, sent_rate=0.0)}
+    work.tasks[0].attempt += 1
+    work.beat(3, read_bytes=50)  # another container counts from 0
+    assert work.series.use() == {"worker:0": ContainerUse()}
+    work.series.ended(work.tasks[0], None, work.now, leads=True)
+    assert work.series.use() == {}
 
 
 def test_a_processs_last_report_is_kept(tmp_path: Path) -> None:

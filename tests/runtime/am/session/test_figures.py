@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.session.state.task import Heartbeat
@@ -103,6 +105,91 @@ def test_one_that_reports_late_has_started_until_then() -> None:
     job.beat("worker:0", 1)
     job.tick(10)
     assert (times(job).start, times(job).training) == (500, 10)
+
+
+def test_one_whose_first_step_comes_after_all_has_started_until_then() -> None:
+    """It was taken for one that reports nothing."""
+    job = begun(world())
+    for _ in range(15):
+        job.tick(60)
+    assert (times(job).start, times(job).training) == (0, 900)
+    job.beat("worker:0", 1)
+    job.tick(10)
+    assert (times(job).start, times(job).training) == (900, 10)
+
+
+@pytest.mark.parametrize("epoch", [480, 960])
+def test_one_that_reports_at_the_end_of_each_epoch_only_has_worked_before(epoch: int) -> None:
+    """And is called no slow starter: the steps that it reports took their time."""
+    job = begun(world())
+    for _ in range(epoch // 60 + 2):
+        job.tick(60)
+    job.beat("worker:0", 500)
+    job.tick(epoch)
+    job.beat("worker:0", 1000, pace=500 / epoch)
+    assert (times(job).start, times(job).training) == (120, 2 * epoch)
+    job.tick(epoch)
+    job.beat("worker:0", 1500, pace=500 / epoch)
+    assert (times(job).start, times(job).training) == (120, 3 * epoch)
+
+
+def test_one_that_has_reported_once_is_not_known_to_have_started_slowly() -> None:
+    job = begun(world())
+    job.tick(500)
+    job.beat("worker:0", 100)
+    job.tick(10)
+    assert times(job).start == 500
+    job.end("worker:0")
+    job.end("worker:1")
+    assert (times(job).start, times(job).training) == (0, 510)
+
+
+def test_a_restart_of_one_that_reports_at_the_end_of_each_epoch_only() -> None:
+    job = begun(world())
+    job.tick(480)
+    job.beat("worker:0", 500)
+    job.tick(480)
+    job.beat("worker:0", 1000, pace=500 / 480)
+    job.end("worker:1", exit_code=1)
+    while job.generation < 2:
+        job.obey_all()
+        job.tick(1)
+    job.start_all()
+    down = times(job)
+    for _ in range(10):
+        job.tick(60)
+    job.beat("worker:0", 500)
+    job.beat("worker:0", 501, pace=500 / 480)
+    after = times(job)
+    assert after.restarts == pytest.approx(down.restarts + 120)
+    assert (after.training, after.repeated) == (down.training + 480, 480)
+
+
+_HAPPENS = st.sampled_from(["waits", "waits", "reports", "tells its pace", "fails"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(_HAPPENS, st.integers(0, 900)), max_size=12))
+def test_each_moment_counts_once_whatever_is_reported(course: list[tuple[str, int]]) -> None:
+    job = begun(world())
+    for what, number in course:
+        if what == "fails":
+            generation = job.generation
+            job.end("worker:1", exit_code=1)
+            for _ in range(200):
+                job.obey_all()
+                job.tick(1)
+            if job.generation == generation:  # the budget of restarts is used up
+                break
+            job.start_all()
+        elif what == "waits":
+            job.tick(number)
+        else:
+            job.beat("worker:0", number, pace=number / 100 if what == "tells its pace" else None)
+        found = times(job)
+        assert sum(getattr(found, name) for name in EXCLUSIVE) == pytest.approx(job.now - 100)
+        assert min(*(getattr(found, name) for name in EXCLUSIVE), found.repeated) >= 0
+        assert found.repeated <= found.training + 0.1
 
 
 @pytest.mark.parametrize("reports", [True, False])

@@ -456,8 +456,9 @@ class World:
             executor.connected = False
         self.carry_out(self.session.disconnected(name, self.attempt(name), self.now))
 
-    def beat(self, name: str, step: int | None = None, *, output_problem: str = "") -> None:
-        progress = None if step is None else TaskProgress(step)
+    def beat(self, name: str, step: int | None = None, *, pace: float | None = None, output_problem: str = "") -> None:
+        """``pace``: steps per second."""
+        progress = None if step is None else TaskProgress(step, steps_per_second=pace)
         beat = Heartbeat(self._memory(name), progress=progress, output_problem=output_problem)
         self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
 

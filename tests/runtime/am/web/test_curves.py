@@ -7,11 +7,12 @@ import sys
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, gang
+from tony_provider.runtime.am.history.container_use import ContainerUse
 from tony_provider.runtime.am.web import routes
 from tony_provider.runtime.am.web.page.curves import MOST_METRICS, MOST_TASKS, POINTS, CoarseCurve, JobCurves
 from tony_provider.runtime.am.web.page.sparkline import sparkline
@@ -21,6 +22,7 @@ from tony_provider.runtime.spec.model import Timeouts
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats()), max_size=300))
+@example([(0.0, 1.7e308), (0.0, 1.7e308), (5.0, 0.0)])
 def test_a_curve_is_bounded_and_drawn_whatever_comes(steps: list[tuple[float, float]]) -> None:
     curve, now = CoarseCurve(), 1e9
     for pause, value in steps:
@@ -84,23 +86,31 @@ def test_of_a_large_gang_the_first_tasks_have_curves() -> None:
     curves = JobCurves()
     metrics = {f"metric {n:04}": float(n) for n in range(1000)}
     progress = TaskProgress(step=1, steps_per_second=2.0, metrics=metrics)
-    tasks = [attrs.evolve(task, rss_bytes=1 << 30, progress=progress) for task in gang(300).tasks]
+    tasks = [attrs.evolve(task, rss_bytes=1 << 30, cpu_percent=9.0, progress=progress) for task in gang(300).tasks]
+    use = {task.name: ContainerUse(gpu_percent=50.0, read_rate=0.0) for task in tasks}
     for second in range(POINTS + 10):
-        curves.add(attrs.evolve(FULL, tasks=tasks, leader="worker:0", updated_ms=NOW + 5000 * second))
+        curves.add(attrs.evolve(FULL, tasks=tasks, leader="worker:0", updated_ms=NOW + 5000 * second), use)
     assert (len(curves.memory), len(curves.speed), len(curves.metrics)) == (MOST_TASKS, MOST_TASKS, MOST_METRICS)
-    assert max(len(curve.points) for curve in curves.memory.values()) <= POINTS
+    assert (len(curves.cpu), len(curves.use)) == (MOST_TASKS, 2 * MOST_TASKS)
+    everything = (*curves.memory.values(), *curves.use.values())
+    assert max(len(curve.points) for curve in everything) <= POINTS
 
 
 async def test_the_page_shows_how_it_went() -> None:
     curves = JobCurves()
     for second in (0, 5000, 10_000):
-        curves.add(attrs.evolve(FULL, updated_ms=NOW + second))
-    router = routes.router(Showing(), Timeouts(), tails(), curves=curves)
+        use = {"worker:0": ContainerUse(gpu_percent=second / 200, written_rate=second * 1000.0)}
+        curves.add(attrs.evolve(FULL, updated_ms=NOW + second), use)
+    router = routes.router(Showing(), Timeouts(), tails(), curves=curves, use=lambda: use)
     async with serving(routes.Routes(OpenGate(), router).answer) as server:
         answered = await ask(server, "GET", "/sections")
     sections = answered.json()["sections"]
     assert "Memory of worker:0 over 15 s" in sections["tasks"]
     assert "Steps/s of worker:0 over 15 s" in sections["tasks"]
+    assert "CPU of worker:0 over 15 s: 151 % to 151 %, now 151 %" in sections["tasks"]
+    assert "GPU of worker:0 over 15 s: 0 % to 50 %, now 50 %" in sections["tasks"]
+    assert "Disk written of worker:0 over 15 s: 0 B/s to 9.5 MiB/s, now 9.5 MiB/s" in sections["tasks"]
+    assert "Received" not in sections["tasks"]
     assert all(
         f"<title>{name} over" in sections["metrics"] for name in FULL.metrics if math.isfinite(FULL.metrics[name])
     )

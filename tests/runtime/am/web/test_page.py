@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
+from tony_provider.runtime.am.history.container_use import ContainerUse
 from tony_provider.runtime.am.web import routes
 from tony_provider.runtime.am.web.http_messages import Head, HttpRequest
 from tony_provider.runtime.am.web.page.html import Html, element, join
@@ -81,8 +82,9 @@ class Seen(HTMLParser):
         return dict(zip(self.rows[0], found, strict=True))
 
 
-async def page_of(status: JobStatus, query: str = "", *places: PageLink) -> str:
-    page = JobPage(lambda: status, lambda: places)
+async def page_of(status: JobStatus, query: str = "", *places: PageLink, **use: ContainerUse) -> str:
+    """``use``: by tasks, such as ``worker_0``."""
+    page = JobPage(lambda: status, lambda: places, use=lambda: {name.replace("_", ":"): use[name] for name in use})
     return (await page.whole(HttpRequest(Head("GET", "/", query), "alice"))).body.decode()
 
 
@@ -140,6 +142,21 @@ async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
         ("log", "logs/worker-1"),
         ("log", "logs/worker-2"),
     ]
+
+
+async def test_what_is_measured_of_a_container_has_a_column_and_nothing_else() -> None:
+    disks = ContainerUse(read_rate=12.5 * (1 << 20), written_rate=0.0)
+    gpu = ContainerUse(gpu_percent=71.4, gpu_bytes=12 << 30, read_rate=100.0)
+    seen = Seen(await page_of(FULL, worker_0=gpu, worker_1=disks))
+    after_cpu = seen.rows[0][seen.rows[0].index("CPU") + 1 : seen.rows[0].index("Heartbeat")]
+    assert after_cpu == ["GPU", "GPU memory", "Disk read", "Disk written"]
+    found = {task: [seen.row(task)[title] for title in after_cpu] for task in ("worker:0", "worker:1", "worker:2")}
+    assert found["worker:0"] == ["71 %", "12 GiB", "100 B/s", ""]
+    assert found["worker:1"] == ["", "", "12.5 MiB/s", "0 B/s"]
+    assert found["worker:2"] == [""] * 4
+    further = attrs.evolve(FULL.tasks[0], further=[ProcessStatus(1, 3, 1 << 30, 75.0)])
+    seen = Seen(await page_of(attrs.evolve(FULL, tasks=[further]), worker_0=gpu))
+    assert (seen.row("worker:0")["GPU"], seen.row("rank 3 (local rank 1)")["GPU"]) == ("71 %", "")
 
 
 async def test_a_job_that_has_nothing_to_tell_yet_has_a_page() -> None:

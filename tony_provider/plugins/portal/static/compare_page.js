@@ -6,6 +6,7 @@ import { html, useMemo } from "./html.js";
 import { Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
 import { toJob, toJobs } from "./routes.js";
 import { Differences, SideBySide } from "./specification.js";
+import { TensorBoard } from "./tensorboard.js";
 
 const MOST = 8; // jobs
 const METRICS = 50; // rows of the table of figures
@@ -23,7 +24,7 @@ export function ComparePage({ ids: asked }) {
   </div>`;
 }
 
-function Comparison({ jobs, states, missing, differences, differences_of: of, reason }) {
+function Comparison({ jobs, states, missing, differences, differences_of: of, reason, tensorboard }) {
   const names = useMemo(() => labels(jobs), [jobs]);
   const sources = useMemo(() => jobs.map((job, at) => fromSummary(job, names[at])), [jobs, names]);
   const heads = jobs.map((job, at) => html`<${To} to=${toJob(job.application_id)}>${names[at]}<//>`);
@@ -31,6 +32,7 @@ function Comparison({ jobs, states, missing, differences, differences_of: of, re
     ${missing.length > 0 && html`<${Problem} title="Not there, or you may not see them:" text=${missing.join(", ")} />`}
     <${Section} title="Figures"><${Figures} jobs=${jobs} states=${states} heads=${heads} /><//>
     <${Section} title="Learning curves" note="of each job's leader"><${Curves} sources=${sources} empty="None of them has reported a metric." /><//>
+    ${tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
     <${Section} title="What differs" note=${of === "fingerprints" ? "in hashes of what was trained" : "in their specifications"}>
       ${reason && html`<${Problem} title="Not the specifications:" text=${reason} />`}
       <${Differences} caption="What differs between the jobs" differences=${differences} names=${heads} none="Nothing: they were given the same job." />

@@ -3,7 +3,7 @@ import { html, useEffect, useId, useState } from "./html.js";
 
 export const FILTERS = ["text", "dag_id", "task_id", "run_id", "user", "verdict", "after", "before"];
 const LABELS = { text: "Text", dag_id: "DAG", task_id: "Task", run_id: "Run", user: "User", after: "From (UTC)", before: "Before (UTC)" };
-const VERDICTS = [["", "any"], ["SUCCEEDED", "succeeded"], ["FAILED", "failed"], ["KILLED", "killed"], ["RUNNING", "running"], ["LOST", "lost"], ["UNWATCHED", "not watched"]];
+const VERDICTS = [["", "any"], ["SUCCEEDED", "succeeded"], ["FAILED", "failed"], ["KILLED", "killed"], ["RUNNING", "running"], ["UNSEEN", "not seen now"], ["UNWATCHED", "not watched"], ["LOST", "lost: end not recorded"]];
 
 // What is typed counts when it is sent; what is picked from a list counts at once.
 export function Filters({ filters, onChange }) {

@@ -3,21 +3,29 @@ import { address, jobPath, useJson } from "./api.js";
 import { duration, figure, known, logicalDate, moment, NOTHING, ZONE } from "./format.js";
 import { html } from "./html.js";
 import { JobHistory } from "./job_history.js";
-import { LiveJob } from "./live_job.js";
+import { hasEnded, LiveJob, useLive } from "./live_job.js";
 import { Announcement, Facts, Fold, Loading, Outside, Problem, Section, State, To } from "./parts.js";
 import { toComparison, toDates, toJob, toJobs, toRun, toTaskInstance } from "./routes.js";
 import { Differences } from "./specification.js";
+import { TensorBoard } from "./tensorboard.js";
 import { TimeUse } from "./time_use.js";
 import { TypeUse } from "./type_use.js";
 
-const RENEWED = 5; // seconds, while it runs
+const RENEWED = 5; // seconds, while its end may yet come into Airflow's database
+
+// Why there is no verdict, where the task does not just wait for it.
+const OPEN = {
+  UNSEEN: "Nobody looks at it now. Its task is to run again, and will say then what became of it.",
+  UNWATCHED: "Its task did not wait for its end.",
+  LOST: "Its end was not recorded: its task was ended or cleared meanwhile, or its worker died.",
+};
 
 // `back`: whether a link leads back to the list.
 export function JobPage({ applicationId, back = false }) {
   const url = address(jobPath(applicationId));
   const first = useJson(url);
-  const running = first.data?.state === "RUNNING";
-  const renewed = useJson(running ? url : null, running ? RENEWED : 0);
+  const awaited = ["RUNNING", "UNSEEN"].includes(first.data?.state);
+  const renewed = useJson(awaited ? url : null, awaited ? RENEWED : 0);
   const { data, error, loading } = renewed.data ? renewed : first;
   return html`<div>
     ${back && html`<p><${To} to=${toJobs()}>← Training jobs<//></p>`}
@@ -27,30 +35,44 @@ export function JobPage({ applicationId, back = false }) {
   </div>`;
 }
 
-function Job({ summary, state, previous, others, problems }) {
-  const running = state === "RUNNING";
+function Job({ summary: kept, state, task_state: taskState, previous, others, tensorboard, problems }) {
+  const live = useLive(kept.application_id, !kept.verdict);
+  const summary = kept.verdict ? kept : brought(kept, live.answer?.status);
+  const running = !kept.verdict && (live.answer ? !hasEnded(live.answer) : state === "RUNNING");
   return html`<article>
     <${Head} summary=${summary} state=${state} />
+    ${OPEN[state] && html`<p>${OPEN[state]} ${taskState && html`<span className="soft">The task is ${taskState.replaceAll("_", " ")}.</span>`}</p>`}
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
-    ${running && html`<${LiveJob} applicationId=${summary.application_id} />`}
+    ${!kept.verdict && html`<${LiveJob} live=${live} />`}
     <${Warnings} title="What of it cannot be read" warnings=${problems} />
     <${Advice} advice=${summary.advice} />
     <${Warnings} title="Warnings" warnings=${summary.warnings} />
     <div className="columns">
-      <${Section} title="Figures"><${Figures} summary=${summary} /><//>
+      <${Section} title="Figures"><${Figures} summary=${summary} running=${running} /><//>
       <${Section} title="Where it came from"><${Origin} summary=${summary} /><//>
       <${Section} title="Where the time went"><${TimeUse} times=${summary.times} /><//>
     </div>
     <${Section} title="Asked and used"><${TypeUse} use=${summary.use} /><//>
     <${JobHistory} summary=${summary} running=${running} />
+    ${tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
     ${previous && html`<${Section} title="Changed against the run before"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
     <${Others} summary=${summary} others=${others} />
   </article>`;
 }
 
+// The summary of a job without a verdict is of its beginning: what its status says by now.
+function brought(summary, status) {
+  if (!status) return summary;
+  const { step, total_steps, steps_per_second, metrics } = status.tasks.find((task) => `${task.type}:${task.index}` === status.leader)?.progress ?? {};
+  const { times, use, restarts, warnings, finished_ms } = status;
+  const newer = { step, total_steps, steps_per_second, metrics, times, use, restarts, warnings, finished_ms };
+  const said = (value) => known(value) && !(Array.isArray(value) && !value.length);
+  return { ...summary, ...Object.fromEntries(Object.entries(newer).filter(([, value]) => said(value))) };
+}
+
 function Head({ summary, state }) {
   const where = [summary.failed_task, summary.failed_node && `on ${summary.failed_node}`].filter(Boolean).join(" ");
-  const failed = state === "FAILED" || state === "LOST" || summary.reason;
+  const failed = state === "FAILED" || summary.reason;
   return html`<header>
     <h1>${summary.name || summary.application_id} <${State} state=${state} /></h1>
     <p className="soft">${summary.application_id}</p>
@@ -58,15 +80,15 @@ function Head({ summary, state }) {
   </header>`;
 }
 
-function Figures({ summary }) {
-  const took = (summary.finished_ms ?? Date.now()) - summary.submitted_ms;
+function Figures({ summary, running }) {
+  const until = summary.finished_ms ?? (running ? Date.now() : null);
   const metrics = Object.entries(summary.metrics);
   const step = known(summary.step) ? `${figure(summary.step)}${known(summary.total_steps) ? ` of ${figure(summary.total_steps)}` : ""}` : null;
   return html`<div>
     <${Facts} facts=${[
       ["Submitted", `${moment(summary.submitted_ms, { seconds: true })} (${ZONE})`],
       ["Finished", summary.finished_ms ? moment(summary.finished_ms, { seconds: true }) : null],
-      ["Took", duration(took / 1000)],
+      ["Took", until && duration((until - summary.submitted_ms) / 1000)],
       ["Step", step],
       ["Steps per second", known(summary.steps_per_second) ? figure(summary.steps_per_second) : null],
       ["Restarts", figure(summary.restarts)],

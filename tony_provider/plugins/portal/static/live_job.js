@@ -1,14 +1,27 @@
-// What a running job does now, as its master says it, renewed every few seconds.
+// A job whose end is not in Airflow's database: what it does now, as its master says it, or how it ended.
 import { address, jobPath, useJson } from "./api.js";
 import { bytes, duration, figure, known, moment, NOTHING } from "./format.js";
-import { html } from "./html.js";
+import { html, useEffect, useState } from "./html.js";
 import { Announcement, Problem, Section, State, Table } from "./parts.js";
 
 const RENEWED = 4; // seconds
 const TASKS = 100; // in the table
 
-export function LiveJob({ applicationId }) {
-  const { data: answer, error, time } = useJson(address(jobPath(applicationId, "live")), RENEWED);
+// {answer, error, time}, asked every few seconds for as long as something may change. `open`: whether it is asked at all.
+export function useLive(applicationId, open) {
+  const [every, setEvery] = useState(RENEWED);
+  const { data: answer, error, time } = useJson(open ? address(jobPath(applicationId, "live")) : null, every);
+  const over = (answer?.verdict ?? null) !== null;
+  useEffect(() => setEvery(over ? 0 : RENEWED), [over]);
+  return { answer, error, time };
+}
+
+// Also where the cluster does not know it any more, and its master has not said how it ended.
+export const hasEnded = ({ verdict, application_state: state, missing }) => verdict !== null || (state === null && !missing.length);
+
+// `live`: what `useLive` gives.
+export function LiveJob({ live: { answer, error, time } }) {
+  if (answer && hasEnded(answer)) return html`<${End} ...${answer} />`;
   const data = answer?.status;
   if (answer && !data) return html`<${Section} title="Now"><p>${answer.application_state ?? "It is not known what it does"}: there is no status yet. ${answer.missing.join("; ")}</p><//>`;
   if (error && !data) return html`<${Section} title="Now"><${Problem} title="The job cannot be asked:" text=${error} /><//>`;
@@ -23,6 +36,16 @@ export function LiveJob({ applicationId }) {
     ${answer.missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
     ${data.troubles.map((each) => html`<p key=${each} className="bad">${each}</p>`)}
     <${Tasks} tasks=${data.tasks} />
+  <//>`;
+}
+
+function End({ verdict, reason, status, missing }) {
+  const last = status && `Its master's last word was ${status.state}, at ${moment(status.updated_ms, { seconds: true })}.`;
+  return html`<${Section} title="How it ended" note="read from the cluster and the store just now">
+    ${verdict
+      ? html`<p><${State} state=${verdict} /> ${reason || status?.message}</p><${Announcement} text=${`The job has ended: ${verdict}`} />`
+      : html`<p>The cluster does not know it any more, and its master has not said how it ended. ${last || "There is no word of it on the store."}</p>`}
+    ${missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
   <//>`;
 }
 

@@ -8,9 +8,10 @@ from typing import Callable, Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.file_updater import FileUpdater
+from tony_provider.runtime.am.history.container_use import ContainerUse, Counters
 from tony_provider.runtime.am.history.kept_metrics import KeptMetrics
 from tony_provider.runtime.am.history.series_budget import SeriesBudget
-from tony_provider.runtime.am.history.task_bucket import Counters, TaskBucket
+from tony_provider.runtime.am.history.task_bucket import TaskBucket
 from tony_provider.runtime.am.session.state.process_state import ProcessState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.deadline import within
@@ -96,6 +97,10 @@ class Series:
         if bucket.seconds >= self._budget.seconds(now - self._started, len(self._buckets), leads=leads):
             self._sample(task.name, bucket, leads=leads)
             self._buckets[task.name] = bucket.rest()
+
+    def use(self) -> dict[str, ContainerUse]:
+        """What the tasks whose user processes run use at present, by their names."""
+        return {name: bucket.use for name, bucket in self._buckets.items() if bucket.use is not None}
 
     def ended(self, task: Task, progress: Optional[TaskProgress], now: float, *, leads: bool) -> None:
         """A user process has ended; to be called before the task knows of it. ``progress``: its last report."""

@@ -6,23 +6,10 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.am.history.container_use import ContainerUse, Counters, more
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.protocol.status import TaskProgress
-
-
-@attrs.frozen
-class Counters:
-    """Of a container, in bytes since its executor began. None: cannot be told."""
-
-    read: Optional[int] = None
-    written: Optional[int] = None
-    received: Optional[int] = None
-    sent: Optional[int] = None
-
-    @classmethod
-    def of(cls, beat: Heartbeat) -> Counters:
-        return cls(beat.read_bytes, beat.written_bytes, beat.received_bytes, beat.sent_bytes)
 
 
 @attrs.define
@@ -46,6 +33,7 @@ class TaskBucket:
     gpu_heard: float = 0.0
     gpu_bytes: Optional[int] = None
     progress: Optional[TaskProgress] = None
+    use: Optional[ContainerUse] = None  # by the newest heartbeat
 
     @property
     def seconds(self) -> float:
@@ -61,6 +49,7 @@ class TaskBucket:
             self.gpu_heard += seconds
         if beat.gpu_bytes is not None:
             self.gpu_bytes = max(self.gpu_bytes or 0, beat.gpu_bytes)
+        self.use = ContainerUse.of(beat, self.newest if self.use is not None else None, seconds)
         self.newest = Counters.of(beat)
         self.progress = beat.progress or self.progress
 
@@ -87,10 +76,10 @@ class TaskBucket:
             generation=self.generation,
             rss_bytes=self.rss_bytes,
             cpu_percent=self.cpu_seconds / self.cpu_heard if self.cpu_heard else None,
-            read_bytes=_more(self.before.read, self.newest.read),
-            written_bytes=_more(self.before.written, self.newest.written),
-            received_bytes=_more(self.before.received, self.newest.received),
-            sent_bytes=_more(self.before.sent, self.newest.sent),
+            read_bytes=more(self.before.read, self.newest.read),
+            written_bytes=more(self.before.written, self.newest.written),
+            received_bytes=more(self.before.received, self.newest.received),
+            sent_bytes=more(self.before.sent, self.newest.sent),
             gpu_percent=self.gpu_seconds / self.gpu_heard if self.gpu_heard else None,
             gpu_bytes=self.gpu_bytes,
             step=progress.step if progress else None,
@@ -100,8 +89,4 @@ class TaskBucket:
 
     def rest(self) -> TaskBucket:
         """The one that begins where this one has ended."""
-        return TaskBucket(self.attempt, self.generation, self.heard, self.heard, self.newest, self.newest)
-
-
-def _more(before: Optional[int], now: Optional[int]) -> Optional[int]:
-    return None if before is None or now is None else max(0, now - before)
+        return TaskBucket(self.attempt, self.generation, self.heard, self.heard, self.newest, self.newest, use=self.use)

@@ -12,7 +12,7 @@ from tony_provider.runtime.am.web.control import Control, Steered
 from tony_provider.runtime.am.web.http_connection import ReadBody
 from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
 from tony_provider.runtime.am.web.page.curves import JobCurves
-from tony_provider.runtime.am.web.page.page import JobPage, Places
+from tony_provider.runtime.am.web.page.page import JobPage, Places, Use
 from tony_provider.runtime.am.web.page.refusal import refusal, wants_page
 from tony_provider.runtime.am.web.prometheus import Metrics
 from tony_provider.runtime.am.web.router import AccessType, Route, Router
@@ -52,13 +52,15 @@ def router(
     *,
     places: Places = tuple,
     curves: Optional[JobCurves] = None,
+    use: Use = dict,
     more: Iterable[Route] = (),
 ) -> Router:
     """The router with everything that the application master serves.
 
-    ``places`` are links of the job's page, ``curves`` are drawn on it, and ``more`` is what is there beside it.
+    ``places`` are links of the job's page, ``curves`` are drawn on it, ``use`` is in its table, and ``more`` is what is
+    there beside it.
     """
-    control, page = Control(master, timeouts), JobPage(master.status, places, curves)
+    control, page = Control(master, timeouts), JobPage(master.status, places, curves, use)
     log = Logs(master.status, tails)
     output = TaskOutput(master.status, tails)
     return Router(

@@ -60,6 +60,7 @@ class WebApp:
             job.timeouts,
             self._tails,
             curves=self._curves,
+            use=master.use,
             places=tensorboard.places if tensorboard else tuple,
             more=tensorboard.routes if tensorboard else (),
         )
@@ -70,7 +71,7 @@ class WebApp:
         """Follow the job's numbers, whether or not somebody looks at the page."""
         every = max(SECONDS, timing.heartbeat_interval(self._description.job.size))
         while True:
-            self._curves.add(master.status())
+            self._curves.add(master.status(), master.use())
             await asyncio.sleep(every)
 
     async def close(self) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
+import attrs
+
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.job_figures import TimeUse
@@ -19,11 +23,23 @@ _BY_STATE = {
 }
 
 
+@attrs.frozen
+class _FirstReport:
+    """The first report of a generation, as long as it is not known how much of the time before it was work."""
+
+    task: str
+    steps: int  # that were done by then
+    seconds: float  # since the generation's processes had started
+    beginning: str  # START or RESTARTS
+    put_down: float  # of these seconds, to that; the others are put down to training
+
+
 class TimeLedger:
     """Puts the job's time down to the fields of TimeUse.
 
     ``look`` at it after whatever has happened; times are the session's, in seconds. A program works from its first
-    report in a generation on; one that never makes any, from the start of its processes on.
+    report in a generation on, and before it for as long as the steps that it reports then have taken, by the pace of
+    its next report; one that never reports anything, from the start of its processes on.
     """
 
     def __init__(self, state: SessionState) -> None:
@@ -34,9 +50,13 @@ class TimeLedger:
         self._doing = ALLOCATION
         self._since = 0.0
         self._reports = False  # its programs have ever reported anything
-        self._works = 0  # the newest generation that has reported something
+        self._heard = 0  # the newest generation that has reported something
+        self._works = 0  # the newest one that is at work, having reported something or been silent for long
         self._started = 0  # the newest generation of which a process has started
-        self._silent = 0.0  # seconds since then, as long as it has not reported anything
+        self._silent = 0.0  # seconds since then, as long as it has not reported anything, put down to its beginning
+        self._presumed = 0.0  # likewise, put down to training
+        self._beginning = START  # or RESTARTS: what it was before it was at work
+        self._first: Optional[_FirstReport] = None
         self._step = 0  # the highest of the newest generation
         self._reached = 0  # the highest of former generations
 
@@ -54,7 +74,7 @@ class TimeLedger:
         self._doing = _BY_STATE.get(former.state, END)
         self._started = former.generation
         if self._doing == TRAINING and (self._reports or times.training):
-            self._works = former.generation
+            self._works = self._heard = former.generation
         elif self._doing == TRAINING:
             self._doing, self._silent = START, times.start
         self._since = min(now, former.updated_ms / 1000 - self._state.epoch)
@@ -66,31 +86,39 @@ class TimeLedger:
         self._seconds[self._doing] += seconds
         if self._doing == TRAINING and self._step < self._reached:
             self._repeated += seconds
-        if self._doing in (START, RESTARTS) and self._started == self._state.generation.number > self._works:
-            self._silent += seconds
-            if self._silent >= _SILENT:
-                self._works = self._state.generation.number
+        if self._doing in (START, RESTARTS):
+            self._beginning = self._doing
+        if self._started == self._state.generation.number > self._heard:
+            self._listen(seconds)
         before, self._doing = self._doing, self._now_doing()
         if self._doing == RESTARTS != before:
             self._reached, self._step = max(self._reached, self._step), 0
         if self._doing != before:
             self._judge_silence(before)
+            if before == TRAINING:
+                self._weigh(None, over=True)
 
     def started(self, task: Task) -> None:
         """A user process has started."""
-        if task.process:
-            self._started = max(self._started, task.process.generation)
+        if task.process and task.process.generation > self._started:
+            self._judge_silence(self._doing)
+            self._started, self._silent, self._presumed = task.process.generation, 0.0, 0.0
 
     def reported(self, task: Task, progress: TaskProgress, now: float) -> None:
         """A task has reported how far it is."""
         process = task.process
         if process is None or process.started_at is None or process.generation != self._state.generation.number:
             return  # it may be what it reported before the last failure
-        if self._works < process.generation:
+        if self._heard < process.generation:
             self.look(now)
-            self._works, self._reports, self._silent = process.generation, True, 0.0
+            silent = self._silent + self._presumed
+            self._first = _FirstReport(task.name, self._done(progress.step), silent, self._beginning, self._silent)
+            self._heard = self._works = process.generation
+            self._reports, self._silent, self._presumed = True, 0.0, 0.0
         self._step = max(self._step, progress.step)
         self.look(now)
+        if self._first and self._first.task == task.name:
+            self._weigh(progress.steps_per_second)
 
     def copied(self, seconds: float) -> None:
         """A checkpoint was copied to the store, and committed; that took so long."""
@@ -118,9 +146,47 @@ class TimeLedger:
             return TRAINING
         return RESTARTS if was_down else START
 
+    def _listen(self, seconds: float) -> None:
+        """The newest generation runs, and has not reported anything in so many seconds."""
+        if self._doing == TRAINING:
+            self._presumed += seconds
+        elif self._doing in (START, RESTARTS):
+            self._silent += seconds
+            if self._silent >= _SILENT:
+                self._works = self._state.generation.number
+
     def _judge_silence(self, spent_as: str) -> None:
         """A program that has never reported anything was at work all the time."""
-        if not self._reports:
+        if not self._reports and spent_as in (START, RESTARTS):
             self._seconds[spent_as] -= self._silent
             self._seconds[TRAINING] += self._silent
-        self._silent = 0.0
+            self._silent, self._presumed = 0.0, self._presumed + self._silent
+
+    def _done(self, step: int) -> int:
+        """How many steps of this generation that makes, as far as it is known where it began."""
+        resume = self._state.generation.resume
+        return step - ((resume.step if resume else None) or 0)
+
+    def _weigh(self, pace: Optional[float], *, over: bool = False) -> None:
+        """Put down the time before the first report, once it is known how much of it was work.
+
+        ``pace``: steps per second, if known. ``over``: it will not be known any more. Then it is not known, either,
+        that the beginning was slow.
+        """
+        first = self._first
+        if first is None:
+            return
+        if first.steps <= 1:
+            worked = 0.0
+        elif pace is not None and pace > 0:
+            worked = min(first.seconds, first.steps / pace)
+        elif over:
+            worked = first.seconds
+        else:
+            return
+        more = first.seconds - worked - first.put_down
+        self._seconds[first.beginning] += more
+        self._seconds[TRAINING] -= more
+        if first.beginning == RESTARTS:
+            self._repeated = max(0.0, self._repeated - more)
+        self._first = None

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Callable, Optional
 
+from tony_provider.runtime.am.history.container_use import ContainerUse
+from tony_provider.runtime.am.web.page.measures import MEASURES
 from tony_provider.runtime.protocol.status import JobStatus
 
 POINTS = 60  # of a curve, at most
-MOST_TASKS = 100  # that have curves: the first ones
+MOST_TASKS = 50  # that have curves, some each: the first ones
 MOST_METRICS = 20  # likewise, in the order of their names
 SECONDS = 5.0  # that a point is of at first
+
+
+def _mean(pair: Iterable[float]) -> float:
+    """Of two, whose sum may be more than a number can be."""
+    return sum(value / 2 for value in pair)
 
 
 class CoarseCurve:
@@ -22,7 +29,7 @@ class CoarseCurve:
     Times are seconds of any clock.
     """
 
-    def __init__(self, join: Callable[[Iterable[float]], float] = lambda pair: sum(pair) / 2) -> None:
+    def __init__(self, join: Callable[[Iterable[float]], float] = _mean) -> None:
         self.points = array("d")  # nan: nothing was known in that time
         self.seconds = SECONDS  # of each point
         self.newest = math.nan
@@ -68,18 +75,29 @@ class JobCurves:
     def __init__(self) -> None:
         self.speed: dict[str, CoarseCurve] = {}  # steps per second, by the task's name
         self.memory: dict[str, CoarseCurve] = {}  # bytes
+        self.cpu: dict[str, CoarseCurve] = {}  # percent
+        self.use: dict[tuple[str, str], CoarseCurve] = {}  # by the task's name, and the measure's
         self.metrics: dict[str, CoarseCurve] = {}  # of the leader, by the metric's name
 
-    def add(self, status: JobStatus) -> None:
-        """Add what a status says."""
+    def add(self, status: JobStatus, use: Optional[Mapping[str, ContainerUse]] = None) -> None:
+        """Add what a status says, and what the tasks use beside it."""
         now = status.updated_ms / 1000
         for task in status.tasks[:MOST_TASKS]:
             if task.state.is_final:
                 continue
             if task.rss_bytes:
                 self.memory.setdefault(task.name, CoarseCurve(max)).add(now, task.rss_bytes)
+            if task.cpu_percent is not None:
+                self.cpu.setdefault(task.name, CoarseCurve()).add(now, task.cpu_percent)
+            self._add_use(task.name, (use or {}).get(task.name), now)
             if task.progress is not None and task.progress.steps_per_second is not None:
                 self.speed.setdefault(task.name, CoarseCurve()).add(now, task.progress.steps_per_second)
         for name, value in sorted(status.metrics.items()):
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics.setdefault(name, CoarseCurve()).add(now, value)
+
+    def _add_use(self, task: str, use: Optional[ContainerUse], now: float) -> None:
+        for measure in MEASURES if use else ():
+            value = getattr(use, measure.field)
+            if value is not None:
+                self.use.setdefault((task, measure.title), CoarseCurve()).add(now, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Optional
 from urllib.parse import quote
@@ -13,7 +13,9 @@ import attrs
 
 from tony_provider.runtime import quantities
 from tony_provider.runtime.am import words
+from tony_provider.runtime.am.history.container_use import ContainerUse
 from tony_provider.runtime.am.web.page.curves import CoarseCurve, JobCurves
+from tony_provider.runtime.am.web.page.measures import MEASURES, percentage
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.contract import path_of_task
 from tony_provider.runtime.protocol import timing
@@ -107,6 +109,8 @@ class TaskView:
     log: str  # path
     speed_curve: Optional[CoarseCurve]
     memory_curve: Optional[CoarseCurve]
+    cpu_curve: Optional[CoarseCurve]
+    use: Mapping[str, tuple[str, Optional[CoarseCurve]]]  # by the title of the measure; those that are measured
     former_logs: tuple[tuple[int, str], ...]  # number of the container, and path, newest first
     further: tuple[ProcessView, ...]
 
@@ -140,10 +144,12 @@ class JobView:
         status: JobStatus,
         places: Sequence[PageLink] = (),
         curves: Optional[JobCurves] = None,
+        use: Optional[Mapping[str, ContainerUse]] = None,
         *,
         every_task: bool = False,
     ) -> JobView:
-        curves = curves or JobCurves()
+        """``use``: what tasks use beside what their status says, by their names."""
+        curves, use = curves or JobCurves(), use or {}
         tasks = status.tasks if every_task else _most_telling(status.tasks)
         silence = timing.lost_after(timing.heartbeat_interval(len(status.tasks)))
         return cls(
@@ -163,7 +169,7 @@ class JobView:
             failure=status.failure,
             warnings=tuple(status.warnings),
             troubles=tuple(status.troubles),
-            tasks=tuple(_task(task, status.updated_ms, silence, curves) for task in tasks),
+            tasks=tuple(_task(task, use.get(task.name), status.updated_ms, silence, curves) for task in tasks),
             counts=_counts(status.tasks),
             hidden=len(status.tasks) - len(tasks),
             places=tuple(places),
@@ -234,7 +240,7 @@ def _counts(tasks: Sequence[TaskStatus]) -> str:
     return ", ".join(f"{count} {state}" for state, count in Counter(task.state.value for task in tasks).most_common())
 
 
-def _task(task: TaskStatus, now_ms: int, silence: float, curves: JobCurves) -> TaskView:
+def _task(task: TaskStatus, use: Optional[ContainerUse], now_ms: int, silence: float, curves: JobCurves) -> TaskView:
     progress = task.progress or TaskProgress()
     silent = None if task.heartbeat_ms is None else max(0.0, (now_ms - task.heartbeat_ms) / 1000)
     log = "logs/" + quote(path_of_task(task.name), safe="")
@@ -254,11 +260,17 @@ def _task(task: TaskStatus, now_ms: int, silence: float, curves: JobCurves) -> T
         step=quantities.steps(progress.step, progress.total_steps) if task.progress else "",
         speed="" if rate is None else quantities.number(rate),
         memory=quantities.size(task.rss_bytes) if task.rss_bytes else "",
-        cpu=f"{task.cpu_percent:.0f} %" if task.cpu_percent is not None else "",
+        cpu=percentage(task.cpu_percent) if task.cpu_percent is not None else "",
         exit=_exit(task),
         log=log,
         speed_curve=curves.speed.get(task.name),
         memory_curve=curves.memory.get(task.name),
+        cpu_curve=curves.cpu.get(task.name),
+        use={
+            measure.title: (measure.write(value), curves.use.get((task.name, measure.title)))
+            for measure in MEASURES
+            if (value := getattr(use, measure.field, None)) is not None
+        },
         former_logs=tuple((number, f"{log}?attempt={number}") for number in former),
         further=tuple(map(_process, task.further)),
     )
@@ -272,7 +284,7 @@ def _process(process: ProcessStatus) -> ProcessView:
         step=quantities.steps(progress.step, progress.total_steps) if process.progress else "",
         speed="" if rate is None else quantities.number(rate),
         memory=quantities.size(process.rss_bytes) if process.rss_bytes else "",
-        cpu=f"{process.cpu_percent:.0f} %" if process.cpu_percent is not None else "",
+        cpu=percentage(process.cpu_percent) if process.cpu_percent is not None else "",
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Callable, Optional
 from urllib.parse import parse_qs
 
 import attrs
 
+from tony_provider.runtime.am.history.container_use import ContainerUse
 from tony_provider.runtime.am.web.http_messages import JSON, HttpRequest, HttpResponse
 from tony_provider.runtime.am.web.page.curves import JobCurves
 from tony_provider.runtime.am.web.page.document import Document
@@ -22,6 +23,9 @@ from tony_provider.runtime.protocol.status import JobStatus
 
 Places = Callable[[], Sequence[PageLink]]
 """Where else the page leads now, such as to a job's TensorBoard."""
+
+Use = Callable[[], Mapping[str, ContainerUse]]
+"""What the tasks use at present, by their names, of what is measured for them."""
 
 _WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page
 
@@ -52,8 +56,15 @@ class JobPage:
     Every address in it is relative: YARN's proxy serves it below a path of its own.
     """
 
-    def __init__(self, status: Callable[[], JobStatus], places: Places, curves: Optional[JobCurves] = None) -> None:
+    def __init__(
+        self,
+        status: Callable[[], JobStatus],
+        places: Places,
+        curves: Optional[JobCurves] = None,
+        use: Use = dict,
+    ) -> None:
         self._status = status
+        self._use = use
         self._places = places
         self._curves = curves
         self._document = Document(script="page.js")
@@ -73,12 +84,10 @@ class JobPage:
         return HttpResponse(HTTPStatus.OK, JSON, json.dumps(attrs.asdict(await self._parts(request))).encode())
 
     async def _parts(self, request: HttpRequest) -> Parts:
-        status, places = self._status(), self._places()
-        if not _wants_every_task(request.head.query):
-            return Parts.of(JobView.of(status, places, self._curves))
-        # Thousands of rows take their time, and executors must be heard meanwhile.
-        curves = self._curves
-        return await asyncio.to_thread(lambda: Parts.of(JobView.of(status, places, curves, every_task=True)))
+        status, places, use, curves = self._status(), self._places(), self._use(), self._curves
+        every_task = _wants_every_task(request.head.query)
+        # Hundreds of rows and curves take their time, and executors must be heard meanwhile.
+        return await asyncio.to_thread(lambda: Parts.of(JobView.of(status, places, curves, use, every_task=every_task)))
 
 
 def _load_again() -> Html:

@@ -8,10 +8,12 @@ from typing import Callable, Optional
 from tony_provider.runtime.am.web.page.curves import CoarseCurve
 from tony_provider.runtime.am.web.page.html import Html, element, join
 from tony_provider.runtime.am.web.page.job_view import JobView, ProcessView, TaskView, Tone
+from tony_provider.runtime.am.web.page.measures import MEASURES, Measure, percentage
 from tony_provider.runtime.am.web.page.sparkline import sparkline
 from tony_provider.runtime.quantities import number, size
 
 Section = Callable[[JobView], Html]
+Column = tuple[str, Optional[str], Callable[[TaskView], str]]  # title, class, a task's cell
 
 EVERY_TASK = "tasks=all"  # of the query: all rows, however many
 
@@ -72,8 +74,11 @@ def checkpoint(view: JobView) -> Html:
 
 
 def tasks(view: JobView) -> Html:
-    head = element("tr", *(element("th", title, scope="col", class_=kind) for title, kind, _ in _COLUMNS))
-    rows = (row for task in view.tasks for row in (_row(task), *map(_process_row, task.further)))
+    columns = _columns(view.tasks)
+    head = element("tr", *(element("th", title, scope="col", class_=kind) for title, kind, _ in columns))
+    rows = (
+        row for task in view.tasks for row in (_row(task, columns), *(_process_row(p, columns) for p in task.further))
+    )
     more = None
     if view.hidden:
         link = element("a", "show all", href=f"?{EVERY_TASK}")
@@ -102,15 +107,15 @@ SECTIONS: dict[str, Section] = {
 # ---- the table's cells -----------------------------------------------------------------------------------------------
 
 
-def _row(task: TaskView) -> Html:
-    return element("tr", *(element("td", cell(task), class_=kind) for _, kind, cell in _COLUMNS))
+def _row(task: TaskView, columns: Sequence[Column]) -> Html:
+    return element("tr", *(element("td", cell(task), class_=kind) for _, kind, cell in columns))
 
 
-def _process_row(process: ProcessView) -> Html:
+def _process_row(process: ProcessView, columns: Sequence[Column]) -> Html:
     """Below its task's row, of which it has some cells."""
     shown = {"Task": process.name, "Step": process.step, "Steps/s": process.speed}
     shown.update({"Memory": process.memory, "CPU": process.cpu})
-    return element("tr", *(element("td", shown.get(title, ""), class_=kind) for title, kind, _ in _COLUMNS))
+    return element("tr", *(element("td", shown.get(title, ""), class_=kind) for title, kind, _ in columns))
 
 
 def _state(task: TaskView) -> Html:
@@ -143,6 +148,18 @@ def _memory(task: TaskView) -> Html:
     return _with_curve(task.memory, task.memory_curve, f"Memory of {task.name}", size)
 
 
+def _cpu(task: TaskView) -> Html:
+    return _with_curve(task.cpu, task.cpu_curve, f"CPU of {task.name}", percentage)
+
+
+def _measured(measure: Measure) -> Callable[[TaskView], Html]:
+    def cell(task: TaskView) -> Html:
+        text, curve = task.use.get(measure.title, ("", None))
+        return _with_curve(text, curve, f"{measure.title} of {task.name}", measure.write)
+
+    return cell
+
+
 def _with_curve(text: str, curve: Optional[CoarseCurve], name: str, write: Callable[[float], str]) -> Html:
     return join(element("span", text), sparkline(curve, name, write))
 
@@ -152,20 +169,28 @@ def _text(name: str) -> Callable[[TaskView], str]:
 
 
 _NUMBER = "number"
-_COLUMNS: Sequence[tuple[str, Optional[str], Callable[[TaskView], str]]] = (
+_COLUMNS: Sequence[Column] = (
     ("Task", None, _text("name")),
     ("Output", None, _logs),
     ("State", None, _state),
     ("Step", _NUMBER, _text("step")),
     ("Steps/s", _NUMBER, _speed),
     ("Memory", _NUMBER, _memory),
-    ("CPU", _NUMBER, _text("cpu")),
+    ("CPU", _NUMBER, _cpu),
+)
+_AFTER_MEASURES: Sequence[Column] = (
     ("Heartbeat", _NUMBER, _heartbeat),
     ("Node", None, _node),
     ("Container", _NUMBER, _container),
     ("Starts", _NUMBER, _text("starts")),
     ("Exit", None, _text("exit")),
 )
+
+
+def _columns(tasks: Sequence[TaskView]) -> Sequence[Column]:
+    """With one for each measure of which anything is known."""
+    measured = [(each.title, _NUMBER, _measured(each)) for each in MEASURES if any(each.title in t.use for t in tasks)]
+    return [*_COLUMNS, *measured, *_AFTER_MEASURES]
 
 
 def _badge(text: str, tone: Tone) -> Html:

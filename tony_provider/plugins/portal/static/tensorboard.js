@@ -1,0 +1,20 @@
+// How the event files of jobs are drawn: by commands that a person types on a machine of their own.
+import { html, useState } from "./html.js";
+import { Announcement, Section } from "./parts.js";
+
+export const TensorBoard = ({ commands }) => html`<${Section} title="TensorBoard">
+  <p className="soft">Draws the event files that the program has left, on the machine where this is typed: it needs Airflow there, with the connection, and the package tensorboard.
+    ${commands.length > 1 && "One command for the jobs of each connection and user."}</p>
+  ${commands.map((each) => html`<${Command} key=${each} text=${each} />`)}
+<//>`;
+
+// Browsers let pages copy only where they came by HTTPS, or from this machine.
+function Command({ text }) {
+  const [copied, setCopied] = useState(false);
+  const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));
+  return html`<div className="command">
+    <pre tabIndex=${0} role="region" aria-label="Command that starts TensorBoard">${text}</pre>
+    ${navigator.clipboard && html`<button type="button" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>`}
+    ${copied && html`<${Announcement} text="The command is copied" />`}
+  </div>`;
+}
