@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tony_provider.runtime.am.session.figures.lone_restarts import LoneRestarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.job_figures import TimeUse
@@ -23,7 +24,8 @@ class TimeLedger:
     """Puts the job's time down to the fields of TimeUse.
 
     ``look`` at it after whatever has happened; times are the session's, in seconds. A program works from its first
-    report in a generation on; one that never makes any, from the start of its processes on.
+    report in a generation on; one that never makes any, from the start of its processes on. While tasks start again
+    alone, and the others go on, their part of the time is that of restarts.
     """
 
     def __init__(self, state: SessionState) -> None:
@@ -39,6 +41,7 @@ class TimeLedger:
         self._silent = 0.0  # seconds since then, as long as it has not reported anything
         self._step = 0  # the highest of the newest generation
         self._reached = 0  # the highest of former generations
+        self._alone = LoneRestarts(state)
 
     def begin(self, now: float) -> None:
         self._since = now
@@ -63,23 +66,27 @@ class TimeLedger:
         """Put down the time since the last look."""
         seconds = max(0.0, now - self._since)
         self._since = now
-        self._seconds[self._doing] += seconds
-        if self._doing == TRAINING and self._step < self._reached:
-            self._repeated += seconds
+        self._put(self._seconds, seconds)
+        if self._doing == TRAINING:
+            self._repeated += seconds * (1.0 if self._step < self._reached else self._alone.repeating)
         if self._doing in (START, RESTARTS) and self._started == self._state.generation.number > self._works:
             self._silent += seconds
             if self._silent >= _SILENT:
                 self._works = self._state.generation.number
         before, self._doing = self._doing, self._now_doing()
+        self._alone.look(self._doing == TRAINING)
         if self._doing == RESTARTS != before:
             self._reached, self._step = max(self._reached, self._step), 0
         if self._doing != before:
             self._judge_silence(before)
 
-    def started(self, task: Task) -> None:
+    def started(self, task: Task, now: float) -> None:
         """A user process has started."""
         if task.process:
             self._started = max(self._started, task.process.generation)
+        if self._alone.is_down(task) and task.progress is None:
+            self.look(now)
+            self._alone.works(task)
 
     def reported(self, task: Task, progress: TaskProgress, now: float) -> None:
         """A task has reported how far it is."""
@@ -91,6 +98,7 @@ class TimeLedger:
             self._works, self._reports, self._silent = process.generation, True, 0.0
         self._step = max(self._step, progress.step)
         self.look(now)
+        self._alone.reported(task, progress.step)
 
     def copied(self, seconds: float) -> None:
         """A checkpoint was copied to the store, and committed; that took so long."""
@@ -99,12 +107,17 @@ class TimeLedger:
     def figures(self, now: float) -> TimeUse:
         """Where the time went until now. The queue's part is the application master's to know."""
         seconds = dict(self._seconds)
-        seconds[self._doing] += max(0.0, now - self._since)
+        self._put(seconds, max(0.0, now - self._since))
         return TimeUse(
             **{name: round(value, 1) for name, value in seconds.items()},
             checkpoints=round(self._checkpoints, 1),
             repeated=round(self._repeated, 1),
         )
+
+    def _put(self, where: dict[str, float], seconds: float) -> None:
+        down = self._alone.down if self._doing == TRAINING else 0.0
+        where[self._doing] += seconds * (1.0 - down)
+        where[RESTARTS] += seconds * down
 
     def _now_doing(self) -> str:
         state, was_down = self._state, self._doing == RESTARTS
