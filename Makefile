@@ -71,6 +71,11 @@ e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST a
 portal: packages $(VENV)/.test  ## the portal in a browser: a whole Airflow, YARN, a few dozen jobs, 10,000 summaries; test-output/portal
 	$(BIN)/python -m tests.portal
 
+.PHONY: advice
+advice: packages $(VENV)/.test  ## real jobs that deserve advice and some that do not, and a table of what each rule said
+	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
+	$(BIN)/python -m pytest tests/advice/real $(ADVICE_ARGS)
+
 bench-mirror: packages $(VENV)/.test  ## a gibibyte by the checkpoint mirror, beside a raw WebHDFS copy
 	$(BIN)/python -m benchmarks.mirror
 

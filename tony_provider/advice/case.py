@@ -63,7 +63,7 @@ class Case:
         """The task types that the specification has a key for, with their figures."""
         spec = self.spec
         use = [each for each in (self.job.status.use if self.job.status else []) if each.type != TENSORBOARD]
-        known = [each for each in use if spec is None or each.type in spec.tasks]
+        known = [_as_asked(each, spec) for each in use if spec is None or each.type in spec.tasks]
         return [TypeRuns(each, [was for run in self.successes for was in _of(run, each.type)]) for each in known]
 
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
@@ -75,6 +75,11 @@ class Case:
     def nodes(self) -> dict[str, str]:
         """The node of each task, by its name, where it is known."""
         return {each.name: each.node for each in (self.job.status.tasks if self.job.status else []) if each.node}
+
+
+def _as_asked(use: TypeUse, spec: JobSpec | None) -> TypeUse:
+    """With the memory that the job says: after an out-of-memory kill its containers may have got more."""
+    return use if spec is None else attrs.evolve(use, memory_bytes=spec.tasks[use.type].memory << 20)
 
 
 def _of(run: JobSummary, task_type: str) -> list[TypeUse]:

@@ -68,6 +68,7 @@ def test_somebody_does() -> None:
     assert silent(EVALUATION, reporting("loss", "val_loss"))
     assert silent(EVALUATION, reporting("loss", "auc"))
     assert silent(EVALUATION, reporting())  # it reports nothing at all, which is another matter
+    assert silent(EVALUATION, reporting("rows", "input_wait"))  # it scores rows, and trains nothing
     short = evolved(reporting("loss"), times=attrs.evolve(TIMES, training=60.0))
     assert silent(EVALUATION, short)
     job = {"framework": "tensorflow", "tasks": {"evaluator": {"command": "x"}, "chief": {"command": "x"}}}

@@ -58,7 +58,9 @@ def test_tensorboard_has_no_key_among_the_tasks() -> None:
 
 def test_nearly_too_little() -> None:
     advice = said(LITTLE, history(used=[use(most_rss_bytes=int(7.5 * GIB))]))
-    assert advice.text == "Ask for 9.5 GiB of memory for each worker in place of 8 GiB: one used 7.5 GiB of them"
+    assert (
+        advice.text == "Ask for 9.5 GiB of memory for each worker in place of 8 GiB: the most that one used was 7.5 GiB"
+    )
     assert advice.change == {"tasks": {"worker": {"memory": "9728MiB"}}}
 
 
@@ -70,6 +72,13 @@ def test_a_container_that_was_killed_for_its_memory() -> None:
     raised = {"time_ms": 5, "event": "memory_raised", "data": {"memory": {"worker": 9000}}}
     assert said(LITTLE, history(events=[raised])).evidence["killed"] is True
     assert silent(LITTLE, history(state=JobState.FAILED, failure=Failure(FailureKind.USER, "x", task="worker:1")))
+
+
+def test_after_a_kill_containers_got_more_and_what_counts_is_what_the_job_says() -> None:
+    raised = {"time_ms": 5, "event": "memory_raised", "data": {"memory": {"worker": 16384}}}
+    advice = said(LITTLE, history(events=[raised], used=[use(most_rss_bytes=9 * GIB, memory_bytes=16 * GIB)]))
+    assert advice.text.startswith("Ask for 12 GiB of memory for each worker in place of 8 GiB: a container of it was ")
+    assert silent(MUCH, history(events=[raised], used=[use(most_rss_bytes=9 * GIB, memory_bytes=16 * GIB)]))
 
 
 @given(most=st.integers(1, 1 << 42), asked=st.integers(64, 1 << 21))
@@ -84,5 +93,5 @@ def test_who_follows_the_advice_is_told_nothing_more(most: int, asked: int) -> N
         wanted = parse_memory(advice.change["tasks"]["worker"]["memory"])
         assert wanted * memory.MIB > most
         assert (wanted < asked) == (rule is MUCH)
-        after = history(used=[use(most_rss_bytes=most, memory_bytes=wanted * memory.MIB)])
+        after = history(job=job | advice.change, used=[use(most_rss_bytes=most, memory_bytes=wanted * memory.MIB)])
         assert all(silent(each, after) for each in (MUCH, LITTLE))

@@ -59,7 +59,9 @@ def test_idle_gpus_of_a_program_that_uses_one_of_them() -> None:
 
 def test_gpus_that_nobody_touches() -> None:
     job = history(job={"tasks": {"worker": {"gpus": 1}}}, used=[use(gpus=1, mean_gpu_percent=0.0)])
-    assert said(GPUS, job).change == {"tasks": {"worker": {"gpus": 0}}}
+    advice = said(GPUS, job)
+    assert advice.change == {"tasks": {"worker": {"gpus": 0}}}
+    assert advice.text.endswith("busy 0 % of the time: see why it does not find it, or ask for none")
 
 
 def test_fewer_gpus_would_be_fewer_processes() -> None:

@@ -15,6 +15,7 @@ from tony_provider.advice.rules.queue_wait import QueueWait
 from tony_provider.advice.rules.restart_cost import RestartCost
 from tony_provider.advice.rules.slow_start import SlowStart
 from tony_provider.cluster.history.advice import Confidence
+from tony_provider.runtime.protocol.job_figures import TimeUse
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState
 
 CHECKPOINTS, RESTARTS, QUEUE, START, NODE = CheckpointInterval(), RestartCost(), QueueWait(), SlowStart(), FailingNode()
@@ -44,8 +45,24 @@ def test_checkpoints_of_which_the_copies_never_end() -> None:
 def test_checkpoints_that_are_right_and_those_of_a_job_that_never_failed() -> None:
     assert silent(CHECKPOINTS, history(events=saved(150.0), restarts=4, times=ROUGH))
     assert silent(CHECKPOINTS, history(events=saved(1200.0), times=attrs.evolve(ROUGH, restarts=0.0)))
-    assert silent(CHECKPOINTS, history(events=saved(1200.0, 1), restarts=4, times=ROUGH))
     assert silent(CHECKPOINTS, history())
+    short = TimeUse(training=100.0, restarts=20.0, repeated=50.0)
+    assert silent(CHECKPOINTS, history(restarts=2, times=short))
+    assert silent(CHECKPOINTS, history(events=saved(20.0), restarts=4, times=short))
+    assert silent(CHECKPOINTS, history(events=saved(1200.0, 1), times=ROUGH))  # how often it saves is not known
+
+
+def test_a_checkpoint_that_remained_the_only_one() -> None:
+    advice = said(CHECKPOINTS, history(events=saved(1200.0, 1), restarts=4, times=ROUGH))
+    assert advice.text.startswith("Save checkpoints more often: every 5 min 55 s in place of every 1 h 10 min, ")
+
+
+def test_copies_that_take_nothing_are_no_reason_to_save_all_the_time() -> None:
+    quick = attrs.evolve(ROUGH, checkpoints=0.0)
+    rare = said(CHECKPOINTS, history(events=saved(1200.0), restarts=4, times=quick))
+    assert "every 46 s in place of every 20 min, with a copy that takes less than 1 s" in rare.text
+    assert silent(CHECKPOINTS, history(events=saved(40.0), restarts=4, times=quick))
+    assert silent(CHECKPOINTS, history(events=saved(0.1), restarts=4, times=quick))
 
 
 def test_no_checkpoint_and_a_restart() -> None:
@@ -70,7 +87,14 @@ def test_restarts_and_who_failed() -> None:
 
 def test_restarts_that_cost_little() -> None:
     assert silent(RESTARTS, history(restarts=1, times=attrs.evolve(TIMES, restarts=60.0)))
+    assert silent(RESTARTS, history(restarts=1, times=TimeUse(training=60.0, restarts=20.0)))  # of a short job
     assert silent(RESTARTS, history())
+
+
+def test_one_restart() -> None:
+    events = [{"time_ms": 1, "event": "failed", "task": "worker:1"}]
+    advice = said(RESTARTS, history(restarts=1, times=ROUGH, events=events))
+    assert advice.text.endswith("15 min of training done again; worker:1 failed, so look at its log first")
 
 
 LONG = attrs.evolve(TIMES, queue=HOUR, allocation=HOUR)
@@ -116,16 +140,21 @@ def test_a_node_that_loses_containers_again_and_again() -> None:
 
 def test_the_same_node_in_former_runs() -> None:
     failure = Failure(FailureKind.USER, "no", task="worker:2")
-    former = [run(n, verdict=FinalStatus.FAILED, failed_node="n2:8041") for n in (1, 2, 3)]
-    advice = said(NODE, history(state=JobState.FAILED, failure=failure), former)
+    failed = [run(n, verdict=FinalStatus.FAILED, failed_node="n2:8041", failure_kind="USER") for n in (1, 2, 3)]
+    job = history(state=JobState.FAILED, failure=failure)
+    advice = said(NODE, job, [run(4), *failed])
     assert advice.confidence is Confidence.HIGH
     assert advice.evidence["applications"] == 4
+    assert silent(NODE, job, [run(4), failed[0]])  # twice: that may be chance
+    assert silent(NODE, job, failed)  # it has never succeeded anywhere
+    lost = [attrs.evolve(each, failure_kind="CONTAINER_LOST") for each in failed[:2]]
+    assert said(NODE, history(), lost).confidence is Confidence.MEDIUM
 
 
 def test_a_program_that_fails_wherever_it_runs() -> None:
     former = [run(n, verdict=FinalStatus.FAILED, failed_node=f"n{n}") for n in (0, 1, 2, 3)]
     assert silent(NODE, history(), former)
     assert silent(NODE, history(), [run(1, failed_node="n1")])
-    only = [run(n, failed_node="n0") for n in (1, 2, 3)]
+    only = [run(n, failed_node="n0", failure_kind="CONTAINER_LOST") for n in (1, 2, 3)]
     assert silent(NODE, history(nodes=("n0", "n0")), only)  # there is no other
     assert silent(NODE, history())

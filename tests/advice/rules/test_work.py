@@ -22,11 +22,19 @@ def test_a_straggler_is_named_with_its_node() -> None:
 
 
 def test_the_same_node_before_makes_it_sure() -> None:
-    before = Advice(rule="straggler", text="", evidence={"node": "n3"})
-    former = [run(1, advice=[before]), run(2, advice=[before]), run(3)]
+    before = [Advice(rule="straggler", text="", evidence={"task": f"worker:{n}", "node": "n3"}) for n in (0, 1)]
+    former = [run(1, advice=before[:1]), run(2, advice=before[1:]), run(3)]
     advice = said(STRAGGLER, history(samples=speeds(4.0, 4.2, 4.1, 2.0)), former)
     assert advice.confidence is Confidence.HIGH
-    assert advice.text.endswith("where the slowest task was in 2 of 3 runs before")
+    assert advice.text.endswith("look at its node, where the slowest task was in 2 of 3 runs before, too")
+
+
+def test_the_same_task_before_is_no_matter_of_the_node() -> None:
+    before = Advice(rule="straggler", text="", evidence={"task": "worker:3", "node": "n3"})
+    former = [run(1, advice=[before]), run(2, advice=[before])]
+    advice = said(STRAGGLER, history(samples=speeds(4.0, 4.2, 4.1, 2.0), nodes=["n3"] * 4), former)
+    assert advice.confidence is Confidence.HIGH
+    assert advice.text.endswith("since it was the slowest in 2 of 2 runs before, too")
 
 
 def test_who_keeps_step_is_no_straggler() -> None:

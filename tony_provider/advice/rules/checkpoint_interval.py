@@ -16,6 +16,7 @@ from tony_provider.runtime.quantities import count, span
 
 _WORTH = 0.02  # of the time that another interval would save
 _WORTH_UNTRIED = 0.3  # where nothing has failed yet: copying is hardly felt
+_LEAST_COPY = 1.0  # seconds: how long the program itself takes to save one is not known, and nobody saves all the time
 
 
 @attrs.frozen
@@ -24,29 +25,38 @@ class CheckpointInterval(Rule):
 
     name = "checkpoint-interval"
 
+    least_seconds: float = 300.0  # of training, over all applications: less is a trial
+
     def advise(self, case: Case) -> Advice | None:
         saved = _saved(case)
+        worked = sum(_worked(each) for each in (case.times, *(run.times for run in case.former)))
+        if worked < self.least_seconds:
+            return None
         if not saved:
             return self._none_saved(case)
-        copy = case.times.checkpoints / len(saved)
         later = [after - before for before, after in pairwise(saved) if after > before]
-        worked = sum(_worked(each) for each in (case.times, *(run.times for run in case.former)))
-        if not later or copy <= 0 or worked <= 0:
-            return None
-        interval = median(later)
         failures = case.restarts + sum(run.restarts for run in case.former)
-        between = worked / max(1, failures)  # with none, it may be any more
-        best = best_interval(copy, between)
-        gain = cost(interval, copy, between) - cost(best, copy, between)
-        if gain < (_WORTH if failures else _WORTH_UNTRIED) or (not failures and interval > best):
+        if not (later or failures):
             return None
-        how_often = "more often" if interval > best else "less often"
+        interval = median(later) if later else _worked(case.times) / len(saved)
+        between = worked / max(1, failures)  # with none, it may be any more
+        copied = case.times.checkpoints / len(saved)
+        rare = interval > best_interval(copied, between)
+        copy = max(copied, _LEAST_COPY) if rare else copied
+        best = best_interval(copy, between)
+        if best <= 0 or (rare and (interval <= best or not failures)):
+            return None
+        gain = cost(interval, copy, between) - cost(best, copy, between)
+        if gain < (_WORTH if failures else _WORTH_UNTRIED):
+            return None
+        how_often = "more often" if rare else "less often"
+        takes = span(copied) if copied >= 1 else "less than 1 s"
         return self.advice(
             f"Save checkpoints {how_often}: every {span(best)} in place of every {span(interval)}, with a copy that "
-            f"takes {span(copy)} and {count(failures, 'restart')} in {span(worked)}",
+            f"takes {takes} and {count(failures, 'restart')} in {span(worked)}",
             gain,
             confidence(failures, failures),
-            copy_seconds=copy,
+            copy_seconds=copied,
             interval_seconds=interval,
             best_interval_seconds=best,
             seconds_between_failures=between,

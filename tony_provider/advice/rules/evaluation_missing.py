@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tony_provider.advice.case import Case, confidence
-from tony_provider.advice.metric_names import INPUT_WAIT, is_of_evaluation
+from tony_provider.advice.metric_names import INPUT_WAIT, gets_lower, is_of_evaluation
 from tony_provider.advice.rule import Rule
 from tony_provider.cluster.history.advice import Advice
 from tony_provider.runtime.spec.model import Role
@@ -27,8 +27,10 @@ class EvaluationMissing(Rule):
             return None
         reported = {*case.job.status.metrics, *(name for each in case.job.samples for name in each.metrics)}
         metrics = sorted(reported - {INPUT_WAIT})
-        if not metrics or any(map(is_of_evaluation, metrics)) or Role.EVALUATOR in spec.roles.values():
+        if any(map(is_of_evaluation, metrics)) or Role.EVALUATOR in spec.roles.values():
             return None
+        if all(gets_lower(each) is None for each in metrics):
+            return None  # no loss, no accuracy: it may well score rows, and train nothing
         agreeing = [run for run in case.successes if not any(map(is_of_evaluation, run.metrics))]
         return self.advice(
             f"It reports {', '.join(metrics[:3])}, all of its training: report one on other data (such as val_loss), "

@@ -10,11 +10,24 @@ import attrs
 from tony_provider.advice.case import Case, confidence
 from tony_provider.advice.rule import Rule
 from tony_provider.cluster.history.advice import Advice
+from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.quantities import count
 
 _TIMES = 2  # containers lost in this application, or applications that failed there
+_TIMES_OF_A_PROGRAM = 3  # applications whose program failed there: two may be there by chance
+_NODES_FAULT = {
+    each.value for each in (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
+}
 _MOST = 0.6  # of all that failed: a program that fails does so on any node
 _GAIN = 0.3  # what the next failure there will cost is not known
+
+
+@attrs.frozen
+class _Failed:
+    """An application that has failed, by its first failure."""
+
+    node: str
+    is_nodes_fault: bool  # else its program's own, as far as is known
 
 
 @attrs.frozen
@@ -25,15 +38,18 @@ class FailingNode(Rule):
 
     def advise(self, case: Case) -> Advice | None:
         lost = _lost(case)
-        here = {*lost, *_failed(case)}
-        before = [_host(run.failed_node) for run in case.former if run.failed_node]
+        failed_here, failed_before = _failed(case), _failed_before(case)
+        here = {*lost, *(each.node for each in failed_here)}
+        before = [each.node for each in failed_before]
         applications = Counter([*here, *before])
+        blamed = {*lost, *(each.node for each in (*failed_here, *failed_before) if each.is_nodes_fault)}
         others = {_host(node) for node in case.nodes().values()} | set(before)
         node = max([*here, *before], key=lambda each: (applications[each], lost[each]), default=None)
         if node is None or not others - {node}:
             return None  # there is no other one to compare it with
         failed = len(before) + bool(here)
-        often = applications[node] >= _TIMES and applications[node] >= _MOST * failed
+        times = _TIMES if node in blamed else _TIMES_OF_A_PROGRAM
+        often = applications[node] >= times and applications[node] >= _MOST * failed
         if not often and not (lost[node] >= _TIMES and lost[node] >= _MOST * lost.total()):
             return None
         told = f"{count(lost[node], 'container')} of this application" if lost[node] else "a task of this application"
@@ -61,10 +77,21 @@ def _lost(case: Case) -> Counter[str]:
     return found
 
 
-def _failed(case: Case) -> list[str]:
+def _failed(case: Case) -> list[_Failed]:
     failure = case.job.status.failure if case.job.status else None
     node = case.nodes().get(failure.task or "") if failure else None
-    return [_host(node)] if node else []
+    return _counting(case, [_Failed(_host(node), failure.kind.value in _NODES_FAULT)] if failure and node else [])
+
+
+def _failed_before(case: Case) -> list[_Failed]:
+    failed = [run for run in case.former if run.failed_node]
+    return _counting(case, [_Failed(_host(run.failed_node or ""), run.failure_kind in _NODES_FAULT) for run in failed])
+
+
+def _counting(case: Case, failed: list[_Failed]) -> list[_Failed]:
+    """A program that has never succeeded fails by itself, wherever it runs."""
+    succeeds = case.succeeded or bool(case.successes)
+    return [each for each in failed if succeeds or each.is_nodes_fault]
 
 
 def _host(node: str) -> str:

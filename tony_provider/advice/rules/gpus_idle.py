@@ -32,11 +32,12 @@ class GpusIdle(Rule):
         now, mean = worst.now, worst.now.mean_gpu_percent or 0.0
         agreeing = [each for each in worst.former if (each.mean_gpu_percent or 0.0) < _BUSY]
         fewer = _fewer(case, worst)
-        what = (
-            "give it bigger batches, or a faster input"
-            if fewer is None
-            else f"ask for {count(fewer, 'GPU')} in place of {now.gpus}, or give it bigger batches"
-        )
+        if fewer is None:
+            what = "give it bigger batches, or a faster input"
+        elif fewer == 0:
+            what = f"see why it does not find {_them(now.gpus)}, or ask for none"
+        else:
+            what = f"ask for {count(fewer, 'GPU')} in place of {now.gpus}, or give it bigger batches"
         return self.advice(
             f"The GPUs of each {now.type} were busy {mean:.0f} % of the time: {what}",
             1 - mean / 100,
@@ -54,6 +55,10 @@ class GpusIdle(Rule):
         if not now.gpus or now.mean_gpu_percent is None or now.used_seconds < self.least_seconds * now.tasks:
             return False
         return now.mean_gpu_percent < _BUSY
+
+
+def _them(gpus: int) -> str:
+    return "it" if gpus == 1 else "them"
 
 
 def _fewer(case: Case, runs: TypeRuns) -> int | None:

@@ -11,7 +11,7 @@ from tony_provider.advice.metric_names import INPUT_WAIT
 from tony_provider.advice.rule import Rule
 from tony_provider.cluster.history.advice import Advice, Confidence
 from tony_provider.runtime.history.task_sample import TaskSample
-from tony_provider.runtime.quantities import size
+from tony_provider.runtime.quantities import count, size
 
 _MUCH = 0.2  # of the time
 _SAMPLES = 5
@@ -44,7 +44,7 @@ def _reported(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
     now, cpu = runs.now, runs.now.mean_cpu_percent
     busy = cpu is not None and cpu >= _BUSY * 100 * now.vcores
     what = (
-        f"its {now.vcores} vcores are all busy, ask for {2 * now.vcores}"
+        f"its {count(now.vcores, 'vcore')} had no time left, so ask for {2 * now.vcores} and read in more processes"
         if busy
         else "read ahead, in several threads, or from fewer and larger files"
     )

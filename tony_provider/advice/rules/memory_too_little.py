@@ -31,7 +31,7 @@ class MemoryTooLittle(Rule):
         runs = next(each for each in case.types if each.now.type == worst)
         most = memory.most_used(runs)
         agreeing = [each for each in runs.former if _is_near(each.most_rss_bytes, runs)]
-        used = f"one used {memory.said(most / memory.MIB)} of them" if most else "it was not enough"
+        used = f"the most that one used was {memory.said(most / memory.MIB)}" if most else "it was not enough"
         why = f"a container of it was killed for its memory, and {used}" if worst in killed else used
         return self.advice(
             f"Ask for {memory.said(wanted[worst])} of memory for each {worst} in place of "

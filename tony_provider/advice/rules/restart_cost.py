@@ -21,14 +21,16 @@ class RestartCost(Rule):
 
     name = "restart-cost"
 
+    least_seconds: float = 60.0  # that they cost: less is nothing to look after
+
     def advise(self, case: Case) -> Advice | None:
-        share = _share(case.times)
-        if not case.restarts or share < _MUCH:
+        share, down, again = _share(case.times), case.times.restarts, case.times.repeated
+        if not case.restarts or share < _MUCH or down + again < self.least_seconds:
             return None
-        down, again = case.times.restarts, case.times.repeated
         failed = Counter(str(each.get("task")) for each in case.events("failed") if each.get("task"))
         [(task, times)] = failed.most_common(1) or [("", 0)]
-        who = f"; {task} failed {times} of {failed.total()} times, so look at its log first" if task else ""
+        often = f" {times} of {failed.total()} times" if failed.total() > 1 else ""
+        who = f"; {task} failed{often}, so look at its log first" if task else ""
         agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
         return self.advice(
             f"{count(case.restarts, 'restart')} cost {share:.0%} of its time: {span(down)} until it trained again, and "

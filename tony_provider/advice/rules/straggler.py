@@ -30,21 +30,35 @@ class Straggler(Rule):
             return None
         task, own, others = min(found, key=lambda each: each[1] / each[2])
         node = case.nodes().get(task)
-        before = [each.evidence.get("node") for run in case.former for each in run.advice if each.rule == self.name]
-        again = before.count(node) if node else 0
+        before = [each.evidence for run in case.former for each in run.advice if each.rule == self.name]
+        same_task = [each.get("task") for each in before].count(task)
+        same_node = [each.get("node") for each in before].count(node) if _is_one_of_several(node, case) else 0
         where = f" on {node}" if node else ""
-        as_before = f", where the slowest task was in {again} of {len(case.former)} runs before" if again else ""
         return self.advice(
-            f"{task}{where} made {speed(own)}, the others {speed(others)}: look at what else runs on its node, and "
-            f"whether it has more to do{as_before}",
+            f"{task}{where} made {speed(own)}, the others {speed(others)}: "
+            f"{_where_to_look(same_task, same_node, len(case.former))}",
             1 - own / others,
-            confidence(1 + again, 1 + len(before)),
+            confidence(1 + max(same_task, same_node), 1 + len(before)),
             task=task,
             node=node,
             steps_per_second=own,
             others_steps_per_second=others,
-            applications_with_this_node=1 + again,
+            applications_with_this_task=1 + same_task,
+            applications_with_this_node=1 + same_node,
         )
+
+
+def _is_one_of_several(node: str | None, case: Case) -> bool:
+    """Whether others were on other nodes: else it says nothing that the slowest was on this one."""
+    return node is not None and len(set(case.nodes().values())) > 1
+
+
+def _where_to_look(same_task: int, same_node: int, former: int) -> str:
+    if same_node > same_task:
+        return f"look at its node, where the slowest task was in {same_node} of {former} runs before, too"
+    if same_task > same_node:
+        return f"see whether it has more to do, since it was the slowest in {same_task} of {former} runs before, too"
+    return "look at what else runs on its node, and whether it has more to do"
 
 
 def _speeds(case: Case) -> dict[str, dict[str, float]]:

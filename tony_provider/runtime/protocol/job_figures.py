@@ -21,7 +21,7 @@ class TimeUse:
     localisation: float = 0.0  # until the executors had their files and had registered
     start: float = 0.0  # until the first step of the first generation, as far as its reports tell
     training: float = 0.0
-    restarts: float = 0.0  # the gang was down: stopped, waiting for containers, starting again up to a step
+    restarts: float = 0.0  # the gang was down, up to its next step; of tasks that start again alone, their part of it
     end: float = 0.0  # from the verdict until everything was stopped and kept
     checkpoints: float = 0.0  # copying them to the store, in the background: part of the others
     repeated: float = 0.0  # training that was lost to restarts and done again: part of ``training``

@@ -263,3 +263,55 @@ def test_what_was_reported_before_the_last_failure_starts_nothing() -> None:
     task = job.task("worker:0")
     job.session.times.reported(task, TaskProgress(51), job.now)
     assert times(job).training == 10
+
+
+def alone(workers: int = 2) -> World:
+    """Tasks that start again alone, the others go on; the first one has reported a step. They work for a minute."""
+    started = begun(World(job({"worker": workers}, policy=RestartPolicy()), ["worker"], alone=True))
+    started.beat("worker:0", 1)
+    started.tick(60)
+    return started
+
+
+def starts_again(job: World, name: str) -> None:
+    """After a failure at its step 100, and 8 s of which it takes 3 to its first step."""
+    job.beat(name, 100)
+    job.end(name, exit_code=1)
+    job.tick(5)
+    job.start(name)
+    job.tick(3)
+    job.beat(name, 1)
+
+
+@pytest.mark.parametrize(("workers", "part"), [(1, 1.0), (4, 0.25)])
+def test_a_task_that_starts_again_alone_costs_its_part_of_the_time(workers: int, part: float) -> None:
+    job = alone(workers)
+    starts_again(job, "worker:0")
+    assert (times(job).restarts, times(job).repeated) == (8 * part, 0)
+    job.tick(20)
+    assert (times(job).restarts, times(job).repeated) == (8 * part, 20 * part)
+    job.beat("worker:0", 100)
+    job.tick(7)
+    assert times(job) == TimeUse(
+        allocation=3, localisation=4, training=60 + 8 * (1 - part) + 27, restarts=8 * part, repeated=20 * part
+    )
+
+
+def test_one_that_reports_nothing_works_when_it_is_started_again() -> None:
+    job = alone()
+    job.end("worker:1", exit_code=1)
+    job.tick(4)
+    job.start("worker:1")
+    job.tick(10)
+    assert (times(job).restarts, times(job).repeated) == (2, 0)
+
+
+def test_the_next_application_master_takes_nobody_for_down_who_is_not_back_yet() -> None:
+    job = alone()
+    starts_again(job, "worker:0")
+    before = times(job)
+    job.master_dies()
+    job.tick(10)
+    job.come_back()
+    job.tick(10)
+    assert times(job).restarts == before.restarts

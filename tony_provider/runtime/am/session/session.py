@@ -338,7 +338,7 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self._reports.process_started(task, start, now)
-            self.times.started(task)
+            self.times.started(task, now)
             self._exports.ask_again(task)
         return self._checked(now)
 

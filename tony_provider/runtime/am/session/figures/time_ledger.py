@@ -6,6 +6,7 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.am.session.figures.lone_restarts import LoneRestarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.job_figures import TimeUse
@@ -39,7 +40,8 @@ class TimeLedger:
 
     ``look`` at it after whatever has happened; times are the session's, in seconds. A program works from its first
     report in a generation on, and before it for as long as the steps that it reports then have taken, by the pace of
-    its next report; one that never reports anything, from the start of its processes on.
+    its next report; one that never reports anything, from the start of its processes on. While tasks start again
+    alone, and the others go on, their part of the time is that of restarts.
     """
 
     def __init__(self, state: SessionState) -> None:
@@ -59,6 +61,7 @@ class TimeLedger:
         self._first: Optional[_FirstReport] = None
         self._step = 0  # the highest of the newest generation
         self._reached = 0  # the highest of former generations
+        self._alone = LoneRestarts(state)
 
     def begin(self, now: float) -> None:
         self._since = now
@@ -83,14 +86,15 @@ class TimeLedger:
         """Put down the time since the last look."""
         seconds = max(0.0, now - self._since)
         self._since = now
-        self._seconds[self._doing] += seconds
-        if self._doing == TRAINING and self._step < self._reached:
-            self._repeated += seconds
+        self._put(self._seconds, seconds)
+        if self._doing == TRAINING:
+            self._repeated += seconds * (1.0 if self._step < self._reached else self._alone.repeating)
         if self._doing in (START, RESTARTS):
             self._beginning = self._doing
         if self._started == self._state.generation.number > self._heard:
             self._listen(seconds)
         before, self._doing = self._doing, self._now_doing()
+        self._alone.look(self._doing == TRAINING)
         if self._doing == RESTARTS != before:
             self._reached, self._step = max(self._reached, self._step), 0
         if self._doing != before:
@@ -98,11 +102,14 @@ class TimeLedger:
             if before == TRAINING:
                 self._weigh(None, over=True)
 
-    def started(self, task: Task) -> None:
+    def started(self, task: Task, now: float) -> None:
         """A user process has started."""
         if task.process and task.process.generation > self._started:
             self._judge_silence(self._doing)
             self._started, self._silent, self._presumed = task.process.generation, 0.0, 0.0
+        if self._alone.is_down(task) and task.progress is None:
+            self.look(now)
+            self._alone.works(task)
 
     def reported(self, task: Task, progress: TaskProgress, now: float) -> None:
         """A task has reported how far it is."""
@@ -119,6 +126,7 @@ class TimeLedger:
         self.look(now)
         if self._first and self._first.task == task.name:
             self._weigh(progress.steps_per_second)
+        self._alone.reported(task, progress.step)
 
     def copied(self, seconds: float) -> None:
         """A checkpoint was copied to the store, and committed; that took so long."""
@@ -127,12 +135,17 @@ class TimeLedger:
     def figures(self, now: float) -> TimeUse:
         """Where the time went until now. The queue's part is the application master's to know."""
         seconds = dict(self._seconds)
-        seconds[self._doing] += max(0.0, now - self._since)
+        self._put(seconds, max(0.0, now - self._since))
         return TimeUse(
             **{name: round(value, 1) for name, value in seconds.items()},
             checkpoints=round(self._checkpoints, 1),
             repeated=round(self._repeated, 1),
         )
+
+    def _put(self, where: dict[str, float], seconds: float) -> None:
+        down = self._alone.down if self._doing == TRAINING else 0.0
+        where[self._doing] += seconds * (1.0 - down)
+        where[RESTARTS] += seconds * down
 
     def _now_doing(self) -> str:
         state, was_down = self._state, self._doing == RESTARTS
