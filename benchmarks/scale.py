@@ -31,6 +31,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, ResourceKind
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.history.stored_events import event_segments, read_events
 from tony_provider.runtime.local.container_dir import write_tokens
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, read_bytes
@@ -159,7 +160,12 @@ class Field:
 
     def until_noted(self, text: str) -> None:
         """The event log on the store has it: what came later is lost with a master that is killed."""
-        until(lambda: text.encode() in (self.store / contract.EVENTS_FILE).read_bytes())
+        until(lambda: any(text in json.dumps(event) for event in read_events(LocalStorage(), self.store.as_uri(), [])))
+
+    @property
+    def events_size(self) -> int:
+        """Bytes of the event log on the store."""
+        return sum(each.size for each in event_segments(LocalStorage(), self.store.as_uri()))
 
     def kill_master(self) -> None:
         """As a node does that fails."""
@@ -246,8 +252,8 @@ def measure(tasks: int) -> Figures:
         together = job.until_all("generations", 3)
         time.sleep(2)
         late["all fail"] = job.late(began)
-        job.until_noted('"generation":3')
-        memory, status, events = job.memory, job.size(contract.STATUS_FILE), job.size(contract.EVENTS_FILE)
+        job.until_noted('"generation": 3')
+        memory, status, events = job.memory, job.size(contract.STATUS_FILE), job.events_size
         job.kill_master()
         began = time.monotonic()
         job.start_master(2)

@@ -14,6 +14,7 @@ from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
+from tony_provider.runtime.history.stored_events import read_events
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text, walk
@@ -98,7 +99,7 @@ class Job:
         return self.hook.storage().exists(f"{self.directory}/{contract.LAUNCH_DIR}")
 
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.read(contract.EVENTS_FILE).splitlines()]
+        return list(read_events(self.hook.storage(), self.directory, []))
 
     def nodes(self, task: str) -> list[str]:
         """Where its containers were, one after the other."""
@@ -144,11 +145,12 @@ class Job:
     def describe(self) -> str:
         """All that is known of it, for the message of a failed test."""
         parts = [f"{self.id} of {self.identity.name}", f"application: {self.hook.application(self.id)}"]
-        for name in (contract.RESULT_FILE, contract.STATUS_FILE, contract.EVENTS_FILE):
+        for name in (contract.RESULT_FILE, contract.STATUS_FILE):
             try:
                 parts.append(f"{name}: {self.read(name)}")
             except StorageNotFound:
                 parts.append(f"{name}: none")
+        parts.append("\n".join(map(str, self.events())))
         for folder in self.log_folders(self.id):
             parts += [
                 f"{folder.name}/{path.name}:\n{path.read_text(errors='replace')[-3000:]}"

@@ -51,8 +51,13 @@ def test_it_trains_and_leaves_its_results_and_nothing_else(place: Place, tmp_pat
     for index in (0, 1):
         assert f"I am worker {index} of 2" in job.log(f"worker:{index}")
         assert "and this is my stderr" in job.log(f"worker:{index}")
-    assert job.files() == [
-        "events.jsonl",
+    history = [name for name in job.files() if name.startswith("history/")]
+    assert {name.partition("-")[0] for name in history} == {
+        "history/events",
+        "history/series",
+        "history/specification.json",
+    }
+    assert [name for name in job.files() if name not in history] == [
         "logs/worker-0.log",
         "logs/worker-1.log",
         "master.json",

@@ -12,14 +12,12 @@ from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime import contract
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.history.stored_events import first_event
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
-
-_FIRST_EVENT = 64 << 10  # bytes, that hold it
-_MOST_EVENTS = 16 << 20  # bytes: more than any master writes
 
 
 @attrs.frozen
@@ -65,33 +63,11 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
     can be read. Raises StorageError.
     """
     told = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
-    for uri, length in ((told, None), (uris.join(application_dir, contract.EVENTS_FILE), _FIRST_EVENT)):
-        try:
-            data = read_bytes(storage, uri, length=length)
-            found = json.loads(data if length is None else data.partition(b"\n")[0])["labels"]
-        except (StorageNotFound, ValueError, KeyError, TypeError):
-            continue
-        if isinstance(found, dict):
-            return {str(key): str(value) for key, value in found.items()}
-    return {}
-
-
-def events(storage: Storage, application_dir: str) -> list[dict[str, Any]]:
-    """What happened in the application, oldest first; empty when nothing is there. Lines that are none are left out.
-
-    Raises StorageError.
-    """
     try:
-        data = read_bytes(storage, uris.join(application_dir, contract.EVENTS_FILE), length=_MOST_EVENTS)
-    except StorageNotFound:
-        return []
-    found = []
-    for line in data.splitlines():
-        try:
-            found.append(json.loads(line))
-        except (ValueError, RecursionError):
-            continue
-    return [event for event in found if isinstance(event, dict)]
+        found = json.loads(read_bytes(storage, told))["labels"]
+    except (StorageNotFound, ValueError, KeyError, TypeError, RecursionError):
+        found = first_event(storage, application_dir).get("labels")
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def is_of_result(error: RecordUnreadable) -> bool:

@@ -254,10 +254,6 @@ class TonyHook(BaseHook):
         """Note on the store that Airflow has the result: a task that is cleared from now on trains anew."""
         results.mark_delivered(self.storage(), self.application_dir(identity, application_id), mark)
 
-    def events(self, identity: Identity, application_id: str) -> list[dict[str, Any]]:
-        """What happened in the application, oldest first, as its event log has it."""
-        return results.events(self.storage(), self.application_dir(identity, application_id))
-
     def pages(self, identity: Identity, application_id: str) -> Pages:
         """The addresses where people look at the application in a browser, from its submission on."""
         return self._open.pages(application_id, self.application_dir(identity, application_id))

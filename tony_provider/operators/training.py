@@ -382,6 +382,7 @@ class Training:
             self._summary.end(application_id, ending.application, ending.status)
             return self.run()
         judged = self._adviser.conclude(application_id)
+        self._telemetry.history = judged.history
         self._telemetry.summary = self._summary.end(
             application_id, ending.application, ending.status, judged.history, judged.advice
         )

@@ -96,7 +96,7 @@ STATUS_FILE = "status.json"
 RESULT_FILE = "result.json"
 MASTER_FILE = "master.json"  # where the current application master listens, signed
 DELIVERED_FILE = "delivered.json"  # the result has reached Airflow
-EVENTS_FILE = "events.jsonl"
+EVENTS_FILE = "events.jsonl"  # of former releases, which kept all events in it
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
 RETURN_VALUE_FILE = (
@@ -106,7 +106,7 @@ SUCCESS_FILE = "_SUCCESS"  # in an output, the last that is written: by whom, wh
 OUTPUT_MARK_FILE = "_tony.json"  # in an output that is being written in place: by whom
 EXPORTS_DIR = "exports"  # models of the training on its way: a directory for each, see export_name
 INPUTS_DIR = "inputs"  # what each input was, and which shards of a queue are committed
-HISTORY_DIR = "history"  # the specification, and the series of samples in numbered segments
+HISTORY_DIR = "history"  # the specification, and in numbered segments the events and the series of samples
 SPECIFICATION_FILE = "specification.json"  # in HISTORY_DIR
 LAUNCH_DIR = "launch"  # removed when the application ends
 

@@ -133,4 +133,7 @@ def test_more_samples_than_anybody_can_hold_are_read_up_to_a_bound(
     monkeypatch.setattr(reading, "_MOST_SAMPLES", 3)
     found = read(whole)
     assert [each.step for each in found.samples] == [1, 3, 4]
-    assert found.missing == ["series: what comes after 3 samples is not read"]
+    assert found.missing == [
+        f"series: {segment_name(1, 2)}: it has too many samples: the rest is not read",
+        f"series: what comes from {segment_name(2, 1)} on is too much, and is not read",
+    ]

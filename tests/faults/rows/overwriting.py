@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import time
@@ -17,9 +16,8 @@ from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import OVERWRITE, row
 from tests.faults.training import Training
-from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.checkpoint_model import rank_directory
-from tony_provider.runtime.storage.helpers import read_bytes, read_text
+from tony_provider.runtime.storage.helpers import read_bytes
 from tony_provider.runtime.storage.uris import join
 
 HITS = 10
@@ -93,8 +91,7 @@ def _generations(training: Training) -> Iterator[tuple[str | None, int, str | No
 
 
 def _events(training: Training) -> list[dict[str, Any]]:
-    text = read_text(training.job.hook.storage(), join(training.job.directory, contract.EVENTS_FILE))
-    return [json.loads(line) for line in text.splitlines()]
+    return training.job.events()
 
 
 def _file(kind: str) -> str:

@@ -66,12 +66,12 @@ def test_all_are_told_of_a_training_that_was_deferred(
 def test_a_failure_is_the_same_when_nobody_can_be_told(
     training: Training, mlflow: Server, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def events(*_: Any) -> Any:
-        raise RuntimeError("no events")
+    def history(*_: Any) -> Any:
+        raise RuntimeError("no history")
 
     mlflow.is_away = True
     monkeypatch.setattr(stats, "Stats", None)
-    monkeypatch.setattr(TonyHook, "events", events)
+    monkeypatch.setattr(TonyHook, "history", history)
     with trace.get_tracer("airflow").start_as_current_span("worker.train"):
         done = training.again(job("exit 3", restart={"budget": 0}), mlflow="mlflow_default")
     error = done.errors["train"]
@@ -81,7 +81,7 @@ def test_a_failure_is_the_same_when_nobody_can_be_told(
     assert training.said("MLflow does not know of this training yet: MlflowException: Max retries")
     assert training.said("MLflow is not told of it: MlflowException")
     assert training.said("Airflow's metrics are not told of it: AttributeError")
-    assert training.said("The trace of this task lacks the training's spans: RuntimeError: no events")
+    assert training.said("The trace of this task lacks the training's spans: RuntimeError: no history")
 
 
 @pytest.mark.parametrize(

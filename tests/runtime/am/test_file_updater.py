@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.am import file_updater as publisher_module
+from tony_provider.runtime.am import store_writer as publisher_module
 from tony_provider.runtime.am.file_updater import FileUpdater
 from tony_provider.runtime.storage import FileStatus, LocalStorage
 from tony_provider.runtime.storage.base import PRIVATE_FILE, Source

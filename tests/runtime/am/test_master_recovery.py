@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -11,10 +12,10 @@ import pytest
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, describe, own, ownership
 from tony_provider.runtime import contract, retrying
 from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.event_log import EventLog
 from tony_provider.runtime.am.master_recovery import from_store, look
 from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.history.event_segments import EventRange, encode_event, encode_events
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage import LocalStorage, StorageNotFound, StorageUnreachable, read_bytes
 
@@ -29,24 +30,33 @@ def application(tmp_path: Path) -> Path:
     return directory
 
 
+def noted(application: Path, *events: dict[str, Any]) -> None:
+    """A former application master has left these events."""
+    file = application / contract.HISTORY_DIR / EventRange(1, 1, len(events)).file
+    file.parent.mkdir()
+    file.write_bytes(encode_events(APPLICATION_ID, map(encode_event, events)))
+
+
 def ended(state: JobState) -> JobStatus:
     return attrs.evolve(RUNNING, state=state)
 
 
 def test_first_master_inherits_nothing(tmp_path: Path, application: Path) -> None:
-    (application / contract.EVENTS_FILE).write_bytes(EventLog({}, time_ms=1).content())
+    noted(application, {"event": "application", "time_ms": 1})
     found = look(ownership(describe(tmp_path)))
     assert (found.legacy, found.fenced) == (None, "")
 
 
 def test_counters_come_from_the_event_log(tmp_path: Path, application: Path) -> None:
-    log = EventLog({}, time_ms=5000)
-    log.append("rendezvous", "generation 4", data={"generation": 4}, time_ms=6000)
-    (application / contract.EVENTS_FILE).write_bytes(log.content())
+    noted(
+        application,
+        {"event": "application", "time_ms": 5000},
+        {"event": "rendezvous", "data": {"generation": 4}, "time_ms": 6000},
+    )
     (application / contract.STATUS_FILE).write_bytes(dump_json(RUNNING))
     legacy = look(ownership(describe(tmp_path), attempt=2)).legacy
     assert legacy
-    assert legacy.events == log.content()
+    assert [each.range for each in legacy.events] == [EventRange(1, 1, 2)]
     assert (legacy.history.generation, legacy.history.started) == (4, 5.0)
     assert legacy.result is None
 
@@ -55,7 +65,7 @@ def test_former_master_that_left_nothing(tmp_path: Path) -> None:
     """It died before it could."""
     legacy = look(ownership(describe(tmp_path), attempt=2)).legacy
     assert legacy
-    assert (legacy.events, legacy.result, legacy.history.generation) == (b"", None, 0)
+    assert (legacy.events, legacy.result, legacy.history.generation) == ([], None, 0)
 
 
 def test_result_of_a_job_that_had_ended_stands(tmp_path: Path, application: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.runtime.am.heirs import inherit
 from tests.runtime.am.local.jobs import LocalJob, start
 from tests.runtime.am.test_successor import kill, result, until
+from tests.runtime.history.events import names_in
 from tony_provider.runtime.outputs.publication import Publication
 from tony_provider.runtime.protocol.status import FinalStatus, OutputStatus
 from tony_provider.runtime.spec.model import (
@@ -104,8 +105,7 @@ async def test_a_master_that_dies_before_it_has_published_is_followed_by_one_tha
     staging = tmp_path / "out" / f"_predictions.{job.description.application_id}"
     await until(lambda: staging.exists(), job)
     (staging / "out").write_text("a file where a directory should be")
-    events = job.store / "events.jsonl"
-    await until(lambda: events.exists() and "store_unavailable" in events.read_text(), job)
+    await until(lambda: "store_unavailable" in names_in(job.store), job)
     await kill(job)
     (staging / "out").unlink()
     published = Publication.publish

@@ -13,6 +13,7 @@ import pytest
 
 from tests.runtime.am.chains import OTHER, own, ownership
 from tests.runtime.am.local.jobs import Staged, stage
+from tests.runtime.history.events import names_in
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am import master, signals
@@ -149,7 +150,7 @@ async def test_master_that_its_cluster_cannot_reach_notices_another_application(
 async def test_a_cluster_that_answers_again_is_believed(running: Running) -> None:
     running.cluster.say(ConnectionLost("nobody answers"))
     running.cluster.say(ConnectionRestored())
-    await running.until(lambda: b"cluster_reachable" in (running.store / contract.EVENTS_FILE).read_bytes())
+    await running.until(lambda: "cluster_reachable" in names_in(running.store))
     os.kill(os.getpid(), signal.SIGTERM)
     await running.until(lambda: running.file(contract.RESULT_FILE) is not None)
 
@@ -180,7 +181,7 @@ async def test_sigterm_that_nobody_follows_up_is_a_wish_to_end(
 async def test_sigterm_to_a_master_that_has_a_successor_leaves_nothing(running: Running) -> None:
     running.supersede()
     running.cluster.say(ConnectionLost("nobody answers"))
-    await running.until(lambda: b"cluster_unreachable" in (running.store / contract.EVENTS_FILE).read_bytes())
+    await running.until(lambda: "cluster_unreachable" in names_in(running.store))
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running.end() is FinalStatus.KILLED
     assert running.file(contract.RESULT_FILE) is None

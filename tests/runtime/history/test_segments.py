@@ -47,7 +47,7 @@ samples = st.builds(
 
 @given(st.lists(samples, max_size=20))
 def test_what_is_written_is_read_back(written: list[TaskSample]) -> None:
-    read = read_segment(encode_segment(HEADER, written), most_bytes=MOST)
+    read = read_segment(encode_segment(HEADER, written), most_bytes=MOST, most_samples=10_000)
     assert read.header == HEADER
     assert read.samples == written
     assert read.problems == []
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_back(written: list[TaskSample]) -> None:
 def test_numbers_that_are_none_survive() -> None:
     metrics = {"loss": math.nan, "up": math.inf, "down": -math.inf}
     sample = TaskSample(time_ms=1, seconds=1.0, task="worker:0", steps_per_second=math.nan, metrics=metrics)
-    (read,) = read_segment(encode_segment(HEADER, [sample]), most_bytes=MOST).samples
+    (read,) = read_segment(encode_segment(HEADER, [sample]), most_bytes=MOST, most_samples=10_000).samples
     assert math.isnan(read.metrics["loss"])
     assert (read.metrics["up"], read.metrics["down"]) == (math.inf, -math.inf)
     assert math.isnan(read.steps_per_second or 0.0)
@@ -64,22 +64,36 @@ def test_numbers_that_are_none_survive() -> None:
 
 def test_metrics_have_seven_digits_and_whole_ones_all_of_theirs() -> None:
     sample = TaskSample(time_ms=1, seconds=1.0, task="worker:0", metrics={"loss": 1 / 3, "seen": 123456789012.0})
-    (read,) = read_segment(encode_segment(HEADER, [sample]), most_bytes=MOST).samples
+    (read,) = read_segment(encode_segment(HEADER, [sample]), most_bytes=MOST, most_samples=10_000).samples
     assert read.metrics == {"loss": 0.3333333, "seen": 123456789012.0}
 
 
 @given(st.integers(0, 1000))
 def test_a_segment_that_was_cut_short_is_read_as_far_as_it_goes(length: int) -> None:
     whole = encode_segment(HEADER, SAMPLES)
-    read = read_segment(whole[: min(length, len(whole) - 1)], most_bytes=MOST)
+    read = read_segment(whole[: min(length, len(whole) - 1)], most_bytes=MOST, most_samples=10_000)
     assert read.samples == SAMPLES[: len(read.samples)]
     assert read.problems
 
 
 def test_a_segment_that_is_enormous_is_read_up_to_the_bound() -> None:
-    read = read_segment(encode_segment(HEADER, SAMPLES), most_bytes=2000)
+    read = read_segment(encode_segment(HEADER, SAMPLES), most_bytes=2000, most_samples=10_000)
     assert 0 < len(read.samples) < len(SAMPLES)
-    assert read.problems == ["it is larger than 2000 bytes: the rest is not read"]
+    assert read.problems == ["it is too large: the rest is not read"]
+
+
+def test_more_samples_than_anybody_can_hold_are_not_read() -> None:
+    read = read_segment(encode_segment(HEADER, SAMPLES), most_bytes=MOST, most_samples=3)
+    assert read.samples == SAMPLES[:3]
+    assert read.problems == ["it has too many samples: the rest is not read"]
+
+
+def test_text_that_is_a_thousand_times_its_file_is_read_up_to_the_bound() -> None:
+    bomb = encode_header(HEADER) + gzip.compress(b"\n" * (64 << 20))
+    assert len(bomb) < 100_000
+    read = read_segment(bomb, most_bytes=MOST, most_samples=3)
+    assert (read.samples, read.size) == ([], MOST)
+    assert read.problems == ["it is too large: the rest is not read"]
 
 
 def test_a_segment_of_a_later_release_is_read_for_what_is_known() -> None:
@@ -87,22 +101,35 @@ def test_a_segment_of_a_later_release_is_read_for_what_is_known() -> None:
         {"version": 2, "mood": "cheerful"},
         {"time_ms": 1, "seconds": 1, "task": "worker:0", "watts": 300},
     ]
-    read = read_segment(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()), most_bytes=MOST)
+    read = read_segment(
+        gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()), most_bytes=MOST, most_samples=10_000
+    )
     assert read.samples == [TaskSample(time_ms=1, seconds=1.0, task="worker:0")]
     assert read.problems == ["it has form 2, of a later release: what form 1 has not is left out"]
 
 
-@pytest.mark.parametrize("line", [b"no json", b"[]", b"{}", b'{"time_ms":"x","seconds":1,"task":"worker:0"}', b"7"])
+BAD = [
+    b'{"time_ms":"x","seconds":1,"task":"worker:0"}',
+    b'{"time_ms":%d,"seconds":1,"task":"worker:0"}' % 10**400,
+    b'{"time_ms":-1,"seconds":1,"task":"worker:0"}',
+    b'{"time_ms":1,"seconds":-1,"task":"worker:0"}',
+    b'{"time_ms":1,"seconds":NaN,"task":"worker:0"}',
+    b'{"time_ms":1,"seconds":1,"task":"worker:0","metrics":{"loss":%d}}' % 10**400,
+    b'{"time_ms":1,"seconds":1,"task":"worker:0","step":%d}' % 2**64,
+]
+
+
+@pytest.mark.parametrize("line", [b"no json", b"[]", b"{}", b"7", *BAD])
 def test_a_line_that_is_no_sample_is_counted(line: bytes) -> None:
     data = encode_header(HEADER) + gzip.compress(line + b"\n" + encode_sample(SAMPLES[3]))
-    read = read_segment(data, most_bytes=MOST)
+    read = read_segment(data, most_bytes=MOST, most_samples=10_000)
     assert read.samples == [SAMPLES[3]]
     assert read.problems == ["1 of its lines are no samples"]
 
 
 @pytest.mark.parametrize("data", [b"", b"no gzip at all", gzip.compress(b"\xff\n"), gzip.compress(b"[1]\n{}\n")])
 def test_a_file_that_is_no_segment(data: bytes) -> None:
-    read = read_segment(data, most_bytes=MOST)
+    read = read_segment(data, most_bytes=MOST, most_samples=10_000)
     assert read.samples == []
     assert any("its first line is no header" in problem for problem in read.problems)
 

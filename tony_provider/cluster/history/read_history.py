@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import attrs
@@ -14,15 +13,15 @@ from tony_provider.cluster.history.read_samples import read_samples
 from tony_provider.cluster.results import job_status, labels
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.history.stored_events import read_events
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.runtime.quantities import count, size
+from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
 
 _MOST_BYTES = 16 << 20  # of one file: more than anything of ours has
-_DROPPED = "dropped"  # the event that says how many older ones there were
 
 
 def read_history(storage: Storage, application_dir: str) -> JobHistory:
@@ -35,7 +34,7 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
         application_id=uris.name(application_dir),
         specification=_specification(storage, application_dir, missing),
         status=_status(storage, application_dir, missing),
-        events=_events(storage, application_dir, missing),
+        events=list(read_events(storage, application_dir, missing)),
         samples=read_samples(storage, application_dir, missing),
         labels=labels(storage, application_dir),
         missing=missing,
@@ -82,30 +81,6 @@ def _specification(storage: Storage, application_dir: str, missing: list[str]) -
         return None
     _check_version("specification", found.version, JobSpecification, missing)
     return found
-
-
-def _events(storage: Storage, application_dir: str, missing: list[str]) -> list[dict[str, Any]]:
-    data = _bytes(storage, uris.join(application_dir, contract.EVENTS_FILE), missing)
-    if data is None:
-        missing.append("events: the application master has written none (yet)")
-        return []
-    events, unreadable = [], 0
-    for line in data.split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            event = None
-        if not isinstance(event, dict):
-            unreadable += 1
-            continue
-        events.append(event)
-        if isinstance(event.get(_DROPPED), int):
-            missing.append(f"events: the oldest {event[_DROPPED]} are not kept")
-    if unreadable:
-        missing.append(f"events: {count(unreadable, 'line')} cannot be read")
-    return events
 
 
 def _bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.history.segments import Segment, SegmentHeader, read_segment, segment_order
+from tony_provider.runtime.history.segment_files import contents, listed
+from tony_provider.runtime.history.segments import SegmentHeader, read_segment, segment_order
 from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
-from tony_provider.runtime.storage.errors import StorageNotADirectory, StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes
 
 _MOST_BYTES = 64 << 20  # of all segments: several times what an application master writes
-_MOST_TEXT = 64 << 20  # bytes of one segment's text
+_MOST_TEXT = 256 << 20  # bytes of their text
+_MOST_OF_ONE = 64 << 20  # bytes of one segment's text
 _MOST_SAMPLES = 500_000  # of all segments
-_AT_ONCE = 8  # segments that are asked for at a time: a store takes its time for each, not for its bytes
 
 
 def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> list[TaskSample]:
@@ -29,19 +27,23 @@ def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> 
     """
     files = _files(storage, uris.join(application_dir, contract.HISTORY_DIR), missing)
     samples: list[TaskSample] = []
+    text = 0
     newest: dict[int, SegmentHeader] = {}  # of each application master, which counts what it has left out
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tony-history") as pool:
-        segments = pool.map(lambda file: _read(storage, file), files)
-        for file, segment in zip(files, segments, strict=True):
-            missing += [f"series: {file.status.name}: {problem}" for problem in segment.problems]
-            newest[file.am_attempt] = segment.header
-            samples += segment.samples
-            if len(samples) > _MOST_SAMPLES:
-                missing.append(f"series: what comes after {_MOST_SAMPLES} samples is not read")
-                pool.shutdown(cancel_futures=True)
-                break
+    for file, data in zip(files, contents(storage, [each.status for each in files]), strict=True):
+        if data is None:
+            missing.append(f"series: {file.status.name}: it was removed meanwhile")
+            continue
+        if text >= _MOST_TEXT or len(samples) >= _MOST_SAMPLES:
+            missing.append(f"series: what comes from {file.status.name} on is too much, and is not read")
+            break
+        most_bytes = min(_MOST_OF_ONE, _MOST_TEXT - text)
+        segment = read_segment(data, most_bytes=most_bytes, most_samples=_MOST_SAMPLES - len(samples))
+        missing += [f"series: {file.status.name}: {problem}" for problem in segment.problems]
+        newest[file.am_attempt] = segment.header
+        samples += segment.samples
+        text += segment.size
     missing += _left_out(newest.values())
-    return sorted(samples[:_MOST_SAMPLES], key=lambda sample: sample.time_ms)
+    return sorted(samples, key=lambda sample: sample.time_ms)
 
 
 @attrs.frozen(order=True)
@@ -53,13 +55,8 @@ class _SegmentFile:
 
 def _files(storage: Storage, directory: str, missing: list[str]) -> list[_SegmentFile]:
     """Those that are to be read, oldest first."""
-    try:
-        listed = storage.list(directory)
-    except (StorageNotFound, StorageNotADirectory):
-        listed = []
-    files = sorted(
-        _SegmentFile(*order, each) for each in listed if (order := segment_order(each.name)) and not each.is_directory
-    )
+    found = listed(storage, directory)
+    files = sorted(_SegmentFile(*order, each) for each in found if (order := segment_order(each.name)))
     if not files:
         missing.append("series: no segment is there (yet)")
     missing += _gaps(files)
@@ -83,13 +80,6 @@ def _gaps(files: Iterable[_SegmentFile]) -> list[str]:
         for am_attempt, found in numbers.items()
         if (lost := max(found) - len(found)) > 0
     ]
-
-
-def _read(storage: Storage, file: _SegmentFile) -> Segment:
-    try:
-        return read_segment(read_bytes(storage, file.status.path, length=_MOST_BYTES), most_bytes=_MOST_TEXT)
-    except StorageNotFound:
-        return Segment(SegmentHeader(), [], ["it was removed meanwhile"])
 
 
 def _left_out(headers: Iterable[SegmentHeader]) -> list[str]:

@@ -22,6 +22,7 @@ from tony_provider.state_store import StateStore
 from tony_provider.watching.watch_result import WatchResult
 
 if TYPE_CHECKING:
+    from tony_provider.cluster.history.job_history import JobHistory
     from tony_provider.cluster.history.job_summary import JobSummary
     from tony_provider.cluster.identity import Identity
 
@@ -38,6 +39,7 @@ class Telemetry:
     identity: Callable[[], Identity]  # of the training; may raise as the hook does
     store: StateStore
     summary: JobSummary | None = None  # where there is one, its curves are told, too
+    history: JobHistory | None = None  # what the application has left, where that was read already
     _ended: WatchResult | None = None
     _has_run: bool = False  # MLflow was told that the training begins
 
@@ -91,11 +93,16 @@ class Telemetry:
         with self._bearing("Airflow's metrics are not told of it"):
             tell_stats(ended)
         with self._bearing("The trace of this task lacks the training's spans"):
-            tell_trace(ended, lambda: self.task.hook.events(self.identity(), application_id))
+            tell_trace(ended, lambda: self._history_of(application_id).events)
         with self._bearing("MLflow is not told of it"):
             run = self._mlflow_run()
             if run is not None:
                 self.task.log.info("MLflow's run: %s, of %s", run.end(ended), run.server.uri)
+
+    def _history_of(self, application_id: str) -> JobHistory:
+        if self.history is not None and self.history.application_id == application_id:
+            return self.history
+        return self.task.hook.history(self.identity(), application_id)
 
     def _mlflow_run(self) -> MlflowRun | None:
         """None where none is wanted. Raises TonySpecError."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Callable, Optional
 
 import attrs
 
 from tony_provider.runtime import application_cleanup, contract
-from tony_provider.runtime.am.event_log import EventLog
 from tony_provider.runtime.am.file_updater import FileUpdater
+from tony_provider.runtime.am.history.event_log import EventLog
 from tony_provider.runtime.am.history.series import Series
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.history.stored_events import StoredSegment
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import STATUS_INTERVAL
 from tony_provider.runtime.storage import Storage, StorageError, uris
@@ -31,17 +33,24 @@ class ApplicationRecords:
         self,
         storage: Storage,
         description: ApplicationDescription,
-        former_events: bytes = b"",
         *,
         am_attempt: int = 1,
+        former_events: Sequence[StoredSegment] = (),
         former_series: int = 0,
     ) -> None:
-        """``former_events``: the file that a former application master has left; ``former_series``: bytes of series."""
+        """What former application masters have left: ``former_events``, and ``former_series`` bytes of series."""
         self._storage = storage
         self._directory = description.application_dir
-        self._events = EventLog(description.labels, time_ms=epoch_ms())
-        self._events.take_over(former_events)
-        self._events_file = self._publisher(contract.EVENTS_FILE, self._events.snapshot, tell=self._tell)
+        self._events = EventLog(
+            storage,
+            description.application_dir,
+            description.application_id,
+            description.labels,
+            time_ms=epoch_ms(),
+            am_attempt=am_attempt,
+            former=former_events,
+            tell=self._tell,
+        )
         self._status_file: Optional[FileUpdater] = None
         self.series = Series(
             storage,
@@ -61,7 +70,7 @@ class ApplicationRecords:
             tell=self._tell,
             interval=STATUS_INTERVAL,
         )
-        self._publishing = asyncio.gather(self._status_file.run(), self._events_file.run(), self.series.run())
+        self._publishing = asyncio.gather(self._status_file.run(), self._events.run(), self.series.run())
         self._publishing.add_done_callback(_log_fault)
 
     def changed(self, *, soon: bool = True) -> None:
@@ -71,9 +80,9 @@ class ApplicationRecords:
 
     @property
     def troubles(self) -> list[str]:
-        """Which files cannot be written just now, since when, and why."""
-        files = [file for file in (self._status_file, self._events_file, self.series) if file]
-        return [trouble for file in files if (trouble := file.trouble)]
+        """What cannot be written just now, since when, and why."""
+        written = [each for each in (self._status_file, self._events, self.series) if each]
+        return [trouble for each in written if (trouble := each.trouble)]
 
     def _tell(self, event: str, message: str) -> None:
         self.note(Note(event, message))
@@ -81,16 +90,16 @@ class ApplicationRecords:
     def note(self, note: Note) -> None:
         """Write down that something happened just now."""
         self._events.append(note.event, note.message, note.task, data=note.data, time_ms=epoch_ms())
-        self._events_file.changed()
+        self._events.changed()
         self.changed()
 
     def when_kept(self, then: Callable[[], None]) -> None:
         """Have ``then`` called once all notes so far are on the store."""
-        self._events_file.when_written(then)
+        self._events.when_written(then)
 
     async def stop(self) -> None:
         """Stop writing, after the writes under way, which end by the store's deadlines."""
-        for file in (self._status_file, self._events_file, self.series):
+        for file in (self._status_file, self._events, self.series):
             if file:
                 file.stop()
         if self._publishing:
@@ -103,7 +112,7 @@ class ApplicationRecords:
         """
         written = {
             contract.HISTORY_DIR: await self.series.finish(),
-            contract.EVENTS_FILE: await self._events_file.write(),
+            "events": await self._events.finish(),
             contract.STATUS_FILE: await self._publisher(
                 contract.STATUS_FILE, lambda: partial(dump_json, result)
             ).write(),

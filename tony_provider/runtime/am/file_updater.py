@@ -1,34 +1,19 @@
-"""A file on the store that is kept up to date: on change, not more often than once a second, without blocking the loop.
-
-It also knows since when that does not succeed, for whoever is asked meanwhile.
-"""
+"""A file on the store that is kept up to date."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import Callable, Optional
 
-from tony_provider.runtime.clock import epoch_ms, moment
-from tony_provider.runtime.deadline import within
-from tony_provider.runtime.protocol.timing import SLOW_ANSWER
-from tony_provider.runtime.quantities import span
-from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
-
-log = logging.getLogger(__name__)
-
-SOONEST = 1.0  # seconds between two writes
-LATEST = 5.0  # seconds until a small change is written
-_REST = 5.0  # times as long as it took to make the last bytes
-_AFTER_ERROR = 5.0
+from tony_provider.runtime.am.store_writer import StoreWriter
+from tony_provider.runtime.storage import Storage, uris, write_atomically
 
 
-class FileUpdater:
-    """Writes one file whenever its content has changed. The newest content always wins; one write at a time.
+class FileUpdater(StoreWriter):
+    """Writes one file whenever its content has changed. The newest content always wins.
 
-    ``content`` takes what is to be written, on the loop, and gives what makes bytes of it, in a thread. What fails is
-    tried again with the next change or after some seconds.
+    ``content`` takes what is to be written, on the loop, and gives what makes bytes of it, in a thread.
     """
 
     def __init__(
@@ -40,119 +25,17 @@ class FileUpdater:
         interval: Optional[float] = None,
         tell: Callable[[str, str], None] = lambda event, message: None,
     ) -> None:
-        """``interval``: seconds after which it is written though nothing has changed; default: never.
-
-        ``tell`` is given events for the event log: when writing fails, and when it succeeds again.
-        """
+        """``interval``, ``tell``: see StoreWriter."""
+        super().__init__(uris.name(uri), interval=interval, tell=tell)
         self._storage = storage
         self._uri = uri
         self._content = content
-        self._interval = interval
-        self._tell = tell
-        self._changed = asyncio.Event()
-        self._due: Optional[float] = None
-        self._not_before = 0.0
-        self._cost = 0.0  # seconds that it took to make the last bytes
-        self._stopping = False
-        self._since_ms: Optional[int] = None  # the first of the writes in a row that did not succeed began
-        self._problem = ""  # of the last one
-        self._began_ms: Optional[int] = None  # the write under way
-        self._waiting: list[Callable[[], None]] = []  # for the next one that succeeds
 
-    @property
-    def trouble(self) -> str:
-        """Since when the store does not take the file, and why; empty while all is well."""
-        name = uris.name(self._uri)
-        if self._since_ms is not None:
-            return f"{name} could not be written since {moment(self._since_ms)}: {self._problem}"
-        if self._began_ms is not None and epoch_ms() - self._began_ms > SLOW_ANSWER * 1000:
-            return f"{name} could not be written since {moment(self._began_ms)}: the store does not answer"
-        return ""
-
-    def changed(self, *, soon: bool = True) -> None:
-        """Have the file written: there is something new. Not ``soon``: it may wait for more, up to five seconds."""
-        due = asyncio.get_running_loop().time() + (0.0 if soon else LATEST)
-        if self._due is None or due < self._due:
-            self._due = due
-            self._changed.set()
-
-    def when_written(self, then: Callable[[], None]) -> None:
-        """Have ``then`` called, on the loop, once the content of this moment is on the store."""
-        self._waiting.append(then)
-        self.changed()
-
-    async def run(self) -> None:
-        """Write what changes until ``stop``."""
-        loop = asyncio.get_running_loop()
-        while await self._until_due():
-            self._due = None
-            written = await self.write()
-            # What is dear to make is made less often, or it would be all that this process does.
-            pause = min(max(SOONEST, _REST * self._cost), LATEST)
-            self._not_before = loop.time() + (pause if written else _AFTER_ERROR)
-            if not written:
-                self.changed()
-            elif self._interval is not None and self._due is None:
-                self._due = loop.time() + self._interval
-
-    def stop(self) -> None:
-        """Have ``run`` end after the write under way."""
-        self._stopping = True
-        self._changed.set()
-
-    async def write(self) -> bool:
-        """Write now; False when that failed, whatever with, which is logged. Ends by the store's own deadlines."""
-        self._began_ms = began_ms = epoch_ms()
-        waiting, self._waiting = self._waiting, []
-        try:
-            await asyncio.to_thread(self._write, self._content())
-        except StorageError as error:
-            if self._since_ms is None:
-                log.warning("%s", error)
-            self._failed(str(error), began_ms)
-        except Exception as error:  # a fault, of ours or of a store's driver
-            if self._since_ms is None:
-                log.exception("%s could not be written", self._uri)
-            self._failed(f"{type(error).__name__}: {error}", began_ms)
-        else:
-            self._succeeded(began_ms)
-            for then in waiting:
-                then()
-            return True
-        finally:
-            self._began_ms = None
-        self._waiting[:0] = waiting
-        return False
-
-    def _failed(self, problem: str, began_ms: int) -> None:
-        self._problem = problem
-        if self._since_ms is None:
-            self._since_ms = began_ms
-            self._tell("not_written", f"{uris.name(self._uri)}: {problem}")
-
-    def _succeeded(self, began_ms: int) -> None:
-        since_ms = began_ms if self._since_ms is None else self._since_ms
-        seconds = (epoch_ms() - since_ms) / 1000
-        if self._since_ms is not None or seconds > SLOW_ANSWER:
-            self._since_ms = None
-            self._tell("written_again", f"{uris.name(self._uri)}, after {span(seconds)}")
+    async def _store(self) -> None:
+        await asyncio.to_thread(self._write, self._content())
 
     def _write(self, made: Callable[[], bytes]) -> None:
         began = time.monotonic()
         data = made()
         self._cost = time.monotonic() - began
         write_atomically(self._storage, self._uri, data)
-
-    async def _until_due(self) -> bool:
-        """False when it is to stop."""
-        loop = asyncio.get_running_loop()
-        while not self._stopping:
-            wait = None if self._due is None else max(self._due, self._not_before) - loop.time()
-            if wait is not None and wait <= 0:
-                return True
-            self._changed.clear()
-            try:
-                await within(self._changed.wait(), wait)
-            except asyncio.TimeoutError:
-                continue
-        return False

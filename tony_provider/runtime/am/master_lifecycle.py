@@ -144,8 +144,8 @@ class MasterLifecycle:
             records = ApplicationRecords(
                 storage,
                 description,
-                legacy.events if legacy else b"",
                 am_attempt=self.ownership.am_attempt,
+                former_events=legacy.events if legacy else (),
                 former_series=legacy.series if legacy else 0,
             )
             self.chain.swept = legacy.history.generation if legacy else 0

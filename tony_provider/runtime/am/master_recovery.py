@@ -10,11 +10,12 @@ from typing import Callable, Optional, TypeVar
 import attrs
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.am.event_log import read_events
 from tony_provider.runtime.am.owner import FencedError, Ownership
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.history.segment_files import listed
 from tony_provider.runtime.history.segments import segment_order
+from tony_provider.runtime.history.stored_events import StoredSegment, event_segments, read_events
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import Storage, StorageNotFound, StorageUnreachable, read_bytes, uris
@@ -30,7 +31,7 @@ _TIMEOUT = 600.0  # seconds for a store that cannot be reached
 class PreviousMasters:
     """What the former application masters of this application have left on the store."""
 
-    events: bytes  # their event log
+    events: list[StoredSegment]  # of their event log
     history: History
     status: Optional[JobStatus]  # as they knew it last
     series: int  # bytes of the series that they have kept
@@ -75,31 +76,32 @@ def read_legacy(storage: Storage, directory: str) -> PreviousMasters:
 
     A result that was written in the face of death, though the job goes on, is removed.
     """
-    events = _read(storage, uris.join(directory, contract.EVENTS_FILE)) or b""
     result = _status(storage, uris.join(directory, contract.RESULT_FILE))
     status = _status(storage, uris.join(directory, contract.STATUS_FILE))
     if result and not (status and status.state is result.state):
         log.info("the result of a former application master was premature")
         storage.remove(uris.join(directory, contract.RESULT_FILE))
         result = None
-    return PreviousMasters(events, _history(events), status, _series(storage, directory), result)
+    history = _history(storage, directory)
+    return PreviousMasters(event_segments(storage, directory), history, status, _series(storage, directory), result)
 
 
 def _series(storage: Storage, directory: str) -> int:
-    try:
-        files = storage.list(uris.join(directory, contract.HISTORY_DIR))
-    except StorageNotFound:
-        return 0
+    files = listed(storage, uris.join(directory, contract.HISTORY_DIR))
     return sum(file.size for file in files if segment_order(file.name))
 
 
-def _history(events: bytes) -> History:
+def _history(storage: Storage, directory: str) -> History:
+    missing: list[str] = []
     try:
-        return History.read(read_events(events))
+        return History.read(read_events(storage, directory, missing))
     except CodecError as error:
         # The executors know their own part of it.
         log.warning("the counters of the former application master cannot be read: %s", error)
         return History()
+    finally:
+        for line in missing:
+            log.warning("of the former application masters' %s", line)
 
 
 def _status(storage: Storage, uri: str) -> Optional[JobStatus]:

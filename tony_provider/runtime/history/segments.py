@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable, ClassVar, Optional
@@ -16,13 +17,15 @@ from typing import Any, Callable, ClassVar, Optional
 import attrs
 
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.history.segment_files import GZIP, MOST_UNREADABLE, decompressed, lines_of
 from tony_provider.runtime.history.task_sample import TaskSample
 
 VERSION = 1  # of the form of segments
 _NAME = re.compile(r"series-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
-_GZIP = 31  # zlib's window bits for a gzip header
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EXACT = 2.0**53  # whole numbers below it are written as they are
+_LARGEST = 1 << 64  # of a counter
+_LONGEST = 1 << 20  # bytes of a line
 
 
 @attrs.frozen(kw_only=True)
@@ -45,6 +48,7 @@ class Segment:
     header: SegmentHeader
     samples: list[TaskSample]
     problems: list[str]  # what is missing of it, and why, for people
+    size: int = 0  # bytes of its text
 
 
 def segment_name(am_attempt: int, number: int) -> str:
@@ -71,7 +75,7 @@ def encode_segment(header: SegmentHeader, samples: Iterable[TaskSample]) -> byte
 
 def encode_header(header: SegmentHeader) -> bytes:
     """The beginning of a segment's file; what a ``SampleCompressor`` gives follows."""
-    compressor = zlib.compressobj(wbits=_GZIP)
+    compressor = zlib.compressobj(wbits=GZIP)
     return compressor.compress(dump_json(header) + b"\n") + compressor.flush()
 
 
@@ -79,7 +83,7 @@ class SampleCompressor:
     """The samples of one segment, compressed as they come."""
 
     def __init__(self) -> None:
-        self._compressor = zlib.compressobj(wbits=_GZIP)
+        self._compressor = zlib.compressobj(wbits=GZIP)
         self._chunks = [self._compressor.compress(b"")]
         self._written = len(self._chunks[0])
         self._pending = 0  # bytes that zlib holds, before compression
@@ -153,72 +157,68 @@ _WRITTEN: dict[str, Optional[Callable[[float], Any]]] = {
 # ---- reading -----------------------------------------------------------------------------------------------------
 
 
-def read_segment(data: bytes, *, most_bytes: int) -> Segment:
+def read_segment(data: bytes, *, most_bytes: int, most_samples: int) -> Segment:
     """A segment by the bytes of its file, which may be cut short, or be no segment at all.
 
-    ``most_bytes``: so much of its text is read.
+    ``most_bytes``: so much of its text is read; ``most_samples``: so many of its samples.
     """
-    text, problem = _decompressed(data, most_bytes)
+    text, problem = decompressed(data, most_bytes)
     first, _, rest = text.partition(b"\n")
     problems = [problem] if problem else []
     try:
         header = load_json(first, SegmentHeader)
     except CodecError as error:
-        return Segment(SegmentHeader(), [], [*problems, f"its first line is no header: {error}"])
+        return Segment(SegmentHeader(), [], [*problems, f"its first line is no header: {error}"], len(text))
     if header.version > VERSION:
         problems.append(f"it has form {header.version}, of a later release: what form {VERSION} has not is left out")
-    samples, unreadable = [], 0
-    lines = rest.split(b"\n")
-    if problem and lines:
-        lines.pop()  # half a line
-    for line in lines:
-        if line:
-            sample = _sample(line)
-            if sample is None:
-                unreadable += 1
-            else:
-                samples.append(sample)
+    samples: list[TaskSample] = []
+    unreadable = 0
+    for line in lines_of(rest, is_cut=bool(problem)):
+        if len(samples) == most_samples:
+            problems.append("it has too many samples: the rest is not read")
+            break
+        sample = _sample(line)
+        if sample is not None:
+            samples.append(sample)
+            continue
+        unreadable += 1
+        if unreadable == MOST_UNREADABLE:
+            break
     if unreadable:
-        problems.append(f"{unreadable} of its lines are no samples")
-    return Segment(header, samples, problems)
-
-
-def _decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
-    """The text as far as it goes, and why it goes no further."""
-    parts: list[bytes] = []
-    left = most_bytes
-    while data:
-        decompressor = zlib.decompressobj(wbits=_GZIP)
-        try:
-            part = decompressor.decompress(data, left)
-        except zlib.error as error:
-            return b"".join(parts), f"it is damaged: {error}"
-        parts.append(part)
-        left -= len(part)
-        if decompressor.unconsumed_tail or (left <= 0 and not decompressor.eof):
-            return b"".join(parts), f"it is larger than {most_bytes} bytes: the rest is not read"
-        if not decompressor.eof:
-            return b"".join(parts), "it is cut short"
-        data = decompressor.unused_data
-        if data and left <= 0:
-            return b"".join(parts), f"it is larger than {most_bytes} bytes: the rest is not read"
-    return b"".join(parts), ""
+        untried = ": the rest is not tried" if unreadable == MOST_UNREADABLE else ""
+        problems.append(f"{unreadable} of its lines are no samples{untried}")
+    return Segment(header, samples, problems, len(text))
 
 
 def _sample(line: bytes) -> Optional[TaskSample]:
     """None when it is none. Quick, since there may be a hundred thousand; unknown keys are passed over."""
+    if len(line) > _LONGEST:
+        return None
     try:
         plain = json.loads(line)
         values = {name: read(plain[name]) for name, read in _READ.items() if plain.get(name) is not None}
         return TaskSample(**values)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 
 def _int(value: Any) -> int:
-    if type(value) is not int:
+    if type(value) is not int or abs(value) >= _LARGEST:
         raise TypeError(value)
     return value
+
+
+def _time(value: Any) -> int:
+    if not 0 <= _int(value) < _EXACT:
+        raise ValueError(value)
+    return int(value)
+
+
+def _seconds(value: Any) -> float:
+    seconds = _float(value)
+    if not 0 <= seconds < _EXACT:  # nor NaN
+        raise ValueError(value)
+    return seconds
 
 
 def _float(value: Any) -> float:
@@ -232,18 +232,20 @@ def _float(value: Any) -> float:
 def _str(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
-    return value
+    return sys.intern(value)  # a hundred thousand samples have the same ones
 
 
 def _metrics(value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise TypeError(value)
-    return {name: _float(each) for name, each in value.items()}
+    return {sys.intern(name): _float(each) for name, each in value.items()}
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(_WRITTEN, _int),
-    **dict.fromkeys(("seconds", "cpu_percent", "gpu_percent", "steps_per_second"), _float),
+    **dict.fromkeys(("cpu_percent", "gpu_percent", "steps_per_second"), _float),
+    "time_ms": _time,
+    "seconds": _seconds,
     "task": _str,
     "metrics": _metrics,
 }

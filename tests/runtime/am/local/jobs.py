@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
+from tests.runtime.history.events import events_in
 from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime import contract
@@ -97,9 +98,8 @@ class LocalJob:
             await asyncio.sleep(0.05)
         raise AssertionError(f"never {state}:\n{self.log}")
 
-    def events(self) -> list[dict[str, object]]:
-        lines = (self.store / contract.EVENTS_FILE).read_text().splitlines()
-        return [json.loads(line) for line in lines]
+    def events(self) -> list[dict[str, Any]]:
+        return events_in(self.store)
 
     def processes(self) -> list[str]:
         """Command lines of what still runs in one of its containers."""
