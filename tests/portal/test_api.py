@@ -99,6 +99,7 @@ def test_a_comparison_leaves_out_what_somebody_may_not_read(client: As) -> None:
         ("map_index=-1&dag_id=digits", [DIGITS]),
         (f"dag_id=clicks&after={stored.day(1).isoformat().replace('+', '%2B')}", days(3, 1)),
         ("dag_id=clicks&before=2026-01-06", days(0)),
+        ("dag_id=clicks&date_after=2026-01-06&date_before=2026-01-08", days(1)),
         ("dag_id=clicks&order=submitted", days(0, 1, 3)),
         ("dag_id=clicks&order=-restarts", days(3, 1, 0)),
         ("order=dag&text=train", [*days(0, 1, 3), DIGITS]),

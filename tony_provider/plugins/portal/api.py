@@ -6,11 +6,12 @@ Times ending in ``_ms`` are milliseconds since the epoch, in ``_s`` seconds; num
 Whoever has not logged in gets 401. A job or DAG that somebody may not read is one that does not exist: 404, with the
 same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
 
-``/jobs?dag_id=&task_id=&run_id=&map_index=&user=&verdict=&text=&after=&before=&limit=50&offset=0&order=-submitted``
+``/jobs?dag_id=&task_id=&run_id=&map_index=&user=&verdict=&text=&after=&before=
+&date_after=&date_before=&limit=50&offset=0&order=-submitted``
     ``{"jobs": [row], "total": n}``. ``verdict``: states, with commas between them. ``text``: words that are all
     somewhere in the job's names, user, queue, state or reason. ``map_index``: -1 for what is not mapped. ``after`` and
-    ``before``: ISO 8601, of the submission. ``order``: a name of ``job_filter.ORDERS``, downwards after a minus.
-    ``limit``: at most 500.
+    ``before``: ISO 8601, of the submission; with ``date_``, of the logical date. ``order``: a name of
+    ``job_filter.ORDERS``, downwards after a minus. ``limit``: at most 500.
     A row: the fields of ``JobSummary`` but ``curves``, ``use``, ``advice``, ``fingerprint`` and ``links``; and
     ``state``: the verdict, else one of ``job_row``: RUNNING, UNSEEN, UNWATCHED, LOST; ``task_state``: without a verdict
     that of its task instance in Airflow;
@@ -134,13 +135,16 @@ def jobs(
     text: str = "",
     after: datetime | None = None,
     before: datetime | None = None,
+    date_after: datetime | None = None,
+    date_before: datetime | None = None,
     limit: Annotated[int, Query(ge=0, le=500)] = 50,
     offset: Annotated[int, Query(ge=0)] = 0,
     order: str = "-submitted",
 ) -> Response:
     if order.removeprefix("-") not in ORDERS:
         raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, with a minus before it or not")
-    wanted = JobFilter(user=user, verdict=verdict, text=text, after=after, before=before)
+    submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
+    wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
     rows = wanted.chosen(
         stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
     )

@@ -57,18 +57,19 @@ class JobFilter:
     text: str = ""  # is in one of the fields that people know a job by; in upper or lower case
     after: datetime | None = None  # submitted then or later
     before: datetime | None = None  # submitted before that
+    date_after: datetime | None = None  # the logical date is then or later; a job without one is left out
+    date_before: datetime | None = None  # the logical date is before that
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         states = {each.strip().upper() for each in self.verdict.split(",") if each.strip()}
         words = self.text.casefold().split()
-        after, before = _epoch_ms(self.after), _epoch_ms(self.before)
         return [
             row
             for row in rows
             if (not self.user or row["user"] == self.user)
             and (not states or row["state"] in states)
-            and (after is None or row["submitted_ms"] >= after)
-            and (before is None or row["submitted_ms"] < before)
+            and _is_between(row["submitted_ms"], self.after, self.before)
+            and _is_between(_date_ms(row), self.date_after, self.date_before)
             and (not words or _has(row, words))
         ]
 
@@ -89,8 +90,22 @@ def _has(row: Row, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _epoch_ms(time: datetime | None) -> float | None:
-    """Of a time in UTC where it says no zone."""
-    if time is None:
+def _is_between(epoch_ms: float | None, after: datetime | None, before: datetime | None) -> bool:
+    """Whether it is not before the first, and before the second."""
+    if after is None and before is None:
+        return True
+    if epoch_ms is None:
+        return False
+    return (after is None or epoch_ms >= _epoch_ms(after)) and (before is None or epoch_ms < _epoch_ms(before))
+
+
+def _date_ms(row: Row) -> float | None:
+    try:
+        return _epoch_ms(datetime.fromisoformat(row["logical_date"]))
+    except (TypeError, ValueError):  # there is none, or a damaged summary
         return None
+
+
+def _epoch_ms(time: datetime) -> float:
+    """Of a time in UTC where it says no zone."""
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000

@@ -1,8 +1,8 @@
 // The filters of the list of jobs.
 import { html, useEffect, useId, useState } from "./html.js";
 
-export const FILTERS = ["text", "dag_id", "task_id", "run_id", "user", "verdict", "after", "before"];
-const LABELS = { text: "Text", dag_id: "DAG", task_id: "Task", run_id: "Run", user: "User", after: "From (UTC)", before: "Before (UTC)" };
+export const FILTERS = ["text", "dag_id", "task_id", "run_id", "user", "verdict", "date_after", "date_before", "after", "before"];
+const LABELS = { text: "Text", dag_id: "DAG", task_id: "Task", run_id: "Run", user: "User", date_after: "Logical date from", date_before: "Logical date before", after: "Submitted from", before: "Submitted before" };
 const VERDICTS = [["", "any"], ["SUCCEEDED", "succeeded"], ["FAILED", "failed"], ["KILLED", "killed"], ["RUNNING", "running"], ["UNSEEN", "not seen now"], ["UNWATCHED", "not watched"], ["LOST", "lost: end not recorded"]];
 
 // What is typed counts when it is sent; what is picked from a list counts at once.
@@ -27,6 +27,8 @@ export function Filters({ filters, onChange }) {
     <${Field} name="run_id" ...${fields} />
     <${Field} name="user" ...${fields} />
     <${Verdict} value=${typed.verdict} onPick=${(value) => pick("verdict", value)} />
+    <${Field} name="date_after" type="date" ...${fields} />
+    <${Field} name="date_before" type="date" ...${fields} />
     <${Field} name="after" type="date" ...${fields} />
     <${Field} name="before" type="date" ...${fields} />
     <div className="buttons">
