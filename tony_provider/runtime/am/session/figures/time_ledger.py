@@ -75,8 +75,6 @@ class TimeLedger:
                 self._works = self._state.generation.number
         before, self._doing = self._doing, self._now_doing()
         self._alone.look(self._doing == TRAINING)
-        if self._doing == RESTARTS != before:
-            self._reached, self._step = max(self._reached, self._step), 0
         if self._doing != before:
             self._judge_silence(before)
 
@@ -96,6 +94,8 @@ class TimeLedger:
         if self._works < process.generation:
             self.look(now)
             self._works, self._reports, self._silent = process.generation, True, 0.0
+            # Not sooner: those that are stopped for a restart may still tell what they had done.
+            self._reached, self._step = max(self._reached, self._step), 0
         self._step = max(self._step, progress.step)
         self.look(now)
         self._alone.reported(task, progress.step)
