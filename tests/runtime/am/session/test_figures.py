@@ -83,6 +83,22 @@ def test_a_restart_lasts_up_to_a_step_and_what_is_done_again_is_repeated() -> No
     assert times(job).restarts == restarts
 
 
+def test_what_is_told_while_the_gang_stops_is_done_again_too() -> None:
+    job = begun(world())
+    job.beat("worker:0", 1)
+    job.tick(60)
+    job.end("worker:1", exit_code=1)
+    job.beat("worker:0", 100)
+    while job.generation < 2:
+        job.obey_all()
+        job.tick(1)
+    job.start_all()
+    job.beat("worker:0", 1)
+    job.tick(30)
+    job.beat("worker:0", 50)
+    assert times(job).repeated == 30
+
+
 def test_a_program_that_never_reports_anything_works_all_the_time() -> None:
     job = begun(world())
     job.tick(50)

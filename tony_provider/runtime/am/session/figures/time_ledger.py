@@ -95,8 +95,6 @@ class TimeLedger:
             self._listen(seconds)
         before, self._doing = self._doing, self._now_doing()
         self._alone.look(self._doing == TRAINING)
-        if self._doing == RESTARTS != before:
-            self._reached, self._step = max(self._reached, self._step), 0
         if self._doing != before:
             self._judge_silence(before)
             if before == TRAINING:
@@ -122,6 +120,8 @@ class TimeLedger:
             self._first = _FirstReport(task.name, self._done(progress.step), silent, self._beginning, self._silent)
             self._heard = self._works = process.generation
             self._reports, self._silent, self._presumed = True, 0.0, 0.0
+            # Not sooner: those that are stopped for a restart may still tell what they had done.
+            self._reached, self._step = max(self._reached, self._step), 0
         self._step = max(self._step, progress.step)
         self.look(now)
         if self._first and self._first.task == task.name:
