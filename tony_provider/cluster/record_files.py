@@ -6,11 +6,14 @@ from typing import TypeVar
 
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
 
 T = TypeVar("T")
+
+_MOST_BYTES = 64 << 20  # the status of ten thousand tasks is less than ten
 
 
 def read_record(storage: Storage, uri: str, cls: type[T], *, without: str) -> T | None:
@@ -23,9 +26,11 @@ def read_record(storage: Storage, uri: str, cls: type[T], *, without: str) -> T 
     Raises StorageError, and RecordUnreadable for what somebody has changed, or a newer version has written.
     """
     try:
-        data = read_bytes(storage, uri)
+        data = read_bytes(storage, uri, length=_MOST_BYTES + 1)
     except StorageNotFound:
         return None
+    if len(data) > _MOST_BYTES:
+        raise RecordUnreadable(uri, f"it is larger than {size(_MOST_BYTES)}, which none of ours is", without)
     try:
         return load_json(data, cls, ignore_unknown=True)
     except CodecError as error:

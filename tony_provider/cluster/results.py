@@ -19,6 +19,8 @@ from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 
+_MOST_BYTES = 64 << 20  # of the description of an application: what is larger is none
+
 
 @attrs.frozen
 class Delivered:
@@ -64,7 +66,7 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
     """
     told = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
-        found = json.loads(read_bytes(storage, told))["labels"]
+        found = json.loads(read_bytes(storage, told, length=_MOST_BYTES))["labels"]
     except (StorageNotFound, ValueError, KeyError, TypeError, RecursionError):
         found = first_event(storage, application_dir).get("labels")
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.operators.statuses import status
@@ -116,6 +117,25 @@ def test_files_that_nobody_can_read_are_named_and_the_others_read(whole: Path) -
     assert len(found.events) == 2
     assert len(found.samples) == 5
     assert [line.partition(":")[0] for line in found.missing] == ["specification", "status", "events", "events"]
+
+
+def test_the_next_masters_clock_may_be_behind(whole: Path) -> None:
+    """The order is that in which they were taken: a curve's steps go on."""
+    segment(whole, 3, 1, *(attrs.evolve(sample(number), time_ms=number - 5) for number in (8, 7)))
+    found = read(whole)
+    assert [each.step for each in found.samples] == [1, 3, 4, 5, 6, 7, 8]
+    assert [each.time_ms for each in found.samples][-3:] == [6, 2, 3]
+    assert found.missing == []
+
+
+def test_an_enormous_status_is_named_once(whole: Path) -> None:
+    (whole / "result.json").unlink()
+    with (whole / "status.json").open("wb") as file:
+        file.truncate(2 << 30)
+    found = read(whole)
+    assert found.status is None
+    (said,) = found.missing
+    assert "status.json: it is larger than 64 MiB, which none of ours is" in said
 
 
 def test_enormous_series_are_read_up_to_a_bound(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,14 @@ def test_the_reader_holds_what_is_enormous_within_bounds(tmp_path: Path, monkeyp
     assert missing == [f"events: 2 segments from {bomb.name} on: only 10 B are read"]
 
 
+def test_a_file_of_a_million_parts_is_given_up(tmp_path: Path) -> None:
+    file = segment(tmp_path, 1, 1, 1)
+    file.write_bytes(gzip.compress(HEADER + encode_event(FIRST)) + gzip.compress(b"") * 200_000)
+    missing: list[str] = []
+    assert times(tmp_path, missing) == [1]
+    assert missing == [f"events: {file.name}: it is damaged: it has more than 100 parts"]
+
+
 def test_a_million_lines_of_something_else(tmp_path: Path) -> None:
     file = segment(tmp_path, 1, 1, 1)
     file.write_bytes(gzip.compress(HEADER + encode_event(FIRST) + b"7\n" * (8 << 20)))

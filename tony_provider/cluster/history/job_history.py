@@ -19,6 +19,6 @@ class JobHistory:
     specification: JobSpecification | None = None
     status: JobStatus | None = None  # its result, or the newest status that it has left
     events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; keys: see docs/history.md
-    samples: list[TaskSample] = attrs.field(factory=list)  # oldest first, of all tasks
+    samples: list[TaskSample] = attrs.field(factory=list)  # of all tasks, in the order in which they were taken
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from: dag_id, run_id, task_id, …
     missing: list[str] = attrs.field(factory=list)  # what is not there or cannot be read, and why, a line each

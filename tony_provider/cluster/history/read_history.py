@@ -52,7 +52,8 @@ def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobSt
         try:
             status = job_status(storage, application_dir, may_have_ended=may_have_ended)
         except RecordUnreadable as error:
-            missing.append(f"status: {error}")
+            if (said := f"status: {error}") not in missing:
+                missing.append(said)
             continue
         if status is None:
             missing.append("status: the application master has written none (yet)")

@@ -17,33 +17,35 @@ from tony_provider.runtime.storage.base import FileStatus, Storage
 _MOST_BYTES = 64 << 20  # of all segments: several times what an application master writes
 _MOST_TEXT = 256 << 20  # bytes of their text
 _MOST_OF_ONE = 64 << 20  # bytes of one segment's text
-_MOST_SAMPLES = 500_000  # of all segments
+_MOST_SAMPLES = 300_000  # of all segments: as many as fit into what an application master writes
 
 
 def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> list[TaskSample]:
-    """The samples of all tasks, oldest first. Adds to ``missing`` what is not there, and why.
+    """The samples of all tasks, in the order in which they were taken. Adds to ``missing`` what is not there, and why.
 
+    Where the clock of one application master's node is behind that of the one before it, times go back there.
     Blocks. Raises StorageError when the store cannot be asked.
     """
     files = _files(storage, uris.join(application_dir, contract.HISTORY_DIR), missing)
-    samples: list[TaskSample] = []
+    samples: dict[int, list[TaskSample]] = {}  # by attempt of the application master, whose own times never go back
+    taken = 0
     text = 0
     newest: dict[int, SegmentHeader] = {}  # of each application master, which counts what it has left out
     for file, data in zip(files, contents(storage, [each.status for each in files]), strict=True):
         if data is None:
             missing.append(f"series: {file.status.name}: it was removed meanwhile")
             continue
-        if text >= _MOST_TEXT or len(samples) >= _MOST_SAMPLES:
+        if text >= _MOST_TEXT or taken >= _MOST_SAMPLES:
             missing.append(f"series: what comes from {file.status.name} on is too much, and is not read")
             break
         most_bytes = min(_MOST_OF_ONE, _MOST_TEXT - text)
-        segment = read_segment(data, most_bytes=most_bytes, most_samples=_MOST_SAMPLES - len(samples))
+        segment = read_segment(data, most_bytes=most_bytes, most_samples=_MOST_SAMPLES - taken)
         missing += [f"series: {file.status.name}: {problem}" for problem in segment.problems]
         newest[file.am_attempt] = segment.header
-        samples += segment.samples
-        text += segment.size
+        samples.setdefault(file.am_attempt, []).extend(segment.samples)
+        taken, text = taken + len(segment.samples), text + segment.size
     missing += _left_out(newest.values())
-    return sorted(samples, key=lambda sample: sample.time_ms)
+    return [each for of_master in samples.values() for each in sorted(of_master, key=lambda sample: sample.time_ms)]
 
 
 @attrs.frozen(order=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +11,7 @@ import attrs
 from tony_provider.runtime.history.task_sample import TaskSample
 
 _SAMPLES = 1000  # of a task, at most
+_METRICS = 100  # of a task, those that were reported most often: a master keeps 50
 _OTHERS = ("task", "metrics")
 
 
@@ -32,7 +33,8 @@ def _columns(samples: Sequence[TaskSample]) -> dict[str, Any]:
     names = [field.name for field in attrs.fields(TaskSample) if field.name not in _OTHERS]
     found: dict[str, Any] = {name: [getattr(each, name) for each in samples] for name in names}
     found = {name: column for name, column in found.items() if any(value is not None for value in column)}
-    metrics = dict.fromkeys(name for each in samples for name in each.metrics)
+    reported = Counter(name for each in samples for name in each.metrics)
+    metrics = [name for name, _ in reported.most_common(_METRICS)]
     return {**found, "metrics": {name: [each.metrics.get(name) for each in samples] for name in metrics}}
 
 

@@ -15,6 +15,7 @@ from tony_provider.runtime.storage.helpers import read_bytes
 GZIP = 31  # zlib's window bits for a gzip header
 MOST_UNREADABLE = 10_000  # lines of a file: what has more is something else
 _LINE = re.compile(rb"[^\n]+")
+_MOST_MEMBERS = 100  # of a gzip file; ours have one or two, and each costs a copy of all that come after it
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files that are asked for at a time: a store takes its time for each, not for its bytes
 
@@ -33,6 +34,9 @@ def decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
     while data and not problem:
         if left <= 0:
             problem = _TOO_LARGE
+            break
+        if len(parts) == _MOST_MEMBERS:
+            problem = f"it is damaged: it has more than {_MOST_MEMBERS} parts"
             break
         decompressor = zlib.decompressobj(wbits=GZIP)
         try:

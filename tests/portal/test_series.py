@@ -1,0 +1,21 @@
+"""Samples as columns, whatever their metrics are."""
+
+from __future__ import annotations
+
+import math
+
+from tony_provider.plugins.portal.series import columns
+from tony_provider.runtime.history.task_sample import TaskSample
+
+
+def test_of_ten_thousand_metrics_those_that_were_reported_most_often() -> None:
+    names = {f"<b>{number}</b>": float(number) for number in range(10_000)}
+    samples = [
+        TaskSample(time_ms=at, seconds=1.0, task="worker:0", metrics={**names, "loss": math.nan}) for at in range(3)
+    ]
+    samples.append(TaskSample(time_ms=0, seconds=1.0, task="worker:0", metrics={"loss": math.inf}))
+    found, left_out = columns(samples, None, 50)
+    metrics = found["worker:0"]["metrics"]
+    assert (len(metrics), left_out) == (100, [])
+    assert metrics["loss"][-1] == math.inf
+    assert found["worker:0"]["time_ms"] == [0, 1, 2, 0]
