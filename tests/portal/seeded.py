@@ -216,7 +216,7 @@ def history(application: str) -> JobHistory:
     return JobHistory(
         application_id=application,
         specification=JobSpecification(job=job, given=job, overrides={"tasks": {"worker": {"gpus": 1}}}),
-        events=_events(about, restarted),
+        events=[*_events(about, restarted), *(_damaged_events(about) if dag_id == ODD else [])],
         samples=[] if dag_id == ODD else _samples(about),
         missing=["samples: none are there"] if dag_id == ODD else [],
     )
@@ -257,6 +257,11 @@ def _events(about: JobSummary, restarted: bool) -> list[dict[str, Any]]:
         for at, event, text, task in told
     ]
     return [{"time_ms": about.submitted_ms + 10_000, "event": "application", "message": "", "labels": {}}, *events]
+
+
+def _damaged_events(about: JobSummary) -> list[dict[str, Any]]:
+    time_ms = about.submitted_ms + 3_590_000
+    return [{"time_ms": time_ms, "event": "failed"}, {"event": "verdict", "message": {}, "time_ms": "noon"}, {}]
 
 
 def _samples(about: JobSummary) -> list[TaskSample]:

@@ -54,6 +54,7 @@ def seed_the_store(patch: pytest.MonkeyPatch) -> None:
         return what(OpenJob(cast(Any, None), cast(Any, None), row["application_id"]))
 
     patch.setattr(store, "_ask", ask)
+    patch.setattr(OpenJob, "specification", lambda job: (seeded.history(job.application_id).specification, []))
     patch.setattr(OpenJob, "history", lambda job: seeded.history(job.application_id))
     patch.setattr(OpenJob, "live", lambda job: seeded.live(job.application_id))
     patch.setattr(OpenJob, "log_files", lambda job: LOGS)

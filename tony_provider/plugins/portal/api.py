@@ -60,7 +60,6 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.cluster.history.read_history import read_specification
 from tony_provider.cluster.history.summarize import reason, verdict
 from tony_provider.plugins.portal.access import PortalReader, ReaderDep
 from tony_provider.plugins.portal.comparison import differences
@@ -271,8 +270,7 @@ async def compare(found: Annotated[tuple[list[Row], list[JobSummary], list[str]]
 
 
 def _specification(opened: OpenJob) -> dict[str, Any]:
-    missing: list[str] = []
-    found = read_specification(opened.hook.storage(), opened.directory, missing)
+    found, missing = opened.specification()
     if found is None:
         raise OutOfReach("; ".join(missing))
     return found.job

@@ -16,6 +16,8 @@ import attrs
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.history.job_specification import JobSpecification
+from tony_provider.cluster.history.read_history import read_specification
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.plugins.portal.job_row import Row
@@ -60,6 +62,11 @@ class OpenJob:
     @property
     def directory(self) -> str:
         return self.hook.application_dir(self.identity, self.application_id)
+
+    def specification(self) -> tuple[JobSpecification | None, list[str]]:
+        """It alone, which is one small file; and why there is none, or not all of it."""
+        missing: list[str] = []
+        return read_specification(self.hook.storage(), self.directory, missing), missing
 
     def history(self) -> JobHistory:
         return self.hook.history(self.identity, self.application_id)

@@ -4,6 +4,7 @@ import { html, useMemo, useState } from "./html.js";
 import { Empty } from "./parts.js";
 
 const LISTED = 100; // events at a time
+const LATEST = 8.64e15; // milliseconds that a date can be
 const NAMED = 0.08; // of the whole; a shorter phase has no room for its name
 
 // Which phase begins with an event.
@@ -22,14 +23,18 @@ const MARKS = { checkpoint: "checkpoint", failed: "failure", given_up: "failure"
 // What most people look for; the rest is shown on demand.
 const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "resume_chosen", "started_again", "replaced", "recovered", "smaller", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "not_copied", "checkpoint_refused"]);
 
-// Times never go back here: clocks that jumped are held at the latest time before. `jumps`: how often they did.
+const text = (value) => (typeof value === "string" ? value : "");
+
+// Times never go back here: clocks that jumped are held at the latest time before. `jumps`: how often they did. An event
+// that says no time is left out.
 function straight(events) {
   let latest = -Infinity;
   let jumps = 0;
-  const ordered = events.map((event) => {
+  const dated = events.filter((event) => typeof event.time_ms === "number" && Math.abs(event.time_ms) <= LATEST);
+  const ordered = dated.map((event) => {
     if (event.time_ms < latest) jumps += 1;
     latest = Math.max(latest, event.time_ms);
-    return { ...event, at: latest };
+    return { time_ms: event.time_ms, at: latest, event: text(event.event), message: text(event.message), task: text(event.task) };
   });
   return { ordered, jumps };
 }
