@@ -166,6 +166,7 @@ def test_metrics_with_odd_names_and_values(pages: Pages) -> None:
     assert f"{seeded.MANY - 9} more metrics" in figures
     assert "29 values are NaN or infinite: a gap" in pages.section("Learning curves")
     assert pages.texts("h1")[0].startswith("<script>alert(1)</script>")
+    assert "events" in pages.section("Time line")  # of which some are damaged
     assert pages.driver.title == "Airflow"
     assert complaints(pages.driver) == []
 
