@@ -31,6 +31,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, ResourceKind
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.history.event_segments import encode_event
 from tony_provider.runtime.history.stored_events import event_segments, read_events
 from tony_provider.runtime.local.container_dir import write_tokens
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
@@ -160,7 +161,8 @@ class Field:
 
     def until_noted(self, text: str) -> None:
         """The event log on the store has it: what came later is lost with a master that is killed."""
-        until(lambda: any(text in json.dumps(event) for event in read_events(LocalStorage(), self.store.as_uri(), [])))
+        store = self.store.as_uri()
+        until(lambda: any(text.encode() in encode_event(event) for event in read_events(LocalStorage(), store, [])))
 
     @property
     def events_size(self) -> int:
@@ -252,7 +254,7 @@ def measure(tasks: int) -> Figures:
         together = job.until_all("generations", 3)
         time.sleep(2)
         late["all fail"] = job.late(began)
-        job.until_noted('"generation": 3')
+        job.until_noted('"generation":3')
         memory, status, events = job.memory, job.size(contract.STATUS_FILE), job.events_size
         job.kill_master()
         began = time.monotonic()

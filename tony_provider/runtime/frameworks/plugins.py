@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib import metadata
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from tony_provider.runtime.frameworks.base import Framework
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 GROUP = "tony_provider.frameworks"
 
@@ -18,6 +20,8 @@ GROUP = "tony_provider.frameworks"
 @cache
 def entry_points() -> tuple[metadata.EntryPoint, ...]:
     """Those of the group, in the order of their names. Looks at every installed distribution, once."""
+    from importlib import metadata  # hundreds of kilobytes, in each container, which few jobs need
+
     if sys.version_info >= (3, 10):
         found = list(metadata.entry_points(group=GROUP))
     else:

@@ -12,7 +12,6 @@ from typing import Optional
 from tony_provider.runtime import contract
 from tony_provider.runtime.executor.environment import node_environment
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.hadoop_access import client_configuration
 from tony_provider.runtime.executor.hadoop_access.class_path import ClassPathError, class_path, hadoop_program
 from tony_provider.runtime.executor.hadoop_access.user_tokens import UserTokens
 from tony_provider.runtime.frameworks.base import fits
@@ -96,6 +95,8 @@ class HadoopAccess:
         return found
 
     def _configuration(self, environ: Mapping[str, str]) -> dict[str, str]:
+        from tony_provider.runtime.executor.hadoop_access import client_configuration  # an XML parser: few jobs need it
+
         directory = client_configuration.of_node(environ)
         properties = self._container.description.hadoop
         if directory is not None:
