@@ -68,7 +68,7 @@ e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST a
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 
 .PHONY: portal
-portal: packages $(VENV)/.test  ## the portal's pages in a browser, about a dozen real jobs; pictures: test-output/portal
+portal: packages $(VENV)/.test  ## the portal in a browser: a whole Airflow, YARN, a few dozen jobs, 10,000 summaries; test-output/portal
 	$(BIN)/python -m tests.portal
 
 bench-mirror: packages $(VENV)/.test  ## a gibibyte by the checkpoint mirror, beside a raw WebHDFS copy

@@ -48,13 +48,15 @@ class Airflow:
     """One installation, all of it below ``home``: database, configuration, logs.
 
     ``bundles``: the DAG bundles, as ``[dag_processor] dag_bundle_config_list`` has them; ``connection``: what
-    ``tony_default`` is, by the names of Airflow's JSON form; ``environment``: further variables of its processes.
+    ``tony_default`` is, by the names of Airflow's JSON form; ``environment``: further variables of its processes;
+    ``login``: as whom its REST interface is asked, where not everybody is an administrator.
     """
 
     home: Path
     bundles: list[dict[str, Any]]
     connection: dict[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
+    login: tuple[str, str] | None = None
     port: int = 0
     database: Database | None = None
     processes: dict[str, Process] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class Airflow:
 
     @property
     def rest(self) -> Rest:
-        return Rest(self.url)
+        return Rest(self.url, self.login)
 
     @property
     def logs(self) -> Path:

@@ -25,15 +25,33 @@ class RestError(Exception):
 
 @dataclass
 class Rest:
+    """``login``: user and password; without, where everybody is an administrator."""
+
     url: str
+    login: tuple[str, str] | None = None
     _token: str = field(default="", repr=False)
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """The JSON answer of ``/api/v2<path>``. Raises RestError, OSError."""
         if not self._token:
-            self._token = self._ask("GET", "/auth/token")["access_token"]
+            self._token = self._log_in()
         query_string = f"?{urlencode(query, doseq=True)}" if query else ""
         return self._ask(method, f"/api/v2{path}{query_string}", body)
+
+    def ask(self, path: str) -> tuple[int, Any]:
+        """The status and the JSON of any address of it."""
+        if not self._token:
+            self._token = self._log_in()
+        try:
+            return 200, self._ask("GET", path)
+        except RestError as error:
+            return error.status, str(error)
+
+    def _log_in(self) -> str:
+        if self.login is None:
+            return str(self._ask("GET", "/auth/token")["access_token"])
+        user, password = self.login
+        return str(self._ask("POST", "/auth/token", {"username": user, "password": password})["access_token"])
 
     def unhealthy(self) -> list[str]:
         """Which of its processes do not work."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -95,13 +96,17 @@ def times() -> Iterator[tuple[str, list[tuple[float, float]], int]]:
         yield path, taken, len(answer.content)
 
 
-def main() -> None:
+def main(*words: str) -> None:
+    """``fill``: only that, in a database that Airflow has made."""
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     if database := os.environ.get("TONY_MANY_DATABASE"):
         os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database
     os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(
         {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(airflow_home.HOME / "tony")}}
     )
+    if words == ("fill",):
+        fill()
+        return
     airflow_home.migrate()
     fill()
     for path, taken, size in times():
@@ -110,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -7,6 +7,7 @@ from typing import Any
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
+PORTAL_DAGS = {"portal_clicks", "portal_sweep", "portal_odd", "portal_long", "portal_large"}
 # What each user may read: DAGs, and kinds of access that they lack.
 READS: dict[str, set[str]] = {
     "alice": {"clicks", "digits"},
@@ -15,6 +16,9 @@ READS: dict[str, set[str]] = {
     "dave": {"clicks"},
     "erin": {"clicks"},
     "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"},
+    "ivan": {"digits_daily"},
+    "grace": PORTAL_DAGS | {f"many_{number:02}" for number in range(20)},
+    "heidi": {"portal_sweep"},
 }
 LACKS = {"dave": {DagAccessEntity.TASK_LOGS}, "erin": {DagAccessEntity.TASK_INSTANCE}}
 

@@ -10,8 +10,12 @@ from uuid import uuid4
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.models.taskinstance import TaskInstance
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
+from airflow.serialization.serialized_objects import LazyDeserializedDAG
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
 from sqlalchemy import insert
@@ -65,8 +69,15 @@ def add_dag(dag_id: str) -> None:
         session.merge(DagModel(dag_id=dag_id, bundle_name=BUNDLE, fileloc=f"/dags/{dag_id}.py"))  # type: ignore[no-untyped-call]
 
 
-def add_runs(dag_id: str, count: int) -> list[int]:
-    """Runs of the first days; returns their ids in the database."""
+def add_schedule(dag_id: str, schedule: str) -> None:
+    """As the DAG processor has found it in a DAG's file."""
+    with DAG(dag_id, schedule=schedule, start_date=day(0)) as dag:
+        EmptyOperator(task_id="train")
+    SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), BUNDLE)
+
+
+def add_runs(dag_id: str, count: int, first: int = 0) -> list[int]:
+    """Runs of some days; returns their ids in the database."""
     runs = [
         DagRun(
             dag_id=dag_id,
@@ -75,7 +86,7 @@ def add_runs(dag_id: str, count: int) -> list[int]:
             run_after=day(number),
             run_type=DagRunType.SCHEDULED,
         )
-        for number in range(count)
+        for number in range(first, first + count)
     ]
     with create_session() as session:
         session.add_all(runs)

@@ -148,6 +148,20 @@ def test_dates_with_a_gap(client: As) -> None:
     assert client("alice").get("/tony/api/dags/clicks/dates?task_id=none").json() == {"tasks": []}
 
 
+def test_a_date_of_the_schedule_that_was_never_run_is_a_gap(client: As) -> None:
+    stored.add_dag("digits_daily")
+    stored.add_schedule("digits_daily", "0 6 * * *")
+    first, last = stored.add_runs("digits_daily", 1, first=0)[0], stored.add_runs("digits_daily", 1, first=3)[0]
+    for number, dag_run_id in {0: first, 3: last}.items():
+        stored.add_instance("digits_daily", number, "success")
+        stored.add(
+            dag_run_id, stored.summary(number, "digits_daily", application_id=stored.application_id(200 + number))
+        )
+    (task,) = client("ivan").get("/tony/api/dags/digits_daily/dates").json()["tasks"]
+    assert [point["date"] for point in task["points"]] == [stored.day(number).isoformat() for number in range(4)]
+    assert [point["application_id"] for point in task["points"]] == [*days(200), None, None, *days(203)]
+
+
 def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: As) -> None:
     answer = client("alice").get(f"/tony/api/compare?ids={','.join(days(0, 1))}").json()
     assert (answer["differences_of"], answer["states"]) == ("fingerprints", ["SUCCEEDED", "SUCCEEDED"])

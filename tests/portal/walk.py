@@ -1,14 +1,17 @@
-"""A walk through all pages of the portal, which compares what they say with what the jobs have left."""
+"""A walk through all pages of the portal, which compares what they say with what the jobs have done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
 
 from tests.browser import complaints, prefer
 from tests.portal.seen import JOBS, Pages
+from tests.portal.site import Site
+from tests.portal.work import DAYS, SWEPT, Work, date_of, loss_of
 from tests.waiting import until
 
 # By the address of the link to a job: the state in its row.
@@ -16,69 +19,192 @@ STATES = """
 return Object.fromEntries([...document.querySelectorAll(".tony-portal table.jobs tbody tr")].map(
   (row) => [new URL(row.querySelector("th a").href).searchParams.get("job"), row.querySelector(".badge").innerText]))
 """
+PHONE = 390  # pixels
+WIDTH = 1400
 
 
 class Walk:
-    """``ended``: the state of each application that is over, by its id. Pictures go to ``folder``."""
+    """Pictures go to ``folder``."""
 
-    def __init__(self, driver: Chrome, url: str, folder: Path, ended: Mapping[str, str]) -> None:
-        self.pages = Pages(driver, url)
+    def __init__(self, driver: Chrome, site: Site, work: Work, folder: Path) -> None:
+        self.pages = Pages(driver, site.airflow.url)
+        self.driver = driver
+        self.site = site
+        self.work = work
         self.folder = folder
-        self.ended = ended
 
     def everywhere(self) -> None:
         """Raises AssertionError where a page says something else."""
-        for theme in ("light", "dark"):
-            prefer(self.pages.driver, theme)
-            self.jobs(theme)
-            for state in sorted({*self.ended.values()}):
-                self.job(next(each for each, was in self.ended.items() if was == state), state, theme)
-            self.running_job(theme)
-            self.comparison(theme)
-            self.dates(theme)
-        assert complaints(self.pages.driver) == []
+        self.jobs()
+        self.filters()
+        for day, says in {4: self.failed, 6: self.restarted, 9: self.resumed, 13: self.succeeded}.items():
+            says(self.of_day(day))
+        self.never_started()
+        self.odd()
+        self.running()
+        self.comparison()
+        self.dates()
+        self.task_tab()
+        assert complaints(self.driver) == []
+        self.pictures()
 
-    def jobs(self, theme: str) -> None:
-        self.pages.open(JOBS)
+    def of_day(self, day: int) -> str:
+        """The newest job of that day, by the list."""
+        self.pages.open(f"{JOBS}?dag_id=portal_clicks&after={date_of(day)}&before={date_of(day + 1)}")
         self.pages.see("table.jobs")
-        said = self.pages.driver.execute_script(STATES)
-        assert {each: state for each, state in said.items() if each in self.ended} == self.ended
-        assert [state for each, state in said.items() if each not in self.ended] == ["RUNNING"]
-        self._keep(f"jobs-{theme}")
+        return next(iter(self.said()))
 
-    def job(self, application_id: str, state: str, theme: str) -> None:
+    def said(self) -> dict[str, str]:
+        return dict(self.driver.execute_script(STATES))
+
+    def jobs(self) -> None:
+        self.pages.open(JOBS)
+        expected = {**self.work.ended, self.work.running_id: "RUNNING"}
+        until(lambda: self.said() == expected, lambda: f"{expected}; the list has {self.said()}")
+
+    def filters(self) -> None:
+        """By hand, and from the address."""
+        found = {each for each, state in self.work.ended.items() if state == "FAILED"}
+        self.pages.open(JOBS)
+        self.pages.see("select[name=verdict] option[value=FAILED]").click()
+        until(lambda: set(self.said()) == found, lambda: f"{found}; the list has {self.said()}")
+        assert "verdict=FAILED" in self.driver.current_url
+        self.pages.open(f"{JOBS}?dag_id=portal_sweep&run_id={self.work.swept.run_id.replace('+', '%2B')}")
+        until(lambda: len(self.said()) == SWEPT, lambda: f"{SWEPT} jobs of a run; the list has {self.said()}")
+
+    def job(self, application_id: str) -> None:
         self.pages.open(f"{JOBS}?job={application_id}")
-        until(lambda: state in self.pages.texts("h1 .badge"), lambda: f"{state} in {self.pages.texts('h1')}")
-        self.pages.section("Time line")
-        self._keep(f"job-{state.lower()}-{theme}")
+        self.pages.section("Where it came from")
 
-    def running_job(self, theme: str) -> None:
-        self.pages.open(f"{JOBS}?verdict=RUNNING")
-        self.pages.see("table.jobs th a").click()
-        self.pages.see("progress")
-        self._keep(f"job-running-{theme}")
+    def head(self) -> str:
+        return self.pages.texts("header")[0]
 
-    def comparison(self, theme: str) -> None:
-        chosen = [each for each, state in self.ended.items() if state == "SUCCEEDED"][:3]
+    def failed(self, application_id: str) -> None:
+        self.job(application_id)
+        assert "FAILED" in self.head()
+        until(lambda: "the data of this day are empty" in self.head(), lambda: f"the cause in {self.head()}")
+        assert len(self.pages.texts("section li a")) >= 1, "the other try"
+
+    def restarted(self, application_id: str) -> None:
+        self.job(application_id)
+        assert "Restarts\n1" in self.pages.section("Figures")
+        self._in_section("Time line", "a fault that a restart mends")
+
+    def resumed(self, application_id: str) -> None:
+        self.job(application_id)
+        assert "Went on from step\n20" in self.pages.section("Figures")
+        assert "Compare them" in self.pages.section("Other tries of this task")
+
+    def succeeded(self, application_id: str) -> None:
+        self.job(application_id)
+        figures = self.pages.section("Figures")
+        assert f"loss\n{loss_of(13):.4g}"[:10] in figures, figures
+        assert "40 of 40" in figures
+        until(lambda: len(self.pages.all("section canvas")) >= 2, "the curves")
+        self._in_section("Changed against the run before", "portal_fit.py 13 well 1")
+        self.pages.press("What the tasks have printed", "summary")
+        self._in_section("Logs", "day 13 ends with")
+        self._in_section("Specification", "portal_fit.py")
+
+    def never_started(self) -> None:
+        self.pages.open(f"{JOBS}?dag_id=portal_large")
+        self.pages.see("table.jobs")
+        application_id = next(iter(self.said()))
+        self.job(application_id)
+        assert "queue_timeout" in self.head(), self.head()
+
+    def odd(self) -> None:
+        """Nothing of a metric's name is run, and what cannot be drawn is told."""
+        self.pages.open(f"{JOBS}?dag_id=portal_odd")
+        self.pages.see("table.jobs")
+        found = sorted(self.said())
+        told = {"<img src=x onerror=alert(1)>": False, "NaN": False, "more metrics": False}
+        for application_id in found:
+            self.job(application_id)
+            until(lambda: not self._loading(), "what is loading")
+            page = "\n".join(self.pages.texts("article"))
+            told = {each: seen or each in page for each, seen in told.items()}
+        assert all(told.values()), told
+        assert not self.pages.all("img")
+
+    def running(self) -> None:
+        self.job(self.work.running_id)
+        until(lambda: "step " in self.pages.section("Now"), lambda: self.pages.section("Now"))
+        now = self.pages.section("Now")
+        until(lambda: self.pages.section("Now") != now, "a newer status")
+
+    def comparison(self) -> None:
+        chosen = [self.of_day(day) for day in (1, 5, 13)]
         self.pages.open(f"{JOBS}?compare={','.join(chosen)}")
         self.pages.see_text("Comparison of 3 jobs")
-        self.pages.section("What differs")
-        self._keep(f"compare-{theme}")
+        self._in_section("What differs", "tasks.worker.command")
+        figures = self.pages.section("Figures")
+        for day in (1, 5, 13):
+            assert f"{loss_of(day):.4g}" in figures, (day, figures)
 
-    def dates(self, theme: str) -> None:
-        self.pages.open("/dags/portal_clicks/plugin/trainings")
-        self.pages.section("The same as a table")
-        links = self.pages.texts("section table td:nth-child(3) a")
-        assert set(links) <= set(self.ended)
-        assert len(links) > 5
-        self._keep(f"dates-{theme}")
+    def dates(self) -> None:
+        self.pages.open("/dags/portal_clicks/plugin/trainings?metric=loss")
+        self._in_section("train", "1 without a job")
+        rows = {row.split()[0]: row for row in self.pages.texts("section table tbody tr")}
+        for day in DAYS:
+            if day != 4:
+                assert f"{loss_of(day):.4g}" in rows[date_of(day)], rows[date_of(day)]
+        assert "FAILED" in rows[date_of(4)]
+        assert "no job" in rows[date_of(7)]
 
-    def _keep(self, name: str) -> None:
-        """The whole page."""
-        driver = self.pages.driver
-        height = driver.execute_script("return document.querySelector('.tony-portal').scrollHeight") + 250
-        size = {"width": 1400, "height": max(800, min(5000, height)), "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        until(lambda: not any(each.startswith("Loading") for each in self.pages.texts("p")), "what is loading")
-        driver.save_screenshot(str(self.folder / f"{name}.png"))
-        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    def task_tab(self) -> None:
+        run = self.work.swept.run_id.replace("+", "%2B")
+        self.pages.open(f"/dags/portal_sweep/runs/{run}/tasks/train/mapped/3/plugin/training")
+        self.pages.section("Where it came from")
+        assert "portal_fit.py 3 well" in until(lambda: self._section_with("portal_fit.py 3"), "its own command")
+
+    def pictures(self) -> None:
+        days = {each: self.of_day(day) for each, day in {"failed": 4, "restarted": 6, "succeeded": 13}.items()}
+        compared = f"{JOBS}?compare={','.join(days.values())}"
+        shown = {f"job-{each}": f"{JOBS}?job={application_id}" for each, application_id in days.items()}
+        shown |= {"job-running": f"{JOBS}?job={self.work.running_id}", "compare": compared, "jobs": JOBS}
+        shown |= {"dates": "/dags/portal_clicks/plugin/trainings?metric=loss"}
+        for theme in ("light", "dark"):
+            prefer(self.driver, theme)
+            for name, path in shown.items():
+                self.keep(path, f"{name}-{theme}", WIDTH)
+        prefer(self.driver, "light")
+        for name, path in shown.items():
+            self.keep(path, f"{name}-phone", PHONE)
+
+    def _in_section(self, title: str, text: str) -> None:
+        until(lambda: text in self.pages.section(title), lambda: f"{text!r} in {self.pages.section(title)}")
+
+    def _section_with(self, text: str) -> str:
+        return next((each for each in self.pages.texts("section") if text in each), "")
+
+    def _loading(self) -> bool:
+        return any(each.startswith("Loading") for each in self.pages.texts("p"))
+
+    def keep(self, path: str, name: str, width: int = WIDTH) -> None:
+        """The whole page, which must not be wider than its window."""
+        size: dict[str, object] = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width == PHONE}
+        self._resize(size)
+        self.pages.open(path)
+        self.pages.see("section, table")
+        until(lambda: not self._loading(), "what is loading")
+        assert self.driver.execute_script("return document.documentElement.scrollWidth") <= width, path
+        height = self.driver.execute_script("return document.querySelector('.tony-portal').scrollHeight") + 250
+        self._resize({**size, "height": max(800, min(6000, height))})
+        self.driver.save_screenshot(str(self.folder / f"{name}.png"))
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def _resize(self, size: dict[str, object]) -> None:
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def log_in(driver: Chrome, url: str, user: str) -> None:
+    """By Airflow's own form."""
+    driver.delete_all_cookies()
+    driver.get(f"{url}{JOBS}")
+    find = partial(driver.find_elements, By.CSS_SELECTOR)
+    until(lambda: find("input[name=password]"), lambda: f"a form; there is {driver.current_url}")
+    for name in ("username", "password"):
+        find(f"input[name={name}]")[0].send_keys(user)
+    find("button[type=submit]")[0].click()
+    until(lambda: "/auth/login" not in driver.current_url, "the login")

@@ -1,35 +1,50 @@
-"""The DAGs of ``make portal``: one for every day, one that is mapped, and one that trains until it is ended."""
+"""The DAGs of ``make portal``: one for every day, one that is mapped, and some whose jobs end in other ways."""
 
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG
 
 from tony_provider.operators.tony import TonyTrainOperator
 
-FAILED, RESTARTED = 8, 10  # days of January
-KIND = f"{{{{ {{{FAILED}: 'fails', {RESTARTED}: 'restarts'}}.get(logical_date.day, 'well') }}}}"
+# Days of January with a program of their own; what the kinds are is told in portal_fit.py.
+KINDS = {4: "fails", 6: "restarts", 9: "fails_once"}
+KIND = f"{{{{ {KINDS}.get(logical_date.day, 'well') }}}}"
 DAY = "{{ logical_date.day }}"
+# In the past: only backfills make runs.
+DATES: dict[str, Any] = {"start_date": datetime(2026, 1, 1), "end_date": datetime(2026, 1, 31), "catchup": False}
+DEFERRED: dict[str, Any] = {"deferrable": True, "poll_interval": 1}
+ODD = ("markup", "many", "not_finite", "silent")
 
 
-def job(day: str, kind: str, workers: int = 1) -> dict[str, Any]:
-    worker = {"instances": workers, "memory": "192MiB", "command": f"python portal_fit.py {day} {kind}"}
+def job(day: str, kind: str, workers: int = 1, memory: str = "192MiB") -> dict[str, Any]:
+    command = f"python portal_fit.py {day} {kind} {{{{ ti.try_number }}}}"
     return {
         "framework": "standalone",
         "files": ["portal_fit.py"],
         "python_env": sys.prefix,
         "am": {"memory": "256MiB"},
-        "tasks": {"worker": worker},
-        "restart": {"backoff": "0s"},
+        "tasks": {"worker": {"instances": workers, "memory": memory, "command": command}},
+        "restart": {"budget": 1, "backoff": "0s"},
+        "timeouts": {"grace": "2s"},
     }
 
 
-with DAG("portal_clicks", schedule="@daily", start_date=datetime(2026, 1, 1), catchup=False) as clicks:
-    TonyTrainOperator(task_id="train", job=job(DAY, KIND, workers=2))
+with DAG("portal_clicks", schedule="@daily", **DATES):
+    TonyTrainOperator(
+        task_id="train", job=job(DAY, KIND, workers=2), retries=1, retry_delay=timedelta(seconds=1), **DEFERRED
+    )
 
-with DAG("portal_sweep", schedule=None) as sweep:
-    TonyTrainOperator.partial(task_id="train").expand(job=[job(str(day), "well") for day in range(3)])
+with DAG("portal_sweep", schedule=None):
+    TonyTrainOperator.partial(task_id="train", **DEFERRED).expand(job=[job(str(day), "well") for day in range(6)])
 
-with DAG("portal_long", schedule=None) as long:
-    TonyTrainOperator(task_id="train", job=job("1", "long", workers=2))
+with DAG("portal_odd", schedule=None):
+    TonyTrainOperator.partial(task_id="train", **DEFERRED).expand(job=[job("1", kind) for kind in ODD])
+
+with DAG("portal_long", schedule=None):
+    TonyTrainOperator(task_id="train", job=job("1", "long", workers=2), **DEFERRED)
+
+# No node has as much: its containers are never given.
+with DAG("portal_large", schedule=None):
+    TonyTrainOperator(task_id="train", job=job("1", "well", memory="3GiB", workers=4), queue_timeout=15, **DEFERRED)

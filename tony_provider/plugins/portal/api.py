@@ -62,7 +62,7 @@ from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summarize import reason, verdict
 from tony_provider.plugins.portal.access import PortalReader, ReaderDep
 from tony_provider.plugins.portal.comparison import differences
-from tony_provider.plugins.portal.dates import dates_of, runs_of
+from tony_provider.plugins.portal.dates import dates_of, runs_of, with_gaps
 from tony_provider.plugins.portal.job_filter import ORDERS, JobFilter, ordered
 from tony_provider.plugins.portal.job_row import Row
 from tony_provider.plugins.portal.previous_job import previous_of
@@ -284,9 +284,8 @@ async def _read_specification(row: Row) -> dict[str, Any] | str:
 def dates(dag_id: str, stored: JobsDep, reader: ReaderDep, task_id: str | None = None) -> Response:
     if not _may_see(reader, stored, dag_id):
         raise _no_such("DAG")
-    return PlainJson(
-        {"tasks": dates_of(stored.rows(dag_id=dag_id, task_id=task_id or None), runs_of(stored.session, dag_id))}
-    )
+    runs = with_gaps(stored.session, dag_id, runs_of(stored.session, dag_id))
+    return PlainJson({"tasks": dates_of(stored.rows(dag_id=dag_id, task_id=task_id or None), runs)})
 
 
 def _may_see(reader: PortalReader, stored: StoredJobs, dag_id: str) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import attrs
 from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -21,9 +23,9 @@ _HOURS = ("memory_gb_hours", "vcore_hours", "gpu_hours")
 
 @attrs.frozen
 class DagDate:
-    """A run of a DAG, and the date that it is for."""
+    """A date of a DAG, and the run that is for it: None where its schedule has a date that was never run."""
 
-    run_id: str
+    run_id: str | None
     date: datetime
 
 
@@ -33,6 +35,22 @@ def runs_of(session: Session, dag_id: str) -> list[DagDate]:
     query = select(DagRun.run_id, DagRun.logical_date, DagRun.run_after).where(DagRun.dag_id == dag_id)
     found = session.execute(query.order_by(date.desc()).limit(_RUNS)).all()
     return [DagDate(each.run_id, each.logical_date or each.run_after) for each in reversed(found)]
+
+
+def with_gaps(session: Session, dag_id: str, runs: list[DagDate]) -> list[DagDate]:
+    """And the dates of the DAG's schedule, from the first run to the last, for which there is no run.
+
+    Not those of a schedule that has more than ``_RUNS`` dates in this time.
+    """
+    serialized = SerializedDagModel.get(dag_id, session=session)
+    if serialized is None or len(runs) < 2:
+        return runs
+    between = serialized.dag.iter_dagrun_infos_between(runs[0].date, runs[-1].date)
+    scheduled = {info.logical_date for info in islice(between, _RUNS + 1)} - {None}
+    if len(scheduled) > _RUNS:
+        return runs
+    gaps = [DagDate(None, date) for date in scheduled - {run.date for run in runs} if date is not None]
+    return sorted([*runs, *gaps], key=lambda each: each.date)
 
 
 def dates_of(rows: Iterable[Row], runs: list[DagDate]) -> list[dict[str, Any]]:
@@ -45,7 +63,7 @@ def dates_of(rows: Iterable[Row], runs: list[DagDate]) -> list[dict[str, Any]]:
             "task_id": task_id,
             "map_index": map_index,
             "metrics": sorted({name for row in found.values() for name in row["metrics"]}),
-            "points": [_point(run, found.get(run.run_id)) for run in runs],
+            "points": [_point(run, found.get(run.run_id or "")) for run in runs],
         }
         for (task_id, map_index), found in sorted(by_task.items())
     ]

@@ -93,7 +93,7 @@ function Dates({ dagId, points, metrics }) {
   const head = ["Logical date", "State", "Job", ...metrics.map(number), ...FIGURES.map(([, title]) => number(title))];
   const newest = [...points].reverse();
   const row = (point) => [
-    html`<${To} to=${toRun({ ...point, dag_id: dagId })}><span className="line">${logicalDate(point.date)}</span><//>`,
+    point.run_id ? html`<${To} to=${toRun({ ...point, dag_id: dagId })}><span className="line">${logicalDate(point.date)}</span><//>` : logicalDate(point.date),
     point.state ? html`<${State} state=${point.state} />` : html`<span className="soft">no job</span>`,
     point.application_id ? html`<${To} to=${toJob(point.application_id)}>${point.application_id}<//>` : NOTHING,
     ...metrics.map((metric) => figure(point.metrics?.[metric])),
