@@ -149,7 +149,8 @@ async def test_what_is_measured_of_a_container_has_a_column_and_nothing_else() -
     gpu = ContainerUse(gpu_percent=71.4, gpu_bytes=12 << 30, read_rate=100.0)
     seen = Seen(await page_of(FULL, worker_0=gpu, worker_1=disks))
     after_cpu = seen.rows[0][seen.rows[0].index("CPU") + 1 : seen.rows[0].index("Heartbeat")]
-    assert after_cpu == ["GPU", "GPU memory", "Disk read", "Disk written"]
+    assert after_cpu == ["GPU", "GPU mem.", "Read", "Written"]
+    assert seen.rows[0][-1] == "Exit"
     found = {task: [seen.row(task)[title] for title in after_cpu] for task in ("worker:0", "worker:1", "worker:2")}
     assert found["worker:0"] == ["71 %", "12 GiB", "100 B/s", ""]
     assert found["worker:1"] == ["", "", "12.5 MiB/s", "0 B/s"]
@@ -157,6 +158,7 @@ async def test_what_is_measured_of_a_container_has_a_column_and_nothing_else() -
     further = attrs.evolve(FULL.tasks[0], further=[ProcessStatus(1, 3, 1 << 30, 75.0)])
     seen = Seen(await page_of(attrs.evolve(FULL, tasks=[further]), worker_0=gpu))
     assert (seen.row("worker:0")["GPU"], seen.row("rank 3 (local rank 1)")["GPU"]) == ("71 %", "")
+    assert "Exit" not in seen.rows[0]  # nobody has ended
 
 
 async def test_a_job_that_has_nothing_to_tell_yet_has_a_page() -> None:

@@ -14,6 +14,7 @@ class Measure:
     """A figure of ``ContainerUse``, and how people read it."""
 
     title: str  # of its column
+    name: str  # in words
     field: str
     write: Callable[[float], str]
 
@@ -28,10 +29,10 @@ def _rate(bytes_per_second: float) -> str:
 
 
 MEASURES = (
-    Measure("GPU", "gpu_percent", percentage),
-    Measure("GPU memory", "gpu_bytes", size),
-    Measure("Disk read", "read_rate", _rate),
-    Measure("Disk written", "written_rate", _rate),
-    Measure("Received", "received_rate", _rate),
-    Measure("Sent", "sent_rate", _rate),
+    Measure("GPU", "Use of the GPUs", "gpu_percent", percentage),
+    Measure("GPU mem.", "Memory of the GPUs", "gpu_bytes", size),
+    Measure("Read", "Reading from disks", "read_rate", _rate),
+    Measure("Written", "Writing to disks", "written_rate", _rate),
+    Measure("Received", "Receiving by network", "received_rate", _rate),
+    Measure("Sent", "Sending by network", "sent_rate", _rate),
 )

@@ -155,7 +155,7 @@ def _cpu(task: TaskView) -> Html:
 def _measured(measure: Measure) -> Callable[[TaskView], Html]:
     def cell(task: TaskView) -> Html:
         text, curve = task.use.get(measure.title, ("", None))
-        return _with_curve(text, curve, f"{measure.title} of {task.name}", measure.write)
+        return _with_curve(text, curve, f"{measure.name} by {task.name}", measure.write)
 
     return cell
 
@@ -183,14 +183,15 @@ _AFTER_MEASURES: Sequence[Column] = (
     ("Node", None, _node),
     ("Container", _NUMBER, _container),
     ("Starts", _NUMBER, _text("starts")),
-    ("Exit", None, _text("exit")),
 )
+_EXIT: Column = ("Exit", None, _text("exit"))
 
 
 def _columns(tasks: Sequence[TaskView]) -> Sequence[Column]:
-    """With one for each measure of which anything is known."""
+    """With one for each measure of which anything is known, and for exits once there is one."""
     measured = [(each.title, _NUMBER, _measured(each)) for each in MEASURES if any(each.title in t.use for t in tasks)]
-    return [*_COLUMNS, *measured, *_AFTER_MEASURES]
+    ended = [_EXIT] if any(task.exit for task in tasks) else []
+    return [*_COLUMNS, *measured, *_AFTER_MEASURES, *ended]
 
 
 def _badge(text: str, tone: Tone) -> Html:
