@@ -60,7 +60,11 @@ def jobs(api_server: FastAPI) -> dict[str, Any]:
             "fingerprint": {"tasks.worker.command": str(number), "env.A": "a"},
         }
         stored.add(runs[f"clicks-{number}"], stored.summary(number, metrics={"loss": 1.0 / (number + 1)}, **details))
-    failed: dict[str, Any] = {"verdict": FinalStatus.FAILED, "reason": "worker:0 <b>died</b>", "user": "bob"}
+    failed: dict[str, Any] = {
+        "verdict": FinalStatus.FAILED,
+        "reason": "worker:0 <b>died</b>\nits last words",
+        "user": "bob",
+    }
     date = {"run_id": stored.run_id(0), "logical_date": stored.day(0).isoformat()}
     stored.add(runs["digits-0"], stored.summary(100, "digits", **date, **failed))
     return runs

@@ -17,10 +17,15 @@ READS: dict[str, set[str]] = {
     "erin": {"clicks"},
     "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"},
     "ivan": {"digits_daily"},
+    "judy": {"digits"},
     "grace": PORTAL_DAGS | {f"many_{number:02}" for number in range(20)},
     "heidi": {"portal_sweep"},
 }
-LACKS = {"dave": {DagAccessEntity.TASK_LOGS}, "erin": {DagAccessEntity.TASK_INSTANCE}}
+LACKS = {
+    "dave": {DagAccessEntity.TASK_LOGS},
+    "judy": {DagAccessEntity.TASK_LOGS},
+    "erin": {DagAccessEntity.TASK_INSTANCE},
+}
 
 
 class PerDagAuthManager(SimpleAuthManager):

@@ -77,6 +77,15 @@ def test_whoever_may_not_read_task_logs_finds_none(client: As) -> None:
         assert client("alice").get(f"/tony/api{path}").status_code == 503  # there is no such store
 
 
+@pytest.mark.parametrize("path", ["/jobs", f"/jobs/{DIGITS}", f"/compare?ids={DIGITS}"])
+def test_what_a_program_has_printed_is_for_those_who_may_read_task_logs(client: As, path: str) -> None:
+    assert r"worker:0 <b>died</b>\nits last words" in client("bob").get(f"/tony/api{path}").text
+    told = client("judy").get(f"/tony/api{path}").text
+    assert "worker:0 <b>died</b>" in told
+    assert "last words" not in told
+    assert ids(client("judy").get("/tony/api/jobs?text=words")) == []
+
+
 def test_a_comparison_leaves_out_what_somebody_may_not_read(client: As) -> None:
     answer = client("bob").get(f"/tony/api/compare?ids={DIGITS},{CLICKS},{NOBODYS}").json()
     assert [job["application_id"] for job in answer["jobs"]] == [DIGITS]
@@ -125,7 +134,7 @@ def test_arguments_that_make_no_sense_are_named(client: As, query: str) -> None:
 def test_a_row_has_figures(client: As) -> None:
     (row,) = client("bob").get("/tony/api/jobs").json()["jobs"]
     assert not {"curves", "use", "advice", "fingerprint", "links"} & set(row)
-    assert (row["state"], row["reason"], row["problems"]) == ("FAILED", "worker:0 <b>died</b>", [])
+    assert (row["state"], row["reason"], row["problems"]) == ("FAILED", "worker:0 <b>died</b>\nits last words", [])
     assert (row["duration_s"], row["waiting_s"]) == (3600.0, 90.0)
     assert (row["memory_gb_hours"], row["vcore_hours"], row["gpu_hours"]) == (4.0, 4.0, 2.0)
 

@@ -58,7 +58,7 @@ def test_a_job_that_never_started() -> None:
     found = of(
         None, application("KILLED", final_status=KILLED, diagnostics="by carol\nat noon", queue="ml", user="alice")
     )
-    assert (found.verdict, found.reason, found.queue, found.user) == (KILLED, "by carol at noon", "ml", "alice")
+    assert (found.verdict, found.reason, found.queue, found.user) == (KILLED, "by carol\nat noon", "ml", "alice")
     assert (found.submitted_ms, found.try_number, found.curves) == (1000, 2, [])
 
 
@@ -66,7 +66,7 @@ def test_a_failure_names_its_task_and_node() -> None:
     failure = Failure(FailureKind.OUT_OF_MEMORY, "worker:1 exited with 137\nstderr:\n<b>\x00", task="worker:1")
     found = of(status("FAILED", failure=failure, tasks=[worker(0, node="n0"), worker(1, "FAILED", node="n1")]))
     assert (found.failed_task, found.failed_node, found.failure_kind) == ("worker:1", "n1", "OUT_OF_MEMORY")
-    assert found.reason == "worker:1 exited with 137 stderr: <b>?"
+    assert found.reason == "worker:1 exited with 137\nstderr: <b>?"
 
 
 def test_what_the_leader_did() -> None:

@@ -95,7 +95,10 @@ def verdict(application: Application | None, status: JobStatus | None) -> FinalS
 
 
 def reason(application: Application | None, status: JobStatus | None) -> str:
-    """Of a failure, in one line; empty for a success, or while it runs. Who has killed it, only the cluster knows."""
+    """Of a failure: a line, and in a second one what the program had printed, if anything.
+
+    Empty for a success, or while it runs. Who has killed it, only the cluster knows.
+    """
     ended = verdict(application, status)
     if ended in (None, FinalStatus.SUCCEEDED):
         return ""
@@ -104,7 +107,8 @@ def reason(application: Application | None, status: JobStatus | None) -> str:
         [status.failure.message if status.failure else "", status.message] if status and status.state.is_final else []
     )
     told = [of_cluster, *of_job] if ended is FinalStatus.KILLED else [*of_job, of_cluster]
-    return _line(next((each for each in told if each.strip()), ""))
+    why, _, printed = next((each for each in told if each.strip()), "").strip().partition("\n")
+    return "\n".join(line for line in (_line(why), _line(printed)) if line)
 
 
 def _of_status(status: JobStatus) -> dict[str, Any]:

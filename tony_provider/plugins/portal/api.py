@@ -57,6 +57,7 @@ from typing import Annotated, Any
 
 from airflow.api_fastapi.common.db.common import SessionDep
 from fastapi import APIRouter, Depends, HTTPException, Query
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.history.job_summary import JobSummary
@@ -67,6 +68,7 @@ from tony_provider.plugins.portal.dates import dates_of, runs_of, with_gaps
 from tony_provider.plugins.portal.job_filter import ORDERS, JobFilter, ordered
 from tony_provider.plugins.portal.job_row import Row
 from tony_provider.plugins.portal.previous_job import previous_of
+from tony_provider.plugins.portal.printed import first_lines
 from tony_provider.plugins.portal.series import columns
 from tony_provider.plugins.portal.store import OpenJob, OutOfReach, ask
 from tony_provider.plugins.portal.stored_jobs import StoredJobs
@@ -122,9 +124,15 @@ def _found_with_logs(row: FoundDep, reader: ReaderDep) -> Row:
 LoggedDep = Annotated[Row, Depends(_found_with_logs)]
 
 
+def _readable(reader: PortalReader, row: Row, plain: Any) -> Any:
+    """What this reader may know of what is told of a job."""
+    return plain if reader.may_read_logs(row["dag_id"]) else first_lines(plain)
+
+
 @router.get("/jobs")
 def jobs(
     stored: JobsDep,
+    reader: ReaderDep,
     dag_id: str | None = None,
     task_id: str | None = None,
     run_id: str | None = None,
@@ -144,19 +152,21 @@ def jobs(
         raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, with a minus before it or not")
     submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
     wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
+    found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
+    logged = {dag_id: reader.may_read_logs(dag_id) for dag_id in {row["dag_id"] for row in found}}
     rows = wanted.chosen(
-        stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
+        row if logged[row["dag_id"]] else {**row, "reason": first_lines(row["reason"])} for row in found
     )
     return PlainJson({"jobs": ordered(rows, order)[offset : offset + limit], "total": len(rows)})
 
 
 @router.get("/jobs/{application_id}")
-def job(row: FoundDep, stored: JobsDep) -> Response:
+def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
     summary, problems = stored.summary(row)
     siblings = [each["application_id"] for each in stored.siblings(row)]
     return PlainJson(
         {
-            "summary": to_plain(summary),
+            "summary": _readable(reader, row, to_plain(summary)),
             **{name: row[name] for name in _FIGURES},
             "previous": previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"])),
             "others": [each for each in siblings if each != row["application_id"]],
@@ -167,7 +177,7 @@ def job(row: FoundDep, stored: JobsDep) -> Response:
 
 
 @router.get("/jobs/{application_id}/history")
-async def history(row: FoundDep, tasks: str = "") -> Response:
+async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response:
     wanted = [each.strip() for each in tasks.split(",") if each.strip()]
 
     def read(opened: OpenJob) -> Response:
@@ -179,10 +189,10 @@ async def history(row: FoundDep, tasks: str = "") -> Response:
                 "specification": told.job if told else None,
                 "given": told.given if told else None,
                 "overrides": told.overrides if told else None,
-                "events": found.events,
+                "events": _readable(reader, row, found.events),
                 "samples": samples,
                 "left_out": left_out,
-                "status": to_plain(found.status) if found.status else None,
+                "status": _readable(reader, row, to_plain(found.status)) if found.status else None,
                 "missing": found.missing,
             }
         )
@@ -191,20 +201,19 @@ async def history(row: FoundDep, tasks: str = "") -> Response:
 
 
 @router.get("/jobs/{application_id}/live")
-async def live(row: FoundDep) -> Response:
+async def live(row: FoundDep, reader: ReaderDep) -> Response:
     found = await ask(row, OpenJob.live)
     application, status = found.application, found.status
     if application is None and status is None and found.missing:
         raise OutOfReach("; ".join(found.missing))
-    return PlainJson(
-        {
-            "application_state": application.state if application else None,
-            "status": to_plain(status) if status else None,
-            "verdict": verdict(application, status),
-            "reason": reason(application, status),
-            "missing": found.missing,
-        }
-    )
+    told = {
+        "status": to_plain(status) if status else None,
+        "verdict": verdict(application, status),
+        "reason": reason(application, status),
+        "missing": found.missing,
+    }
+    state = application.state if application else None
+    return PlainJson({"application_state": state, **await run_in_threadpool(_readable, reader, row, told)})
 
 
 @router.get("/jobs/{application_id}/logs")
@@ -247,7 +256,9 @@ def _compared(ids: str, stored: JobsDep, reader: ReaderDep) -> tuple[list[Row], 
 
 
 @router.get("/compare")
-async def compare(found: Annotated[tuple[list[Row], list[JobSummary], list[str]], Depends(_compared)]) -> Response:
+async def compare(
+    found: Annotated[tuple[list[Row], list[JobSummary], list[str]], Depends(_compared)], reader: ReaderDep
+) -> Response:
     rows, summaries, missing = found
     read = await asyncio.gather(*(_read_specification(row) for row in rows))
     problems = [
@@ -256,9 +267,10 @@ async def compare(found: Annotated[tuple[list[Row], list[JobSummary], list[str]]
     documents = [each for each in read if isinstance(each, dict)]
     if problems:
         documents = [each.fingerprint for each in summaries]
+    told = zip(rows, [to_plain(each) for each in summaries], strict=True)
     return PlainJson(
         {
-            "jobs": [to_plain(each) for each in summaries],
+            "jobs": await run_in_threadpool(lambda: [_readable(reader, row, each) for row, each in told]),
             "states": [row["state"] for row in rows],
             "missing": missing,
             "differences": differences(documents),
