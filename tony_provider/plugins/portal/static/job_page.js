@@ -71,7 +71,8 @@ function brought(summary, status) {
 }
 
 function Head({ summary, state }) {
-  const where = [summary.failed_task, summary.failed_node && `on ${summary.failed_node}`].filter(Boolean).join(" ");
+  const isTold = summary.failed_task && summary.reason?.startsWith(summary.failed_task); // most reasons say it first
+  const where = isTold ? "" : [summary.failed_task, summary.failed_node && `on ${summary.failed_node}`].filter(Boolean).join(" ");
   const failed = state === "FAILED" || summary.reason;
   return html`<header>
     <h1>${summary.name || summary.application_id} <${State} state=${state} /></h1>

@@ -1,5 +1,5 @@
 // What happened in a job, in order: a bar of its phases, and the events as a list.
-import { duration, moment } from "./format.js";
+import { count, duration, moment } from "./format.js";
 import { html, useMemo, useState } from "./html.js";
 import { Empty } from "./parts.js";
 
@@ -20,7 +20,7 @@ const BEGINS = {
 };
 const NAMES = { waiting: "Waiting for containers", starting: "Starting", training: "Generation", restart: "Restart", ending: "Ending" };
 const MARKS = { checkpoint: "checkpoint", failed: "failure", given_up: "failure", container_lost: "failure", node_loss: "failure", exported: "export" };
-// What most people look for; the rest is shown on demand.
+// The rest is shown on demand.
 const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "resume_chosen", "started_again", "replaced", "recovered", "smaller", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "not_copied", "checkpoint_refused"]);
 
 const text = (value) => (typeof value === "string" ? value : "");
@@ -59,6 +59,22 @@ function phases(events, endMs) {
   return found.filter((phase) => phase.until >= phase.from);
 }
 
+// What most people look for. Of checkpoints that follow one another the last: a long job has thousands.
+function inShort(events) {
+  const found = [];
+  for (const event of events) {
+    if (!MAIN.has(event.event) || !event.message) continue;
+    const last = found[found.length - 1];
+    const again = event.event === "checkpoint" && last?.event === "checkpoint";
+    if (again) found[found.length - 1] = { ...event, others: (last.others ?? 0) + 1 };
+    else found.push(event);
+  }
+  return found;
+}
+
+// At most so many, from all over the list.
+const thinned = (list, most) => list.filter((_, at) => at % Math.ceil(list.length / most) === 0);
+
 export function TimeLine({ events, submittedMs, finishedMs, running }) {
   const [everything, setEverything] = useState(false);
   const [most, setMost] = useState(LISTED);
@@ -66,7 +82,7 @@ export function TimeLine({ events, submittedMs, finishedMs, running }) {
   if (!ordered.length) return html`<${Empty}>No events are kept of this job.<//>`;
   const endMs = Math.max(ordered[ordered.length - 1].at, running ? Date.now() : (finishedMs ?? 0));
   const beginMs = Math.min(ordered[0].at, submittedMs || Infinity);
-  const listed = everything ? ordered : ordered.filter((event) => MAIN.has(event.event) && event.message);
+  const listed = everything ? ordered : inShort(ordered);
   return html`<div>
     <${PhaseBar} phases=${phases(ordered, endMs)} events=${ordered} beginMs=${beginMs} endMs=${endMs} />
     ${jumps > 0 && html`<p className="soft">The clock went back ${jumps === 1 ? "once" : `${jumps} times`}: the bar stands still there, the list has the times as they were written.</p>`}
@@ -81,7 +97,8 @@ export function TimeLine({ events, submittedMs, finishedMs, running }) {
 function PhaseBar({ phases: all, events, beginMs, endMs }) {
   const whole = Math.max(1, endMs - beginMs);
   const place = (ms) => `${Math.min(100, Math.max(0, (100 * (ms - beginMs)) / whole))}%`;
-  const marks = events.filter((event) => MARKS[event.event]).slice(0, 300);
+  const [checkpoints, others] = [true, false].map((is) => events.filter((event) => MARKS[event.event] && (event.event === "checkpoint") === is));
+  const marks = [...thinned(checkpoints, 200), ...thinned(others, 200)];
   return html`<figure className="phases" role="img" aria-label=${`Phases: ${all.slice(0, 40).map((each) => `${each.name}, ${duration((each.until - each.from) / 1000)}`).join("; ")}`}>
     <div className="track">
       ${all.map((each, at) => html`<i key=${at} className=${`phase-${each.kind}`} style=${{ left: place(each.from), width: `calc(${place(beginMs + each.until - each.from)})` }}
@@ -95,5 +112,5 @@ function PhaseBar({ phases: all, events, beginMs, endMs }) {
 const Event = ({ event, beginMs }) => html`<li className=${MARKS[event.event] === "failure" ? "bad" : undefined}>
   <time dateTime=${new Date(event.at).toISOString()} title=${moment(event.time_ms, { seconds: true })}>+${duration((event.time_ms - beginMs) / 1000)}</time>
   <span className="event">${event.event.replaceAll("_", " ")}</span>
-  <span className="message">${event.task && html`<b>${event.task}</b> `}${event.message}</span>
+  <span className="message">${event.task && html`<b>${event.task}</b> `}${event.message}${event.others && html` <small>after ${count(event.others, "other")}</small>`}</span>
 </li>`;
