@@ -39,13 +39,13 @@ class Rest:
         return self._ask(method, f"/api/v2{path}{query_string}", body)
 
     def ask(self, path: str) -> tuple[int, Any]:
-        """The status and the JSON of any address of it."""
+        """The status of any address of it, and its JSON or what is said in its place."""
         if not self._token:
             self._token = self._log_in()
         try:
             return 200, self._ask("GET", path)
         except RestError as error:
-            return error.status, str(error)
+            return error.status, str(error).partition(f" {path}: ")[2]
 
     def _log_in(self) -> str:
         if self.login is None:

@@ -20,8 +20,7 @@ from tests.browser import browser
 from tests.portal import page_times, trouble
 from tests.portal.site import READER, REPOSITORY, Site, site
 from tests.portal.walk import Walk, log_in
-from tests.portal.work import JOBS, work
-from tests.waiting import until
+from tests.portal.work import JOBS, what_was_done, work
 
 FOLDER = REPOSITORY / "test-output" / "portal"
 
@@ -29,18 +28,23 @@ FOLDER = REPOSITORY / "test-output" / "portal"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.portal", description=__doc__)
     parser.add_argument("--root", type=Path, default=REPOSITORY / ".tony" / "portal", help="(%(default)s)")
-    root = parser.parse_args().root.absolute()
+    parser.add_argument("--keep", action="store_true", help="leave all of it running, with its jobs, for the next call")
+    arguments = parser.parse_args()
+    root = arguments.root.absolute()
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    with site(root) as here:
+    with site(root, keep=arguments.keep) as here:
+        if len(here.applications()) < JOBS:
+            work(here)
         see(here)
-    shutil.rmtree(root, ignore_errors=True)
+    if not arguments.keep:
+        shutil.rmtree(root, ignore_errors=True)
     return 0
 
 
 def see(here: Site) -> None:
     """Raises AssertionError where a page says something else."""
-    done = work(here)
+    done = what_was_done(here)
     print(f"{JOBS} jobs: {sorted(done.ended.values())} and one that runs", flush=True)
     with browser(1400, 1000) as driver:
         log_in(driver, here.airflow.url, READER)
@@ -51,8 +55,6 @@ def see(here: Site) -> None:
         print("who may read one DAG finds nothing of the others", flush=True)
         trouble.master_killed(walk, here, done)
         trouble.hdfs_away(walk, here)
-        done.running.task().mark("failed")
-        until(lambda: here.applications()[done.running_id]["finishedTime"], "the end of the job that ran")
         page_times.measure(walk.pages, here)
     print(f"pictures: {FOLDER}")
 

@@ -56,22 +56,26 @@ class Site:
 
 
 @contextmanager
-def site(root: Path) -> Iterator[Site]:
-    """All of it, below ``root``; nothing runs afterwards. Raises ClusterError, AirflowError."""
+def site(root: Path, *, keep: bool) -> Iterator[Site]:
+    """All of it, below ``root``; nothing runs afterwards, unless it is kept for the next. Raises ClusterError and
+    AirflowError.
+    """
     hadoop = HadoopCluster(root / "hadoop", SETTINGS)
-    hadoop.start()
+    place = YarnPlace(extra={"autoscaling": True}, cluster=hadoop)  # one job is too large
     try:
-        place = YarnPlace(cluster=hadoop)
+        hadoop.start()
         airflow = _airflow(root / "airflow", place)
         try:
             airflow.start()
             _open_dags(airflow.rest)
             yield Site(hadoop, airflow, place)
         finally:
-            airflow.stop()
-            place.close()
+            if not keep:
+                airflow.stop()
     finally:
-        hadoop.stop()
+        place.close()
+        if not keep:
+            hadoop.stop()
 
 
 def _airflow(home: Path, place: YarnPlace) -> Airflow:
@@ -81,16 +85,20 @@ def _airflow(home: Path, place: YarnPlace) -> Airflow:
     manager = "tests.portal.per_dag_auth_manager.PerDagAuthManager"
     environment = {
         "PYTHONPATH": str(REPOSITORY),  # of the auth manager
-        # Four dozen tasks at once are slow to begin on a small machine, and none is to be lost for that.
+        # Four dozen tasks at once are slow to begin on a small machine, and none is to be taken for lost.
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "300",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "300",
+        "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "300",
         "AIRFLOW__CORE__AUTH_MANAGER": manager,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{READER}:admin,{OTHER}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
     }
     bundle = {"name": "portal", "classpath": LOCAL, "kwargs": {"path": str(DAGS), "refresh_interval": 300}}
-    return Airflow(home, [bundle], place.connection, environment, (READER, READER))
+    connection = {**place.connection, "extra": {**place.connection["extra"], **place.extra}}
+    return Airflow(home, [bundle], connection, environment, (READER, READER))
 
 
 def _open_dags(rest: Rest) -> None:

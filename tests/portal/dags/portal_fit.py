@@ -1,6 +1,6 @@
 """What the jobs of ``make portal`` train: a line through a few made-up points; days differ, and some go wrong.
 
-Its arguments: the day, the kind of job, and the try of its Airflow task.
+Its arguments: the day, and the kind of job.
 """
 
 import json
@@ -14,7 +14,7 @@ import tony_sdk  # type: ignore[import-not-found]
 
 STEPS = 40
 FAULT = Path("had-its-fault")  # in the container's directory, which the next start finds as it was
-day, kind, task_try = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+day, kind = int(sys.argv[1]), sys.argv[2]
 index = int(os.environ["TONY_TASK_INDEX"])
 steps = 100_000 if kind == "long" else STEPS
 
@@ -36,6 +36,8 @@ def metrics_at(step: int) -> dict[str, float]:
 
 if kind == "fails" and index == 0:
     sys.exit("the data of this day are empty")
+if kind == "fails_once" and index == 0 and tony_sdk.resume_step() == 0:
+    FAULT.touch()
 for step in range(tony_sdk.resume_step() + 1, steps + 1):
     time.sleep(0.02 if kind != "long" else 0.2)
     if kind != "silent":
@@ -46,6 +48,6 @@ for step in range(tony_sdk.resume_step() + 1, steps + 1):
     if kind == "restarts" and index == 0 and step == 30 and not FAULT.exists():
         FAULT.touch()
         sys.exit("a fault that a restart mends")
-    if kind == "fails_once" and index == 0 and step == 30 and task_try == 1:
+    if kind == "fails_once" and index == 0 and step == 30 and FAULT.exists():
         sys.exit("a fault that an Airflow retry mends")
 print(f"day {day} ends with {loss_at(steps):.4f}")

@@ -19,13 +19,12 @@ ODD = ("markup", "many", "not_finite", "silent")
 
 
 def job(day: str, kind: str, workers: int = 1, memory: str = "192MiB") -> dict[str, Any]:
-    command = f"python portal_fit.py {day} {kind} {{{{ ti.try_number }}}}"
     return {
         "framework": "standalone",
         "files": ["portal_fit.py"],
         "python_env": sys.prefix,
         "am": {"memory": "256MiB"},
-        "tasks": {"worker": {"instances": workers, "memory": memory, "command": command}},
+        "tasks": {"worker": {"instances": workers, "memory": memory, "command": f"python portal_fit.py {day} {kind}"}},
         "restart": {"budget": 1, "backoff": "0s"},
         "timeouts": {"grace": "2s"},
     }
