@@ -44,7 +44,8 @@ def test_curves_that_went_on_that_never_learned_and_that_say_nothing() -> None:
     assert silent(FLAT, curve(lambda at: max(1.0, 3.0 - at / 10), steps=30))
     assert silent(FLAT, curve(lambda at: math.nan))
     assert silent(FLAT, evolved(curve(lambda at: max(1.0, 3.0 - at / 40)), state=JobState.FAILED))
-    sparse = [sample(at, step=at if at < 40 else 4000, metrics={"loss": max(1.0, 3.0 - at / 10)}) for at in range(41)]
+    late = [(at if at < 39 else 4000 * (at - 38), max(1.0, 3.0 - at / 19)) for at in range(41)]
+    sparse = [sample(at, step=step, metrics={"loss": loss}) for at, (step, loss) in enumerate(late)]
     assert silent(FLAT, history(samples=sparse))
     assert silent(FLAT, history())
 
