@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,17 @@ def test_slow_start(local: LocalPlace, verdicts: Verdicts, tmp_path: Path) -> No
     advice = verdicts.told(rule, "20 s until its data is prepared, 10 s of training", slow)
     assert "prepare the data before" in advice.text
     verdicts.silent(rule, "it begins at once", quick)
+
+
+@pytest.mark.long
+def test_slow_start_of_many_files(local: LocalPlace, verdicts: Verdicts, tmp_path: Path) -> None:
+    archive = tmp_path / "many.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        for number in range(15_000):
+            tar.addfile(tarfile.TarInfo(f"{number % 100}/{number}"))
+    unpacks = ran(local.submit(fit("--steps 50 --pace 0.1", job={"archives": [f"{archive}::many"]})))
+    advice = verdicts.told(SlowStart(least_seconds=3.0), "15,000 files in an archive, 5 s of training", unpacks)
+    assert "send fewer files" in advice.text
 
 
 @pytest.mark.long

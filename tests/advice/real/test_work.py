@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,18 @@ from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace
 from tony_provider.advice.rules.input_wait import InputWait
 from tony_provider.advice.rules.straggler import Straggler
+
+READS = """exec python3 -c "
+import os, time
+until = time.time() + 25
+while time.time() < until:
+    file = os.open('{}', os.O_RDONLY)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    while time.time() < until and os.read(file, 4 << 20):
+        time.sleep(0.05)
+    os.close(file)
+"
+"""
 
 
 @pytest.mark.long
@@ -40,3 +53,17 @@ def test_input_wait(local: LocalPlace, verdicts: Verdicts) -> None:
     assert advice.change is None
     verdicts.told(rule, "four fifths of a step are decoding, by the one thread that trains", decodes)
     verdicts.silent(rule, "the data is there at once", computes)
+
+
+@pytest.mark.long
+def test_input_wait_that_nobody_reports(local: LocalPlace, verdicts: Verdicts, tmp_path: Path) -> None:
+    """A program that says nothing, and reads a file from the disk all the time."""
+    data = tmp_path / "data"
+    with data.open("wb") as file:
+        for _ in range(256):
+            file.write(os.urandom(1 << 20))
+        os.fsync(file.fileno())
+    reads = ran(local.submit({"tasks": {"worker": {"command": READS.format(data), "memory": "256MiB"}}}))
+    if not sum(each.read_bytes or 0 for each in reads.history.samples):
+        pytest.skip("what is read here comes from no disk")
+    verdicts.told(InputWait(), "it reads 4 MiB, 20 times a second, and reports nothing", reads)

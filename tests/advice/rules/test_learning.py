@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 
 import attrs
@@ -43,7 +44,21 @@ def test_curves_that_went_on_that_never_learned_and_that_say_nothing() -> None:
     assert silent(FLAT, curve(lambda at: max(1.0, 3.0 - at / 10), steps=30))
     assert silent(FLAT, curve(lambda at: math.nan))
     assert silent(FLAT, evolved(curve(lambda at: max(1.0, 3.0 - at / 40)), state=JobState.FAILED))
+    late = [(at if at < 39 else 4000 * (at - 38), max(1.0, 3.0 - at / 19)) for at in range(41)]
+    sparse = [sample(at, step=step, metrics={"loss": loss}) for at, (step, loss) in enumerate(late)]
+    assert silent(FLAT, history(samples=sparse))
     assert silent(FLAT, history())
+
+
+def test_noise_is_neither_a_plateau_nor_hides_that_it_went_on() -> None:
+    """Of mini-batches: their loss jumps by more than what is still learned."""
+    told = 0
+    for seed in range(50):
+        chance = random.Random(seed)
+        for loss in (lambda at: 0.5 + 0.5 * (1 + at / 10) ** -0.5, lambda _: 0.69):
+            job = curve(lambda at, loss=loss, chance=chance: loss(at) + chance.gauss(0, 0.09))  # type: ignore[misc]
+            told += FLAT.advise(Case(job)) is not None
+    assert told <= 5
 
 
 @given(st.lists(st.floats(), min_size=40, max_size=120))

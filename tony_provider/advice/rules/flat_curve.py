@@ -20,6 +20,7 @@ _BINS = 20  # that the curve is cut into: their medians do without its noise
 _POINTS = 2 * _BINS  # at least
 _LEFT = 0.02  # of all that was gained: what came later is nothing
 _FLAT = 0.4  # of the steps, at least
+_DOUBT = 0.1  # of all that was gained: what may have been gained later, for all that its noise lets one see
 
 
 @attrs.frozen
@@ -77,6 +78,25 @@ def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] 
     if gained <= 0 or not math.isfinite(gained):
         return None  # it never got better, which is another trouble
     reached = next(at for at, value in enumerate(bins) if best - value <= _LEFT * gained)
-    step = points[cuts[reached + 1] - 1][0]
-    first, last = points[0][0], points[-1][0]
-    return (step, sign * best) if last - step >= _FLAT * (last - first) else None
+    end = cuts[reached + 1]
+    step, first, last = points[end - 1][0], points[0][0], points[-1][0]
+    if last - step < _FLAT * (last - first):
+        return None
+    later = [sign * value for _, value in points[end:]]
+    return (step, sign * best) if _most_gained(later) <= _DOUBT * gained else None
+
+
+def _most_gained(values: Sequence[float]) -> float:
+    """How much better the second half may be than the first one: their difference, and twice its standard error."""
+    half = len(values) // 2
+    if half < 2:
+        return math.inf  # too few to tell
+    (before, of_before), (after, of_after) = (_mean_and_error(each) for each in (values[:half], values[half:]))
+    return after - before + 2 * math.sqrt(of_before + of_after)
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and its error squared."""
+    middle = sum(values) / len(values)
+    squares = sum((each - middle) * (each - middle) for each in values)
+    return middle, squares / (len(values) - 1) / len(values)
