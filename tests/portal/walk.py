@@ -39,6 +39,7 @@ class Walk:
         self.filters()
         for day, says in {4: self.failed, 6: self.restarted, 9: self.resumed, 13: self.succeeded}.items():
             says(self.of_day(day))
+        self.killed(next(each for each, state in self.work.ended.items() if state == "KILLED"))
         self.never_started()
         self.odd()
         self.running()
@@ -60,6 +61,7 @@ class Walk:
     def jobs(self) -> None:
         self.pages.open(JOBS)
         expected = {**self.work.ended, self.work.running_id: "RUNNING"}
+        # Of one that was killed while its task was deferred no task could record the end.
         expected = {each: "LOST" if state == "KILLED" else state for each, state in expected.items()}
         until(lambda: self.said() == expected, lambda: f"{expected}; the list has {self.said()}")
 
@@ -107,6 +109,11 @@ class Walk:
         self._in_section("Logs", "day 13 ends with")
         self.pages.press("As it was written", "summary")
         self._in_section("Specification", "portal_fit.py")
+
+    def killed(self, application_id: str) -> None:
+        """Its page asks the cluster in place of Airflow's database."""
+        self.job(application_id)
+        self._in_section("How it ended", "KILLED")
 
     def never_started(self) -> None:
         self.pages.open(f"{JOBS}?dag_id=portal_large")

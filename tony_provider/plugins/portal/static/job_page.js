@@ -1,7 +1,7 @@
 // The page of one job: what Airflow's database knows of it at once, then what its store has.
 import { address, jobPath, useJson } from "./api.js";
 import { duration, figure, known, logicalDate, moment, NOTHING, ZONE } from "./format.js";
-import { html } from "./html.js";
+import { html, useEffect, useState } from "./html.js";
 import { JobHistory } from "./job_history.js";
 import { hasEnded, LiveJob, useLive } from "./live_job.js";
 import { Announcement, Facts, Fold, Loading, Outside, Problem, Section, State, To } from "./parts.js";
@@ -23,10 +23,10 @@ const OPEN = {
 // `back`: whether a link leads back to the list.
 export function JobPage({ applicationId, back = false }) {
   const url = address(jobPath(applicationId));
-  const first = useJson(url);
-  const awaited = ["RUNNING", "UNSEEN"].includes(first.data?.state);
-  const renewed = useJson(awaited ? url : null, awaited ? RENEWED : 0);
-  const { data, error, loading } = renewed.data ? renewed : first;
+  const [every, setEvery] = useState(0);
+  const { data, error, loading } = useJson(url, every);
+  const awaited = ["RUNNING", "UNSEEN"].includes(data?.state);
+  useEffect(() => setEvery(awaited ? RENEWED : 0), [awaited]);
   return html`<div>
     ${back && html`<p><${To} to=${toJobs()}>← Training jobs<//></p>`}
     ${loading && html`<header><h1>${applicationId}</h1></header><${Loading} what="the job" />`}
