@@ -32,6 +32,7 @@ def fill() -> None:
     for dag in range(_DAGS):
         dag_id = f"many_{dag:02}"
         stored.add_dag(dag_id)
+        stored.add_schedule(dag_id, "0 6 * * *")
         for number, dag_run_id in enumerate(stored.add_runs(dag_id, _DATES)):
             runs = (dag * _DATES + number) % 20 == 0
             instances.append(stored.instance(dag_id, number, "running" if runs else "success"))
