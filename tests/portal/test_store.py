@@ -175,3 +175,22 @@ def test_a_summary_that_names_the_files_of_another_dags_job_does_not_open_them(
         answer = client("bob").get(f"/tony/api{path}")
         assert answer.status_code == 503
         assert "is a job of another DAG" in answer.json()["reason"]
+
+
+def test_a_summary_that_names_another_dags_application_in_its_own_directory_does_not_ask_it(
+    client: As, connected: Path, jobs: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is in that directory: only the cluster knows whose the application is."""
+    theirs = "application_1700000000000_0003"
+    with TonyHook() as hook:
+        identity = hook.identity(dag_id="digits", run_id=stored.run_id(0), task_id="slier")
+        uri = hook.application_dir(identity, theirs)
+    about = stored.summary(0, "digits", application_id=theirs, application_dir=uri, task_id="slier", verdict=None)
+    stored.add(jobs["digits-0"], about)
+    path = f"/tony/api/jobs/{theirs}/live"
+    monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=["somebody-elses"]))
+    answer = client("bob").get(path)
+    assert answer.status_code == 503
+    assert "is a job of another DAG" in answer.json()["reason"]
+    monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=[identity.tag]))
+    assert client("bob").get(path).json()["application_state"] == "RUNNING"
