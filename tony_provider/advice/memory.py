@@ -37,7 +37,9 @@ def written(mebibytes: int) -> str:
 
 
 def said(mebibytes: float) -> str:
-    """For people: ``1.5 GiB``."""
+    """For people: ``1.5 GiB``; what can be asked for is told exactly, such as ``1.25 GiB``."""
+    if mebibytes >= 1024 and mebibytes % STEP == 0:
+        return f"{mebibytes / 1024:g} GiB"
     return size(mebibytes * MIB)
 
 

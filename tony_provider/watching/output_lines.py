@@ -133,7 +133,7 @@ class OutputLines:
 
 def shown(line: bytes) -> str:
     """A line as a terminal would show it at last: no colours, no characters that cannot be printed, cut where long."""
-    state = line.rstrip(b"\r").rpartition(b"\r")[2]
+    state = line.rstrip(b"\r\b").rpartition(b"\r")[2]  # Keras goes back before it draws its bar again
     text = _ESCAPES.sub("", state.decode("utf-8", "replace"))
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text).expandtabs().rstrip()
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (cut)"

@@ -27,6 +27,12 @@ def test_too_much_is_said_with_its_figures() -> None:
     assert (advice.confidence, round(advice.gain, 2)) == (Confidence.LOW, 0.41)
 
 
+def test_what_is_to_be_asked_for_is_said_exactly() -> None:
+    advice = said(MUCH, history(used=[use(most_rss_bytes=937082880)]))
+    assert advice.text.startswith("Ask for 1.25 GiB of memory")  # and not 1.2, which would be less than the change
+    assert advice.change == {"tasks": {"worker": {"memory": "1280MiB"}}}
+
+
 def test_the_run_that_used_most_decides_and_agreeing_runs_make_it_sure() -> None:
     former = [run(n, use=[use(most_rss_bytes=n * GIB)]) for n in (1, 2, 3)]
     advice = said(MUCH, history(used=[use(most_rss_bytes=GIB)]), former)

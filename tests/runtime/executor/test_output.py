@@ -106,6 +106,8 @@ def test_of_a_progress_bar_the_last_state_shows() -> None:
         tail.add(b"\r%3d%% of the epoch" % (step // 10))
     tail.add(b"\nTraceback\n")
     assert tail.text() == " 99% of the epoch\nTraceback"
+    tail.add(b"1/29 loss: 2.4\b\b\b\b\r2/29 loss: 2.3\b\b\b\b")  # as Keras draws it, and as a kill leaves it
+    assert tail.text().endswith("\n2/29 loss: 2.3")
 
 
 async def test_files_of_a_real_process_are_capped(launch: Launch) -> None:

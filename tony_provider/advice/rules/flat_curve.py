@@ -20,6 +20,7 @@ _BINS = 20  # that the curve is cut into: their medians do without its noise
 _POINTS = 2 * _BINS  # at least
 _LEFT = 0.02  # of all that was gained: what came later is nothing
 _FLAT = 0.4  # of the steps, at least
+_FEW = 4  # measurements; with less nobody can tell
 _DOUBT = 0.1  # of all that was gained: what may have been gained later, for all that its noise lets one see
 
 
@@ -58,11 +59,21 @@ class FlatCurve(Rule):
 
 
 def _points(samples: Sequence[TaskSample], metric: str) -> list[tuple[int, float]]:
-    """Steps and values, a point for each step; none where there are too few."""
+    """Steps and values, a point for each step; none where there are too few.
+
+    What is measured once an epoch is in all samples until it is measured again: only values that are new count.
+    """
     known = {
         each.step or 0: each.metrics[metric] for each in samples if math.isfinite(each.metrics.get(metric, math.nan))
     }
-    return sorted(known.items()) if len(known) >= _POINTS else []
+    points = sorted(known.items())
+    enough = len(points) >= _POINTS and len(_measured([value for _, value in points])) >= _BINS
+    return points if enough else []
+
+
+def _measured(values: Sequence[float]) -> list[float]:
+    """Each value once that repeats the one before it."""
+    return [*values[:1], *(value for before, value in pairwise(values) if value != before)]
 
 
 def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] | None:
@@ -88,10 +99,13 @@ def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] 
 
 def _most_gained(values: Sequence[float]) -> float:
     """How much better the second half may be than the first one: their difference, and twice its standard error."""
-    half = len(values) // 2
-    if half < 2:
-        return math.inf  # too few to tell
-    (before, of_before), (after, of_after) = (_mean_and_error(each) for each in (values[:half], values[half:]))
+    measured = _measured(values)
+    if len(measured) == 1 and len(values) >= _FEW:
+        return 0.0  # it did not change any more
+    if len(measured) < _FEW:
+        return math.inf
+    half = len(measured) // 2
+    (before, of_before), (after, of_after) = (_mean_and_error(each) for each in (measured[:half], measured[half:]))
     return after - before + 2 * math.sqrt(of_before + of_after)
 
 

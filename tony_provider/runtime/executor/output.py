@@ -202,7 +202,7 @@ class Tail:
     def text(self) -> str:
         """The lines as text, at most ``TAIL_LIMIT`` bytes; what is not UTF-8 is replaced."""
         lines = [*self._lines, self._rest] if self._rest else list(self._lines)
-        shown = [line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace") for line in lines[-TAIL_LINES:]]
+        shown = [line.rstrip(b"\r\b").rpartition(b"\r")[2].decode("utf-8", "replace") for line in lines[-TAIL_LINES:]]
         text = "\n".join(shown).strip("\n").encode()
         return text[-TAIL_LIMIT:].decode("utf-8", "ignore")
 

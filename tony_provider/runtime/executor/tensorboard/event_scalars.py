@@ -22,6 +22,7 @@ from tony_provider.runtime.executor.tensorboard.event_records import (
     length_of,
     scalars,
 )
+from tony_provider.runtime.executor.tensorboard.run_names import run_name
 from tony_provider.runtime.protocol import tony_pb2
 
 log = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ class EventScalars:
             records, spent = file.read(most)
             for record in records:
                 for scalar in scalars(record):
-                    self._take(name.rpartition("/")[0], scalar)
+                    self._take(run_name(name.rpartition("/")[0]), scalar)
         except (NotAnEventError, OSError) as error:
             file.given_up = True
             log.warning("the scalars of %s are not read any further: %s", file.path, error)
