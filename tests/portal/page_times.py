@@ -15,7 +15,7 @@ from tests.waiting import until
 TIMES = 5
 # Milliseconds.
 _SINCE = """
-const own = performance.getEntriesByType("resource").filter((each) => each.name.includes("/tony/"));
+const own = performance.getEntriesByType("resource").filter((each) => /\\/tony\\/.*\\.js$/.test(each.name));
 return performance.now() - Math.min(...own.map((each) => each.startTime));
 """
 

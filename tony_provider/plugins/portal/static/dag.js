@@ -4,6 +4,16 @@ import { html } from "./html.js";
 import { Page } from "./parts.js";
 import { loaded } from "./style.js";
 
+// What these need, too: all is asked for at once, and not one level after the other.
+import "./api.js";
+import "./chart.js";
+import "./choice.js";
+import "./format.js";
+import "./routes.js";
+import "./series.js";
+import "./vendor/htm.js";
+import "./vendor/uPlot.js";
+
 await loaded;
 
 const Trainings = ({ dagId }) => html`<${Page}><${DatesPage} key=${dagId} dagId=${dagId} /><//>`;
