@@ -19,6 +19,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json, to_plain
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
@@ -117,7 +118,8 @@ class StandIn:
         progress = TaskProgress(step, 100_000, 1.0, {"loss": 0.5})
         tasks = [TaskStatus("worker", index, TaskState.RUNNING, node="node:1", progress=progress) for index in range(4)]
         state = JobState.SUCCEEDED if ended else JobState.RUNNING
-        return dump_json(JobStatus(identity, "bench", state, generation=1, tasks=tasks, leader="worker:0"))
+        about: dict[str, Any] = {"generation": 1, "tasks": tasks, "leader": "worker:0", "updated_ms": epoch_ms()}
+        return dump_json(JobStatus(identity, "bench", state, **about))
 
 
 def _json(found: object) -> tuple[HTTPStatus, bytes, None]:
