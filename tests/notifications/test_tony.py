@@ -26,11 +26,11 @@ from tests.operators.jobs import DAG_ID, dag_of, job
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.notifications.tony import TonyNotifier
 
-MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
+MONDAY = datetime(1999, 1, 4, tzinfo=UTC)  # before what other tests train in the same Airflow
 TUESDAY = MONDAY + timedelta(days=1)
 FAILING = """
 echo '{"step": 3, "total_steps": 9, "loss": 0.25, "<b>accuracy</b>": 0.5}' >> $TONY_METRICS_FILE
-echo "the key is $KEY"; echo 'the disk is <full>' >&2; exit 3
+echo "the key is $KEY"; echo 'the disk is <full>'; exit 3
 """
 SUCCEEDING = """echo '{"step": 9, "loss": %s}' >> $TONY_METRICS_FILE"""
 
@@ -66,7 +66,7 @@ def test_a_failure_is_told_by_mail_with_its_cause_and_its_last_lines(
         )
     assert state == "failed"
     (failed,) = recording.news
-    assert recording.told == [f"{DAG_ID}.train of 2026-01-05 failed"]
+    assert recording.told == [f"{DAG_ID}.train of 1999-01-04 failed"]
     assert (failed.verdict, failed.tail_of, failed.step, failed.total_steps) == ("failed", "worker:0", 3, 9)
     assert "worker:0" in failed.cause
     assert "exit code 3" in failed.cause
@@ -93,8 +93,8 @@ def test_each_try_is_told_and_the_end_of_the_run(local: TonyHook, recording: Rec
     with dag_of(spec, retries=1, retry_delay=timedelta(0), deferrable=True, secrets={"KEY": "none"}, **tell) as dag:
         run_id = run(dag, **on(MONDAY)).run_id
     assert recording.told == [
-        f"{DAG_ID}.train of 2026-01-05 failed (try 1 of 2; it is tried again)",
-        f"{DAG_ID}.train of 2026-01-05 failed (try 2 of 2)",
+        f"{DAG_ID}.train of 1999-01-04 failed (try 1 of 2; it is tried again)",
+        f"{DAG_ID}.train of 1999-01-04 failed (try 2 of 2)",
     ]
     first, second = recording.news
     assert first.application_id != second.application_id
@@ -103,7 +103,7 @@ def test_each_try_is_told_and_the_end_of_the_run(local: TonyHook, recording: Rec
 
     dag.on_failure_callback = TonyNotifier(recording)
     call_as_the_dag_processor_does(dag, run_id)
-    assert recording.told == [f"{DAG_ID} of 2026-01-05 failed"]
+    assert recording.told == [f"{DAG_ID} of 1999-01-04 failed"]
     of_run = recording.news[-1]
     assert (of_run.task_id, of_run.application_id, of_run.cause) == ("train", second.application_id, second.cause)
     assert of_run.tail == second.tail
@@ -139,6 +139,6 @@ def test_metrics_are_compared_with_the_last_run_that_succeeded(local: TonyHook, 
     assert (first.verdict, first.cause, first.tail) == ("succeeded", "", "")
     assert (first.former_metrics, first.missing) == (None, [])
     assert (second.metrics, second.former_metrics) == ({"loss": 0.25}, {"loss": 0.5})
-    assert second.former_run.startswith("manual__2026-01-05")
+    assert second.former_run.startswith("manual__1999-01-04")
     assert "loss: 0.25, before: 0.5" in second.message
-    assert second.title == f"{DAG_ID}.train of 2026-01-06 succeeded"
+    assert second.title == f"{DAG_ID}.train of 1999-01-05 succeeded"
