@@ -43,23 +43,26 @@ function explanation(answer, text) {
 }
 
 // What stands at `url`: {data, error, loading, time}. `null` for the address asks nothing. `every`: seconds until it is
-// asked again, 0 for never; what was there stays until the new is there, and the same text stays the same object.
+// asked again, 0 for never, or what tells them by the data, which is null before there is any; it must stay the same
+// function. What was there stays until the new is there, and the same text stays the same object.
 function useAnswer(url, every, read) {
   const [answer, setAnswer] = useState({ url: null });
   useEffect(() => {
     if (url === null) return undefined;
     const controller = new AbortController();
     let timer = null;
+    let newest = null;
     const ask = async () => {
       try {
         const text = await fetchText(url, controller.signal);
-        const data = read(text);
+        const data = newest = read(text);
         setAnswer((old) => ({ url, text, data: old.url === url && old.text === text ? old.data : data, time: Date.now() }));
       } catch (error) {
         if (controller.signal.aborted) return;
         setAnswer((old) => ({ ...(old.url === url ? old : { url }), error: error.message }));
       }
-      if (every > 0 && !controller.signal.aborted) timer = setTimeout(ask, every * 1000);
+      const seconds = typeof every === "function" ? every(newest) : every;
+      if (seconds > 0 && !controller.signal.aborted) timer = setTimeout(ask, seconds * 1000);
     };
     ask();
     return () => {

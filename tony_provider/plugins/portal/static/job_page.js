@@ -1,7 +1,7 @@
 // The page of one job: what Airflow's database knows of it at once, then what its store has.
 import { address, jobPath, useJson } from "./api.js";
 import { duration, figure, known, logicalDate, moment, NOTHING, ZONE } from "./format.js";
-import { html, useEffect, useState } from "./html.js";
+import { html } from "./html.js";
 import { JobHistory } from "./job_history.js";
 import { hasEnded, LiveJob, useLive } from "./live_job.js";
 import { Announcement, Facts, Fold, Loading, Outside, Problem, Section, State, To } from "./parts.js";
@@ -11,7 +11,8 @@ import { TensorBoard } from "./tensorboard.js";
 import { TimeUse } from "./time_use.js";
 import { TypeUse } from "./type_use.js";
 
-const RENEWED = 5; // seconds, while its end may yet come into Airflow's database
+// Seconds, while its end may yet come into Airflow's database.
+const renewed = (job) => (["RUNNING", "UNSEEN"].includes(job?.state) ? 5 : 0);
 
 // Why there is no verdict, where the task does not just wait for it.
 const OPEN = {
@@ -22,11 +23,7 @@ const OPEN = {
 
 // `back`: whether a link leads back to the list.
 export function JobPage({ applicationId, back = false }) {
-  const url = address(jobPath(applicationId));
-  const [every, setEvery] = useState(0);
-  const { data, error, loading } = useJson(url, every);
-  const awaited = ["RUNNING", "UNSEEN"].includes(data?.state);
-  useEffect(() => setEvery(awaited ? RENEWED : 0), [awaited]);
+  const { data, error, loading } = useJson(address(jobPath(applicationId)), renewed);
   return html`<div>
     ${back && html`<p><${To} to=${toJobs()}>← Training jobs<//></p>`}
     ${loading && html`<header><h1>${applicationId}</h1></header><${Loading} what="the job" />`}

@@ -1,18 +1,15 @@
 // A job whose end is not in Airflow's database: what it does now, as its master says it, or how it ended.
 import { address, jobPath, useJson } from "./api.js";
 import { bytes, duration, figure, known, moment, NOTHING } from "./format.js";
-import { html, useEffect, useState } from "./html.js";
+import { html } from "./html.js";
 import { Announcement, Problem, Section, State, Table } from "./parts.js";
 
-const RENEWED = 4; // seconds
+const renewed = (answer) => (answer?.verdict ? 0 : 4); // seconds
 const TASKS = 100; // in the table
 
 // {answer, error, time}, asked every few seconds for as long as something may change. `open`: whether it is asked at all.
 export function useLive(applicationId, open) {
-  const [every, setEvery] = useState(RENEWED);
-  const { data: answer, error, time } = useJson(open ? address(jobPath(applicationId, "live")) : null, every);
-  const over = (answer?.verdict ?? null) !== null;
-  useEffect(() => setEvery(over ? 0 : RENEWED), [over]);
+  const { data: answer, error, time } = useJson(open ? address(jobPath(applicationId, "live")) : null, renewed);
   return { answer, error, time };
 }
 
