@@ -88,8 +88,8 @@ def _of(run: JobSummary, task_type: str) -> list[TypeUse]:
 
 def total(times: TimeUse) -> float:
     """From the submission to the end, in seconds."""
-    waiting = (times.queue or 0.0) + times.allocation + times.localisation + times.start
-    return waiting + times.training + times.restarts + times.end
+    before = times.waiting + times.localisation + times.start
+    return before + times.training + times.restarts + times.end
 
 
 def confidence(saying: int, of: int) -> Confidence:

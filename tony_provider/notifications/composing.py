@@ -20,6 +20,7 @@ from tony_provider.notifications.occasion import Occasion
 from tony_provider.notifications.training_look import TrainingLook
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import Failure, JobState, JobStatus
+from tony_provider.runtime.text import first_line
 
 MOST_MISSING = 5
 _VERDICTS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
@@ -101,18 +102,14 @@ def _cause(occasion: Occasion, look: TrainingLook | None, failure: Failure | Non
     """The first cause that is known, without the lines that come with it."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
-        return f"{type(error).__name__}: {_first_line(str(error))}"
+        return f"{type(error).__name__}: {first_line(str(error).strip())}"
     if failure is not None:
-        return _first_line(failure.message)
+        return first_line(failure.message.strip())
     if error is not None:
-        return _first_line(str(error))
+        return first_line(str(error).strip())
     if look is not None and look.application is not None and look.application.diagnostics:
-        return _first_line(look.application.diagnostics)
+        return first_line(look.application.diagnostics.strip())
     return occasion.reason
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
 
 
 def _below_first_line(failure: Failure | None) -> str:

@@ -11,6 +11,11 @@ _IN_A_LINE = re.compile(rb"[^\n]")
 LONGEST_LINE = 64 << 10  # bytes of a log that may come without an end of line before they are cut
 
 
+def first_line(text: str) -> str:
+    """The text up to its first line's end."""
+    return text.partition("\n")[0]
+
+
 def is_writable(text: str) -> bool:
     """Whether UTF-8 can write a text.
 

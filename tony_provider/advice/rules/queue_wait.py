@@ -27,7 +27,7 @@ class QueueWait(Rule):
     least_seconds: float = 300.0  # less is no wait
 
     def advise(self, case: Case) -> Advice | None:
-        waited, share = _waited(case.times), _share(case.times)
+        waited, share = case.times.waiting, _share(case.times)
         if waited < self.least_seconds or share < _MUCH:
             return None
         use = [runs.now for runs in case.types]
@@ -62,10 +62,6 @@ def _change(case: Case) -> dict[str, Any] | None:
     return {"start": StartRule.FIRST_COME.value}
 
 
-def _waited(times: TimeUse) -> float:
-    return (times.queue or 0.0) + times.allocation
-
-
 def _share(times: TimeUse) -> float:
     whole = total(times)
-    return _waited(times) / whole if whole > 0 else 0.0
+    return times.waiting / whole if whole > 0 else 0.0

@@ -10,6 +10,7 @@ from tony_provider.cluster.base import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyTaskKilled
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.text import first_line
 
 if TYPE_CHECKING:
     from tony_provider.cluster.history.job_summary import JobSummary
@@ -46,7 +47,7 @@ class EndedTry:
     @property
     def reason(self) -> str:
         """The first line of the error."""
-        return str(self.error).partition("\n")[0] if self.error is not None else ""
+        return first_line(str(self.error)) if self.error is not None else ""
 
     @property
     def queue(self) -> str:
@@ -71,9 +72,8 @@ class EndedTry:
 
     @property
     def waiting_seconds(self) -> float | None:
-        """In the queue, and for the containers of its gang."""
         times = self.status.times if self.status is not None else None
-        return (times.queue or 0.0) + times.allocation if times is not None else None
+        return times.waiting if times is not None else None
 
     @property
     def training_seconds(self) -> float | None:

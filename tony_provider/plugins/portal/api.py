@@ -74,7 +74,7 @@ from tony_provider.plugins.portal.store import OpenJob, OutOfReach, ask
 from tony_provider.plugins.portal.stored_jobs import StoredJobs
 from tony_provider.plugins.portal.tensorboard import tensorboard_commands
 from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.text import end_of_log
+from tony_provider.runtime.text import end_of_log, first_line
 
 _TASKS = 50  # whose samples are given unasked
 _COMPARED = 8
@@ -153,9 +153,10 @@ def jobs(
     submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
     wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
     found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
-    logged = {dag_id: reader.may_read_logs(dag_id) for dag_id in {row["dag_id"] for row in found}}
+    printed = {row["dag_id"] for row in found if "\n" in row["reason"]}
+    hidden = {dag_id for dag_id in printed if not reader.may_read_logs(dag_id)}
     rows = wanted.chosen(
-        row if logged[row["dag_id"]] else {**row, "reason": first_lines(row["reason"])} for row in found
+        {**row, "reason": first_line(row["reason"])} if row["dag_id"] in hidden else row for row in found
     )
     return PlainJson({"jobs": ordered(rows, order)[offset : offset + limit], "total": len(rows)})
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tony_provider.runtime.text import first_line
+
 
 def first_lines(plain: Any) -> Any:
     """Plain data, of each text its first line."""
     if isinstance(plain, str):
-        return plain.partition("\n")[0]
+        return first_line(plain)
     if isinstance(plain, dict):
         return {name: first_lines(value) for name, value in plain.items()}
     if isinstance(plain, list):

@@ -67,11 +67,6 @@ def some(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def first_line(text: str) -> str:
-    """The text up to its first line's end."""
-    return text.partition("\n")[0]
-
-
 def without_frames(text: str) -> str:
     """What a Java program says of an exception, without where in its code it was."""
     return "\n".join(line for line in text.splitlines() if not _FRAME.fullmatch(line))

@@ -26,6 +26,11 @@ class TimeUse:
     checkpoints: float = 0.0  # copying them to the store, in the background: part of the others
     repeated: float = 0.0  # training that was lost to restarts and done again: part of ``training``
 
+    @property
+    def waiting(self) -> float:
+        """In the queue, and for the containers of the gang."""
+        return (self.queue or 0.0) + self.allocation
+
 
 @attrs.frozen(kw_only=True)
 class TypeUse:

@@ -7,7 +7,6 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Finish, PublishOutputs, Verdict
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.state.session_state import SessionState
@@ -17,6 +16,7 @@ from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import Role, SuccessRule
+from tony_provider.runtime.text import first_line
 
 _SUCCESS = "the job has succeeded"
 
@@ -179,7 +179,7 @@ class JobCompletion:
             message = f"the tasks have succeeded, and what they left cannot be published: {problem}"
             verdict = Verdict(FinalStatus.FAILED, message, Failure(FailureKind.OUTPUT, message))
             self._state.verdict = verdict
-            self._state.note("verdict", f"FAILED: {words.first_line(message)}", data=_noted(verdict))
+            self._state.note("verdict", f"FAILED: {first_line(message)}", data=_noted(verdict))
 
     def _conclude(self, verdict: Verdict, now: float, reason: str, grace: Optional[float] = None) -> None:
         state = self._state
@@ -187,7 +187,7 @@ class JobCompletion:
             return
         state.verdict = verdict
         state.enter(JobState.FINISHING)
-        state.note("verdict", f"{verdict.status.value}: {words.first_line(verdict.message)}", data=_noted(verdict))
+        state.note("verdict", f"{verdict.status.value}: {first_line(verdict.message)}", data=_noted(verdict))
         state.emit(*self._containers.gang.cancel_all())
         for task in state.tasks:
             if not task.told_to_stop:

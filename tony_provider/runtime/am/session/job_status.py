@@ -8,13 +8,13 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import clock
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.progress_line import message as message
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
+from tony_provider.runtime.text import first_line
 
 _UNHEEDED = 300.0  # seconds after which a request for an export is said to have led to nothing
 
@@ -79,7 +79,7 @@ def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
     return attrs.evolve(
         status,
         state=JobState(verdict.status.value),
-        message=words.first_line(verdict.message),
+        message=first_line(verdict.message),
         failure=verdict.failure,
         troubles=[],
         finished_ms=status.finished_ms or status.updated_ms,

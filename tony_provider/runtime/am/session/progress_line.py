@@ -11,13 +11,14 @@ from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import count, span
+from tony_provider.runtime.text import first_line
 
 
 def message(session: Session, now: float) -> str:
     if session.publishing:
         return f"the tasks have succeeded; publishing {words.some(session.state.job.outputs)}"
     if session.verdict:
-        return words.first_line(session.verdict.message)
+        return first_line(session.verdict.message)
     if session.phase is JobState.WAITING:
         return session.containers.gang.describe(now)
     if session.phase is JobState.STARTING:

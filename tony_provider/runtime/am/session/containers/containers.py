@@ -17,6 +17,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.state.task_outcome import not_over
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import count, span
+from tony_provider.runtime.text import first_line
 
 
 class Containers:
@@ -127,7 +128,7 @@ class Containers:
         task.back_to_request()
         task.replaced += int(counted)
         task.deadline = now + self._state.job.timeouts.replacement
-        self._state.note("replaced", f"asking for another container: {words.first_line(reason)}", task, data)
+        self._state.note("replaced", f"asking for another container: {first_line(reason)}", task, data)
         self._state.emit(self.gang.ask([task]))
 
     def ask_again(self, task: Task) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import KeepNotes
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
@@ -19,6 +18,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.state.task_outcome import TaskOutcome, over
 from tony_provider.runtime.protocol.status import Failure, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.text import first_line
 
 
 class FinishedTasks:
@@ -124,7 +124,7 @@ class FinishedTasks:
         data: dict[str, Any] = {"tasks": {task.name: over(task, TaskOutcome(failure=failure))}}
         if group.decided:
             group.decided, data["restarting"] = False, {group.name: False}
-        self._state.note("given_up", words.first_line(failure.message), task, data)
+        self._state.note("given_up", first_line(failure.message), task, data)
 
     def _record(self, task: Task, failure: Failure) -> None:
         task.given_up = True

@@ -19,6 +19,7 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.protocol.timing import STOP_SLACK
 from tony_provider.runtime.quantities import count
+from tony_provider.runtime.text import first_line
 
 
 class ProcessStarts:
@@ -47,7 +48,7 @@ class ProcessStarts:
     def _say_stop(self, task: Task, process: ProcessState, reason: str, *, stacks: bool = False) -> None:
         copies, grace = self._state.last_copies, self._state.job.timeouts.grace
         self._state.emit(
-            StopProcess(task.name, process.generation, process.start, grace, copies, words.first_line(reason), stacks)
+            StopProcess(task.name, process.generation, process.start, grace, copies, first_line(reason), stacks)
         )
 
     def say_again(self, task: Task, start: int) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
@@ -24,6 +23,7 @@ from tony_provider.runtime.am.session.restarts.restart_groups import (
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.text import first_line
 
 
 class Restarts:
@@ -163,7 +163,7 @@ class Restarts:
         """Stop what has to start again."""
         if group.restart:
             return
-        group.restart = Restart(words.first_line(reason), list(group.members))
+        group.restart = Restart(first_line(reason), list(group.members))
         self._active[group.name] = group
         if group is self._groups.gang and self._state.phase is JobState.RUNNING:
             self._state.enter(JobState.RESTARTING)
@@ -178,7 +178,7 @@ class Restarts:
         if group.restart is None:
             return
         group.root_cause.reset()
-        group.restart.reason = words.first_line(reason)
+        group.restart.reason = first_line(reason)
         group.restart.not_before = now + delay
         for task in group.members:
             if task.state in (TaskState.FAILED, TaskState.LOST) and task.has_container:
