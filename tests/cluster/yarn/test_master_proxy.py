@@ -70,7 +70,7 @@ def place() -> Iterator[Callable[[Says], Place]]:
         [port] = free_ports(1)
         servers.append(ThreadingHTTPServer(("127.0.0.1", port), Handler))
         made.url = f"http://127.0.0.1:{port}"
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        threading.Thread(target=servers[-1].serve_forever, args=(0.05,), daemon=True).start()
         return made
 
     yield start

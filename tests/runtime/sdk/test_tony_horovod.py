@@ -14,7 +14,7 @@ from tony_provider.runtime.sdk.tony_horovod import MAX_VALUE, KeyValueServer
 @pytest.fixture
 def connection() -> Iterator[HTTPConnection]:
     with KeyValueServer(0, processes=2) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
             made = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
