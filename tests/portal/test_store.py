@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -16,11 +17,12 @@ from tests.portal import stored
 from tests.portal.conftest import As
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.plugins.portal import store
+from tony_provider.plugins.portal.api import PlainJson
 from tony_provider.runtime.codec import dump_json
 from tony_provider.watching.observation import Observation
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
-PATHS = [f"/jobs/{ID}/history", f"/jobs/{ID}/live", f"/jobs/{ID}/logs", f"/jobs/{ID}/logs/worker:0"]
+PATHS = [f"/jobs/{ID}/{each}" for each in ("history", "specification", "live", "logs", "logs/worker:0")]
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,31 @@ def test_a_history(client: As) -> None:
     assert found["events"][0]["loss"] == "NaN"
     assert found["samples"] == {}
     assert any("1 line" in each for each in found["missing"])
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_specification_is_read_alone(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(TonyHook, "history")
+    found = client("alice").get(f"/tony/api/jobs/{ID}/specification").json()
+    assert found["specification"]["tasks"]["worker"]["memory"] == "1GiB"
+    assert found["missing"] == []
+
+
+@pytest.mark.usefixtures("connected")
+@pytest.mark.parametrize("path", [*PATHS[:-1], f"/compare?ids={ID},{OTHER}", f"/jobs/{ID}", "/jobs"])
+def test_no_answer_becomes_json_on_the_loop_that_answers_everybody(
+    client: As, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    on_loop: list[bool] = []
+    render = PlainJson.render
+
+    def watched(answer: PlainJson, content: Any) -> bytes:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return render(answer, content)
+
+    monkeypatch.setattr(PlainJson, "render", watched)
+    assert client("alice").get(f"/tony/api{path}").status_code == 200
+    assert on_loop == [False]
 
 
 @pytest.mark.usefixtures("connected")
