@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.hadoop.ports import free_ports
 from tests.operators.statuses import application, status, worker
 from tests.portal import stored
 from tests.portal.conftest import As
@@ -168,6 +169,18 @@ def test_a_store_that_says_nothing(client: As, path: str) -> None:
     answer = client("alice").get(f"/tony/api{path}")
     assert answer.status_code == 503
     assert "has not answered within" in answer.json()["reason"]
+
+
+@pytest.mark.usefixtures("staging")
+def test_a_store_that_refuses_connections_is_told_at_once(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as one that is silent: the hook would try again for longer than a reader waits."""
+    port = free_ports(1)[0]
+    extra = {"webhdfs": f"http://127.0.0.1:{port}", "staging_dir": "hdfs://away.example.com:8020/tony"}
+    connection = {"conn_type": "tony", "host": "127.0.0.1", "port": port, "login": "alice", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    answer = client("alice").get(f"/tony/api/jobs/{ID}/history")
+    assert answer.status_code == 503
+    assert f"no NameNode is there: nothing listens on port {port} of 127.0.0.1" in answer.json()["reason"]
 
 
 @pytest.mark.usefixtures("connected")
