@@ -16,10 +16,13 @@ from tests.waiting import until
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
+from tony_provider.cluster.history.former_runs import FormerRuns
+from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
 from tony_provider.runtime.spec.model import OutputSpec
 from tony_provider.runtime.storage import uris
@@ -403,23 +406,65 @@ def test_the_history_of_a_job_may_stay_longer_than_the_rest(store: Store, tony: 
     said = tony("gc", "--keep-history", "60d", "--yes")
     assert said.code == 0, said.out
     assert "application, not its history" in said.out
-    assert {path.name for path in directory.iterdir()} == {"history", "status.json", "result.json"}
+    assert {path.name for path in directory.iterdir()} == {"history", "status.json", "result.json", "delivered.json"}
     assert store.hook.history(which, application_id) == before_it
 
     said = tony("gc", "--keep-history", "60d", "--older-than", "0s")
     assert "0 (0 B) would be removed" in said.out
     store.age(days=70)
+    store.age(directory / "delivered.json", days=40)  # as gc has written it
     said = tony("gc", "--keep-history", "60d", "--yes")
     assert said.code == 0, said.out
     assert not directory.exists()
 
 
-def test_a_task_that_is_cleared_trains_anew_where_only_the_history_is_left(store: Store, tony: Tony) -> None:
+@pytest.mark.parametrize("delivered", [Delivered(1, 1), None])
+def test_a_task_trains_anew_where_only_the_history_is_left(
+    store: Store, tony: Tony, delivered: Delivered | None
+) -> None:
+    """Cleared, or tried again after its worker had died: the model has gone."""
     which, application_id = store.train("train")
-    store.hook.mark_delivered(which, application_id, Delivered(1, 1))
+    if delivered is not None:
+        store.hook.mark_delivered(which, application_id, delivered)
     store.age()
     assert tony("gc", "--keep-history", "60d", "--yes").code == 0
     before_it = store.hook.previous_application(which, remembered=application_id)
     assert before_it is not None
     assert before_it.has_succeeded
     assert before_it.delivered is not None
+    assert TaskTry(2, 1, "id-2").follows_success(before_it.delivered)
+    store.hook.clean_up(which, application_id)
+    again = store.hook.submit(SubmissionRequest(job("true"), which))
+    ended(store.hook, again)
+    newest = store.hook.previous_application(which)
+    assert newest is not None
+    assert newest.application_id == again
+
+
+def test_what_advice_knows_of_trainings_goes_when_they_have(store: Store, tony: Tony) -> None:
+    which, application_id = store.train("train")
+    directory = store.application(which, application_id)
+    labels = {"dag_id": "clicks", "task_id": "train"}
+    summary = JobSummary(
+        application_id=application_id, application_dir=directory, dag_id="clicks", run_id="r", task_id="train"
+    )
+    store.hook.keep_former_runs(labels, FormerRuns().with_run(summary))
+    store.hook.keep_former_runs({**labels, "task_id": "damaged"}, FormerRuns())
+    known, damaged = sorted((store.root / "advice").iterdir(), key=lambda path: "damaged" in path.name)
+    damaged.write_text("{")
+    other = known.with_name("mine.json")
+    other.write_text("{}")
+    assert look(store) == {}
+    store.age()
+    for path in (known, damaged, other):
+        store.age(path)
+    stays = look(store)
+    assert stays[f"file://{known}"] == f"it knows of {store.hook.layout.job_dir(which)}, which is there"
+    assert f"file://{other}" not in stays
+    assert tony("gc", "--yes").code == 0
+    assert known.exists()
+    assert going(store) == {f"file://{known}"}
+    done = tony("gc", "--yes")
+    assert done.code == 0, done.error
+    assert set((store.root / "advice").iterdir()) == {damaged, other}
+    assert store.hook.former_runs(labels) == FormerRuns()

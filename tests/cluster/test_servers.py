@@ -9,7 +9,7 @@ import pytest
 
 from tests.hadoop.ports import free_ports
 from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed
-from tony_provider.cluster.servers import expect_servers
+from tony_provider.cluster.servers import expect_servers, expect_store
 from tony_provider.cluster.settings import YarnSettings
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
@@ -41,6 +41,9 @@ def test_where_nobody_listens(server: str, closed: str) -> None:
     )
     with pytest.raises(StagingFailed, match=rf"^no NameNode is there: nothing listens on port {port}"):
         expect_servers(settings([server], [closed]), timeout=0.1)
+    with pytest.raises(StagingFailed, match=rf"^no NameNode is there: nothing listens on port {port}"):
+        expect_store(settings([server], [closed]), timeout=0.1)
+    expect_store(settings([closed], [server]), timeout=0.1)
 
 
 def test_one_that_listens_is_enough(server: str, closed: str) -> None:

@@ -14,7 +14,8 @@ from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY
 
 CLICKS, DIGITS, NOBODYS = stored.application_id(0), stored.application_id(100), stored.application_id(99_999)
-OF_CLICKS = [f"/jobs/{CLICKS}", f"/jobs/{CLICKS}/history", f"/jobs/{CLICKS}/live", f"/compare?ids={CLICKS}"]
+OF_ONE = ["", "/history", "/specification", "/live"]
+OF_CLICKS = [*(f"/jobs/{CLICKS}{each}" for each in OF_ONE), f"/compare?ids={CLICKS}"]
 LOGS = [f"/jobs/{CLICKS}/logs", f"/jobs/{CLICKS}/logs/worker:0"]
 DATES = "/dags/clicks/dates"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -11,16 +12,18 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.hadoop.ports import free_ports
 from tests.operators.statuses import application, status, worker
 from tests.portal import stored
 from tests.portal.conftest import As
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.plugins.portal import store
+from tony_provider.plugins.portal.api import PlainJson
 from tony_provider.runtime.codec import dump_json
 from tony_provider.watching.observation import Observation
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
-PATHS = [f"/jobs/{ID}/history", f"/jobs/{ID}/live", f"/jobs/{ID}/logs", f"/jobs/{ID}/logs/worker:0"]
+PATHS = [f"/jobs/{ID}/{each}" for each in ("history", "specification", "live", "logs", "logs/worker:0")]
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,31 @@ def test_a_history(client: As) -> None:
 
 
 @pytest.mark.usefixtures("connected")
+def test_a_specification_is_read_alone(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(TonyHook, "history")
+    found = client("alice").get(f"/tony/api/jobs/{ID}/specification").json()
+    assert found["specification"]["tasks"]["worker"]["memory"] == "1GiB"
+    assert found["missing"] == []
+
+
+@pytest.mark.usefixtures("connected")
+@pytest.mark.parametrize("path", [*PATHS[:-1], f"/compare?ids={ID},{OTHER}", f"/jobs/{ID}", "/jobs"])
+def test_no_answer_becomes_json_on_the_loop_that_answers_everybody(
+    client: As, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    on_loop: list[bool] = []
+    render = PlainJson.render
+
+    def watched(answer: PlainJson, content: Any) -> bytes:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return render(answer, content)
+
+    monkeypatch.setattr(PlainJson, "render", watched)
+    assert client("alice").get(f"/tony/api{path}").status_code == 200
+    assert on_loop == [False]
+
+
+@pytest.mark.usefixtures("connected")
 def test_a_live_status(client: As) -> None:
     found = client("alice").get(f"/tony/api/jobs/{ID}/live").json()
     assert (found["application_state"], found["status"]["state"]) == (None, "SUCCEEDED")
@@ -141,6 +169,18 @@ def test_a_store_that_says_nothing(client: As, path: str) -> None:
     answer = client("alice").get(f"/tony/api{path}")
     assert answer.status_code == 503
     assert "has not answered within" in answer.json()["reason"]
+
+
+@pytest.mark.usefixtures("staging")
+def test_a_store_that_refuses_connections_is_told_at_once(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as one that is silent: the hook would try again for longer than a reader waits."""
+    port = free_ports(1)[0]
+    extra = {"webhdfs": f"http://127.0.0.1:{port}", "staging_dir": "hdfs://away.example.com:8020/tony"}
+    connection = {"conn_type": "tony", "host": "127.0.0.1", "port": port, "login": "alice", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    answer = client("alice").get(f"/tony/api/jobs/{ID}/history")
+    assert answer.status_code == 503
+    assert f"no NameNode is there: nothing listens on port {port} of 127.0.0.1" in answer.json()["reason"]
 
 
 @pytest.mark.usefixtures("connected")

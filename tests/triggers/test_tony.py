@@ -16,6 +16,7 @@ import pytest
 from airflow.triggers.base import TriggerEvent
 
 from tests.operators.jobs import DEADLINE, Marker, ended, job
+from tests.operators.telemetry.fake_mlflow import Data, Info, Run, Server
 from tests.waiting import until
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
@@ -26,7 +27,8 @@ from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.triggers.versions import DeferredByNewerRelease
-from tony_provider.watching import termination
+from tony_provider.watching import open_mlflow_run, termination
+from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 from tony_provider.watching.output_follower import OutputPosition
 from tony_provider.watching.shown_output import OutputWish
 from tony_provider.watching.task_states import TrainTask, TrainTaskStates
@@ -45,9 +47,10 @@ def trigger_for(
     *,
     kill: bool = True,
     tony_conn_id: str = "tony_default",
+    mlflow: OpenMlflowRun | None = None,
     **changes: Any,
 ) -> TonyJobTrigger:
-    watched = DeferredJob(tony_conn_id, None, identity.slug, identity.digest, application_id, kill)
+    watched = DeferredJob(tony_conn_id, None, identity.slug, identity.digest, application_id, kill, mlflow=mlflow)
     arguments: dict[str, Any] = {"poll_interval": 0.2, "end": None, "queue": None, "whose": "try 1 (0198)"}
     return TonyJobTrigger(job=to_plain(watched), **arguments | changes)
 
@@ -130,6 +133,71 @@ async def test_on_kill_ends_nothing_while_the_patched_task_is_deferred(
     assert asked == [TrainTask("d", "r", "t", 3)]
     assert is_alive(local, application_id) is not ends
     local.kill(application_id, "enough")
+
+
+@pytest.mark.parametrize(
+    ("states", "status"),
+    [
+        (TrainTaskStates(is_over=True, state="failed"), "KILLED"),
+        (TrainTaskStates(is_over=True, state="success"), "KILLED"),
+        (TrainTaskStates(), "KILLED"),  # its run was deleted
+        (TrainTaskStates(is_over=False, state="queued"), "RUNNING"),  # cleared: its next try goes on with the run
+    ],
+)
+async def test_mlflow_run_of_a_patched_job_is_closed_when_a_user_ends_the_task(
+    mlflow: Server, patched_end: list[str], monkeypatch: pytest.MonkeyPatch, states: TrainTaskStates, status: str
+) -> None:
+    run = Run(Info("run0", "1", "train"))
+    mlflow.runs.append(run)
+    await end_as(states, run.info.run_id, monkeypatch)
+    assert patched_end == [NAME]
+    assert run.info.status == status
+    assert run.data.tags.get("tony.verdict") == (status if status == "KILLED" else None)
+
+
+async def test_mlflow_that_is_away_keeps_no_patched_job_alive(
+    mlflow: Server, patched_end: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mlflow.is_away = True
+    await end_as(TrainTaskStates(is_over=True, state="failed"), "run0", monkeypatch)
+    assert patched_end == [NAME]
+    assert f"MLflow's run run0 of {NAME} stays open: Max retries exceeded" in caplog.text
+
+
+async def test_mlflow_run_of_an_earlier_success_stays_one(
+    mlflow: Server, patched_end: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server was away when the new training began."""
+    run = Run(Info("run0", "1", "train", status="FINISHED"), Data(tags={"tony.verdict": "SUCCEEDED"}))
+    mlflow.runs.append(run)
+    await end_as(TrainTaskStates(is_over=True, state="failed"), run.info.run_id, monkeypatch)
+    assert patched_end == [NAME]
+    assert run.info.status == "FINISHED"
+
+
+NAME = "application_1_0001"
+
+
+@pytest.fixture
+def patched_end(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The applications that were ended, of a cluster that ends each at once."""
+    ended: list[str] = []
+    monkeypatch.setattr(termination, "stop_application", lambda *_, **__: None)
+    monkeypatch.setattr(termination, "end_application", lambda _, __, application_id, ___: ended.append(application_id))
+    return ended
+
+
+async def end_as(states: TrainTaskStates, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user has ended the deferred task, which is in this state by then."""
+
+    async def ask(task: TrainTask, seconds: float) -> TrainTaskStates:
+        return states
+
+    monkeypatch.setattr(TrainTask, "ask", ask)
+    trigger = trigger_for(Identity("x", "0"), NAME, mlflow=OpenMlflowRun("mlflow_default", run_id))
+    trigger.task_instance = cast(Any, SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1))
+    await trigger.on_kill()
+    await asyncio.to_thread(lambda: open_mlflow_run._closing.submit(bool).result(DEADLINE))  # after what it does before
 
 
 async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applications(

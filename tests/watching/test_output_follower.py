@@ -14,6 +14,7 @@ from tony_provider.runtime.kept_log import LogPiece
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 from tony_provider.watching.output_follower import OutputFollower, OutputPosition, Printed, since
+from tony_provider.watching.output_lines import OutputLines
 from tony_provider.watching.shown_output import FIRST_PAUSE, OutputWish, ShownOutput
 
 LIMIT = 64
@@ -74,6 +75,7 @@ def test_all_that_is_printed_is_given_once_or_said_to_be_missing(looks: list[lis
         before = live.position
         for piece in live.new():
             assert piece.data in hook.logs[attempt] or before.attempt != attempt
+            assert piece.skipped == 0
             found[attempt] = found.get(attempt, 0) + piece.missed + len(piece.data)
     assert sum(found.values()) == sum(map(len, hook.logs.values()))
     assert live.new() == []
@@ -86,6 +88,39 @@ def test_the_last_lines_before_a_restart_come_first() -> None:
     hook.logs = {1: b"one\nthe cause\n", 2: b"again\n"}
     assert live.new() == [Printed(b"the cause\n"), Printed(b"again\n", new_container=True)]
     assert live.position == OutputPosition(2, 6)
+
+
+def test_of_many_containers_the_last_few_are_read() -> None:
+    """A task that was replaced again and again, while its master could not be asked."""
+    hook = Hook({1: b"one\n"})
+    live = follower(hook)
+    live.new()
+    hook.logs = {1: b"one\nthe cause\n", **dict.fromkeys(range(2, 52), b"again\n")}
+    hook.asked = 0
+    found = live.new()
+    assert hook.asked == 6
+    assert found == [
+        Printed(b"the cause\n"),
+        Printed(b"again\n", new_container=True, skipped=45),
+        *[Printed(b"again\n", new_container=True)] * 4,
+    ]
+    assert live.position == OutputPosition(51, 6)
+    shown = OutputLines()
+    for piece in found:
+        shown.add(piece.data, piece.missed, piece.skipped)
+    assert shown.take(0.0) == ["… all of 45 containers left out", "the cause", *["again"] * 5]
+
+
+def test_what_was_read_before_the_master_went_away_is_given() -> None:
+    class Leaving(Hook):
+        def task_output(self, *arguments: Any, **more: Any) -> OutputPiece:
+            self.problem = MasterOutOfReach("it is gone") if self.asked == 1 else None
+            return super().task_output(*arguments, **more)
+
+    live = follower(Leaving({1: b"one\n", 2: b"two\n"}), OutputPosition(1))
+    assert live.new() == [Printed(b"one\n")]
+    assert live.problem == "it is gone"
+    assert live.new() == [Printed(b"two\n", new_container=True)]
 
 
 def test_who_begins_at_the_end_sees_what_comes_then() -> None:

@@ -13,7 +13,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
 from tony_provider.runtime.kept_log import read_kept
-from tony_provider.runtime.quantities import size
+from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageNotFound
@@ -53,6 +53,8 @@ def _live(hook: TonyHook, identity: Identity, application_id: str, args: Namespa
             if new and len(live) > 1:
                 _print(f"==> {each.task} <==\n".encode())
             for piece in new:
+                if piece.skipped:
+                    _print(f"[tony] {count(piece.skipped, 'more container')} printed here\n".encode())
                 if piece.missed:
                     _print(f"[tony] {size(piece.missed)} more were printed here\n".encode())
                 _print(piece.data)

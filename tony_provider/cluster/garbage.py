@@ -3,10 +3,10 @@
 A checkpoint chain or an application's directory (its model, logs, events) may go when nothing in it was
 touched for a given time, no application of its training lives, no model in it is published, and no chain names it as
 what it continues or has its first weights from, not even one that may go itself: that one goes first, and what it named
-the next time. What is kept of a job's history may stay longer than the rest of its directory. An application stays as
-long as a chain that it owns: without its result the training would go on in that chain, whose end has been reached.
-Whatever cannot be judged stays. Files that jobs share (``cache/``) are left alone, but for those that a writer has left
-half-written.
+the next time. So does what advice knows of a task's former runs, when the directories of all these trainings have gone.
+What is kept of a job's history may stay longer than the rest of its directory. An application stays as long as a chain
+that it owns: without its result the training would go on in that chain, whose end has been reached. Whatever cannot be
+judged stays. Files that jobs share (``cache/``) are left alone, but for those that a writer has left half-written.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import tag_of
 from tony_provider.cluster.base import ApplicationFilter, Cluster
 from tony_provider.cluster.checkpoint_chains import read_chain, read_owner
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
+from tony_provider.cluster.history.former_runs import read_former_runs
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import APPLICATIONS, Layout, chain_number
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
+from tony_provider.cluster.results import Delivered
 from tony_provider.runtime import contract
 from tony_provider.runtime.application_cleanup import clear_outputs
 from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.history.segment_files import listed
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageInvalidPath, StorageNotEmpty, StorageNotFound
@@ -43,8 +47,8 @@ _LONGEST_WRITE = 86400.0  # seconds
 _CHEAP_SECONDS = 0.5  # that a look at what is new may take for each single item
 
 
-# What an application's directory has of its history. Without the mark a task that is cleared would get the result once
-# more, which stays, and not train anew.
+# What an application's directory has of its history. With the mark a task that is cleared, or tried again, trains anew:
+# the result stays, and what it names has gone.
 _HISTORY = frozenset(
     (
         contract.HISTORY_DIR,
@@ -59,15 +63,16 @@ _CHANGED = "it has changed meanwhile"
 
 
 class GarbageKind(StrEnum):
-    """What a directory of garbage is: a checkpoint chain, or an application's directory."""
+    """What garbage is: a checkpoint chain, an application's directory, or the file with a task's former runs."""
 
     CHAIN = "chain"
     APPLICATION = "application"
+    ADVICE = "advice"
 
 
 @attrs.frozen
 class GarbageItem:
-    """A directory that is kept or removed as a whole."""
+    """A directory, or a file, that is kept or removed as a whole."""
 
     uri: str
     kind: GarbageKind
@@ -181,17 +186,24 @@ class Garbage:
             if why := next((each.why for each in owners if each.concerns(item)), ""):
                 return why
         try:
-            alone = list(self._item(self.storage.status(item.uri), item.kind, item.identity, []))
+            status = self.storage.status(item.uri)
         except StorageNotFound:
             return "it has gone meanwhile"
+        if item.kind is GarbageKind.ADVICE:
+            return "" if _advice(status, item.identity) == item else _CHANGED
+        alone = list(self._item(status, item.kind, item.identity, []))
         return "" if alone == [item] else _CHANGED
 
     def _remove(self, item: GarbageItem) -> str:
         """Why it is still there; empty when it is gone."""
         try:
+            if item.kind is GarbageKind.ADVICE:
+                self.storage.remove(item.uri)
+                return ""
             if item.kind is GarbageKind.APPLICATION:
                 clear_outputs(self.storage, item.uri)
             if item.keeps_history:
+                results.mark_delivered(self.storage, item.uri, Delivered.gone())
                 for each in self.storage.list(item.uri):
                     if each.name not in _HISTORY:
                         self.storage.remove(each.path, recursive=True)
@@ -224,6 +236,9 @@ class Garbage:
                 else:
                     kind = GarbageKind.CHAIN if chain_number(status.name) is not None else None
                     yield from self._item(status, kind, identity, versions)
+        for file in listed(self.storage, self.layout.advice_dir):
+            if (task := self.layout.task_of(file.name)) is not None:
+                yield _advice(file, task)
 
     def _item(
         self, status: FileStatus, kind: GarbageKind | None, identity: Identity | None, versions: list[str]
@@ -267,7 +282,7 @@ class Garbage:
         for models in self.models:
             if not self.storage.exists(models):
                 raise CannotJudge(f"nothing can be removed: there is no {models}, where models should be published")
-        ours = {self.layout.jobs_dir, self.layout.cache_dir, *self.without}
+        ours = {self.layout.jobs_dir, self.layout.cache_dir, self.layout.advice_dir, *self.without}
         places = [each.path for each in self._directories(self.layout.root) if each.path not in ours]
         for place in [*places, *self.models]:
             yield from (each.path for each in self._below(place) if _is_version(each.path))
@@ -278,7 +293,19 @@ class Garbage:
         why = live.reason(item) or next((each.why for each in needed if each.concerns(item)), "")
         if not why and item.kind is GarbageKind.CHAIN and read_chain(self.storage, item.uri) is None:
             why = "it has no chain.json: what it is cannot be told"
+        if not why and item.kind is GarbageKind.ADVICE:
+            why = self._known_training(item)
         return attrs.evolve(item, spared=why)
+
+    def _known_training(self, item: GarbageItem) -> str:
+        """Why the file with a task's former runs stays; empty: all these trainings have gone."""
+        try:
+            runs = read_former_runs(self.storage, self.layout, item.identity)
+            trainings = {uris.name(uris.parent(uris.parent(each.application_dir))) for each in runs.summaries}
+        except (RecordUnreadable, StorageInvalidPath) as error:
+            return str(error)
+        there = [uri for name in trainings if self.storage.exists(uri := uris.join(self.layout.jobs_dir, name))]
+        return f"it knows of {there[0]}, which is there" if there else ""
 
     def _referenced(self, chains: Iterable[str]) -> Iterator[_Needed]:
         """By chains, old and new."""
@@ -332,7 +359,8 @@ class _History:
             self.others = True
         elif not status.is_directory:
             self.size += status.size
-            self.newest_ms = max(self.newest_ms, status.modified_ms)
+            if name != contract.DELIVERED_FILE:  # which we may have written ourselves
+                self.newest_ms = max(self.newest_ms, status.modified_ms)
 
 
 @attrs.frozen
@@ -400,6 +428,10 @@ class _Live:
         if living is None and uris.name(item.uri) in self.ids:
             living = uris.name(item.uri)
         return f"{living} of its training lives" if living else ""
+
+
+def _advice(file: FileStatus, task: Identity) -> GarbageItem:
+    return GarbageItem(file.path, GarbageKind.ADVICE, task, file.size, file.modified_ms)
 
 
 def _changed(item: GarbageItem, now: GarbageItem | None) -> str:

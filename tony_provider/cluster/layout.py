@@ -11,6 +11,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.storage import uris
 
 APPLICATIONS = "applications"  # in a training's directory: those of its applications
+_JSON = ".json"
 _CHAIN = re.compile(r"chain-(\d{4,})")
 
 
@@ -55,9 +56,18 @@ class Layout:
         """The directory for what the application needs only while it lives."""
         return uris.join(self.application_dir(identity, application_id), contract.LAUNCH_DIR)
 
+    @property
+    def advice_dir(self) -> str:
+        """The directory that holds what is known of former runs, a file for each task of a DAG."""
+        return uris.join(self.root, "advice")
+
     def former_runs(self, task: Identity) -> str:
         """The URI of the file with the last applications of a task of a DAG, whatever their runs."""
-        return uris.join(self.root, "advice", f"{task.name}.json")
+        return uris.join(self.advice_dir, f"{task.name}{_JSON}")
+
+    def task_of(self, file: str) -> Identity | None:
+        """The task whose former runs are in the file of this name; None when it is none of ours."""
+        return Identity.parse(file.removesuffix(_JSON)) if file.endswith(_JSON) else None
 
     def chain_dir(self, identity: Identity, number: int) -> str:
         """The directory of a checkpoint chain; numbers count from 1."""

@@ -21,6 +21,8 @@ from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 
 _MOST_BYTES = 64 << 20  # of the description of an application: what is larger is none
 
+_NO_TRY = -1
+
 
 @attrs.frozen
 class Delivered:
@@ -33,6 +35,11 @@ class Delivered:
     max_tries: int  # the last try that Airflow allowed then; raised when the task is cleared
     delivered_ms: int = attrs.field(factory=epoch_ms)  # epoch
     version: int = 1
+
+    @classmethod
+    def gone(cls) -> Delivered:
+        """The mark of a result that is no use any more, whoever had it: what it names was removed."""
+        return cls(0, _NO_TRY)
 
     def reached_airflow(self, try_number: int, max_tries: int) -> bool:
         """Whether Airflow called the try that left the mark a success, seen from a later try.

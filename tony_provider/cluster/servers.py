@@ -37,6 +37,11 @@ def expect_servers(yarn: YarnSettings, timeout: float = TIMEOUT) -> None:
     _expect("NameNode", yarn.webhdfs.addresses, deadline, timeout, StagingFailed)
 
 
+def expect_store(yarn: YarnSettings, timeout: float) -> None:
+    """Check that a NameNode takes connections, as above. Raises StagingFailed."""
+    _expect("NameNode", yarn.webhdfs.addresses, time.monotonic() + timeout, timeout, StagingFailed)
+
+
 def _is_behind_proxy(address: str, yarn: YarnSettings) -> bool:
     return yarn.trust_env and bool(get_environ_proxies(address))
 

@@ -115,6 +115,16 @@ class TonyHook(BaseHook):
 
             expect_servers(self.settings.yarn)
 
+    def expect_store(self, seconds: float) -> None:
+        """Check that somebody listens where the store is, for readers who do not wait for a failover to end.
+
+        Raises StagingFailed when all NameNodes have refused connections for so many seconds.
+        """
+        if self.settings.yarn is not None and self._open.nodes_webhdfs is not None:
+            from tony_provider.cluster.servers import expect_store
+
+            expect_store(self.settings.yarn, seconds)
+
     def check(self, job: JobSpec) -> None:
         """Check the job against the cluster. Changes nothing.
 

@@ -291,6 +291,7 @@ class Training:
             application_id=application_id,
             kill=task.on_kill_action == "kill",
             output=self._wish(fresh=fresh),
+            mlflow=self._telemetry.open_run,
         )
         deferral.note(self._store, deferral.Deferral(self._try.id, self._try.max_tries, job))
         # A triggerer beside ``dag.test()`` would take what comes next for a user's action.
@@ -346,6 +347,7 @@ class Training:
         if self._task.on_kill_action == "keep":
             raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
         self._summary.leave(application_id, hurried=True)
+        self._telemetry.hurry(application_id, KILL_REASON)
         self._end(KILL_REASON)
         raise TonyTaskKilled(f"this try was ended, and {application_id} with it")
 
@@ -394,7 +396,7 @@ class Training:
         return self._deliver(application_id, ending.application, ending.status)
 
     def _rest_of_output(self) -> RestOfOutput:
-        return RestOfOutput(self._wish(fresh=False), self._told, self._secrets)
+        return RestOfOutput(self._wish(fresh=False), self._told, [*self._secrets, *self._telemetry.secrets])
 
     def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
         """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tony_provider.cluster.identity import Identity
+from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 from tony_provider.watching.output_follower import OutputPosition
 from tony_provider.watching.shown_output import OutputWish
 from tony_provider.watching.watch_result import Reason
@@ -23,6 +24,7 @@ class DeferredJob:
     application_id: str
     kill: bool  # whether a user's action on the task ends the application
     output: OutputWish | None = None  # whose output is shown in the task's log; None: nobody's
+    mlflow: OpenMlflowRun | None = None  # what is closed where a user's action ends the application
 
     @property
     def identity(self) -> Identity:

@@ -18,7 +18,7 @@ from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
 from tony_provider.triggers.versions import refuse_newer
 from tony_provider.watching.job_poller import FollowedJob, following
 from tony_provider.watching.shown_output import ShownOutput, shown_output
-from tony_provider.watching.task_states import TrainTask
+from tony_provider.watching.task_states import TrainTask, TrainTaskStates
 from tony_provider.watching.termination import Kill, end_from_triggerer
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import WatchLimits, WatchResult
@@ -86,23 +86,25 @@ class TonyJobTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         job = self.job
-        if job.kill and not await self._goes_on():
-            kill = Kill(KILL_REASON, self.whose)
-            await end_from_triggerer(job.tony_conn_id, job.proxy_user, job.identity, job.application_id, kill)
+        if not job.kill:
+            return
+        task = await self._task_states()
+        if task.state == TaskInstanceState.DEFERRED.value:
+            # No user has ended it. A triggerer that was silent for a while finds its triggers handed to another one,
+            # and is told to cancel them in the words of a user's action. Or the task was cleared, and its next try is
+            # deferred by now: that one has ended the application before.
+            return
+        # A next try goes on with the run.
+        run = job.mlflow if task.is_over is not False else None
+        kill = Kill(KILL_REASON, self.whose)
+        await end_from_triggerer(job.tony_conn_id, job.proxy_user, job.identity, job.application_id, kill, run)
 
-    async def _goes_on(self) -> bool:
-        """Whether the task is deferred all the same, so that no user has ended it.
-
-        A triggerer that was silent for a while finds its triggers handed to another one, and is told to cancel them in
-        the words of a user's action. Or the task was cleared, and its next try is deferred by now: that one has ended
-        the application before.
-        """
+    async def _task_states(self) -> TrainTaskStates:
         task = self.task_instance
         if task is None:
-            return False
+            return TrainTaskStates()
         asked = TrainTask(task.dag_id, task.run_id, task.task_id, task.map_index)
-        task_states = await asked.ask(STATE_SECONDS)
-        return task_states.state == TaskInstanceState.DEFERRED.value
+        return await asked.ask(STATE_SECONDS)
 
     async def _watch(self, output: ShownOutput | None) -> WatchResult:
         followed = FollowedJob(self.job.identity, self.job.application_id, self.poll_interval, output)

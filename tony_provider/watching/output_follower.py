@@ -8,6 +8,7 @@ from tony_provider.cluster.errors import MasterOutOfReach, NotServed
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol import output_piece
 
+_CONTAINERS = 5  # of a task, that are asked for at a look, at most, beside the one that was read last
 TAIL = 64 << 10  # bytes that a master which knows no pieces is asked for at once
 
 
@@ -31,6 +32,7 @@ class Printed:
     data: bytes
     missed: int = 0  # bytes that were printed before it and are not to be had
     new_container: bool = False  # it begins what another container prints
+    skipped: int = 0  # containers before that one of which nothing was read: there were too many
 
 
 class OutputFollower:
@@ -58,6 +60,7 @@ class OutputFollower:
         self._seconds = seconds  # that the master may take
         self._older_masters = older_masters
         self._seen = b""  # by an older master
+        self._skipped = 0  # containers, as long as nothing was read of a later one
 
     def new(self) -> list[Printed]:
         """What was printed since the last look; the first gives what comes after the position that it began with.
@@ -65,19 +68,19 @@ class OutputFollower:
         Raises ClusterAuthError, UnexpectedAnswer; NotServed for a job of an older release that is not to be followed.
         """
         self.problem = ""
+        found: list[Printed] = []
         try:
-            return self._pieces()
+            self._read(found)
         except NotServed:
             if not self._older_masters:
                 raise
+            return self._of_older_master()
         except MasterOutOfReach as error:
             self.problem = str(error)
-            return []
-        return self._of_older_master()
+        return found
 
-    def _pieces(self) -> list[Printed]:
-        """The rest of the container that was read last, then what a newer one has printed."""
-        found = []
+    def _read(self, found: list[Printed]) -> None:
+        """The rest of the container that was read last, then what newer ones have printed, the last few of them."""
         while True:
             before = self.position
             answer = self.hook.task_output(
@@ -87,11 +90,15 @@ class OutputFollower:
             self.position = OutputPosition(answer.attempt, answer.end)
             is_at_end = before.offset == output_piece.END
             missed = 0 if is_at_end else answer.start - before.offset
-            if answer.data or missed:
-                found.append(Printed(answer.data, missed, new_container=before.offset == 0 and answer.attempt > 1))
+            if answer.data or missed or self._skipped:
+                is_new = before.offset == 0 and answer.attempt > 1
+                found.append(Printed(answer.data, missed, new_container=is_new, skipped=self._skipped))
+                self._skipped = 0
             if answer.attempt >= answer.newest:
-                return found
-            self.position = OutputPosition(answer.attempt + 1)
+                return
+            following = max(answer.attempt + 1, answer.newest - _CONTAINERS + 1)
+            self._skipped = following - answer.attempt - 1
+            self.position = OutputPosition(following)
 
     def _of_older_master(self) -> list[Printed]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from tony_provider.runtime.quantities import size
+from tony_provider.runtime.quantities import count, size
 
 LINES_PER_SECOND = 10  # on average
 AT_ONCE = 100  # lines, after a while of fewer
@@ -33,6 +33,7 @@ class OutputLines:
         self._new: deque[str] = deque(maxlen=at_once)
         self._left_out = 0  # lines
         self._missed = 0  # bytes
+        self._skipped = 0  # containers
         self._line = b""  # the beginning of one that has no end yet, or the last state of it
         self._bar = ""  # the state of it that was shown
         self._bar_at = float("-inf")
@@ -54,10 +55,11 @@ class OutputLines:
     @property
     def waits(self) -> bool:
         """Whether something of what was added is still to be shown."""
-        return bool(self._new or self._missed or self._left_out)
+        return bool(self._new or self._missed or self._left_out or self._skipped)
 
-    def add(self, data: bytes, missed: int = 0) -> None:
-        """Add what was printed; ``missed`` bytes before it are not to be had."""
+    def add(self, data: bytes, missed: int = 0, skipped: int = 0) -> None:
+        """Add what was printed; ``missed`` bytes before it, or all of ``skipped`` containers, are not to be had."""
+        self._skipped += skipped
         if missed:
             self._missed += missed + self._begun
             self._line, self._begun = b"", 0
@@ -77,10 +79,10 @@ class OutputLines:
         """The lines to show now."""
         self._add_bar(now)
         self._refill(now)
-        count = min(int(self._allowed), MOST - self._shown)
-        if not self.waits or count < 1:
+        most = min(int(self._allowed), MOST - self._shown)
+        if not self.waits or most < 1:
             return []
-        while len(self._new) > count:
+        while len(self._new) > most:
             self._new.popleft()
             self._left_out += 1
         lines = list(self._new)
@@ -116,17 +118,16 @@ class OutputLines:
             self._allowed = min(1.0, self._allowed + since / _SPARSE_SECONDS)
 
     def _gap(self) -> list[str]:
-        if not (self._left_out or self._missed):
-            return []
-        lines = f"{self._left_out:,} lines" if self._left_out else ""
-        missed = size(self._missed) if self._missed else ""
-        self._left_out = self._missed = 0
-        return [f"… {' and '.join(filter(None, (missed, lines)))} left out"]
+        said = [f"all of {count(self._skipped, 'container')}"] if self._skipped else []
+        said += [size(self._missed)] if self._missed else []
+        said += [f"{self._left_out:,} lines"] if self._left_out else []
+        self._left_out = self._missed = self._skipped = 0
+        return [f"… {' and '.join(said)} left out"] if said else []
 
-    def _last_word(self, count: int) -> list[str]:
+    def _last_word(self, new: int) -> list[str]:
         if self.is_full:
             return [f"… nothing more is shown here after {MOST:,} lines, but the end"]
-        if self._shown >= MANY > self._shown - count:
+        if self._shown >= MANY > self._shown - new:
             return [f"… after {MANY:,} lines there is one a minute from here on"]
         return []
 

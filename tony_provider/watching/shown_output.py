@@ -127,7 +127,7 @@ class ShownOutput:
         for piece in pieces:
             if piece.new_container:
                 lines.end()
-            lines.add(piece.data, piece.missed)
+            lines.add(piece.data, piece.missed, piece.skipped)
         self._show(name, lines.take(self._clock()))
         position = follower.position
         if not lines.waits and position.attempt is not None:

@@ -23,6 +23,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 
 HURRIED_SECONDS = 2.0  # that a master may take to answer in a signal handler: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
@@ -139,9 +140,14 @@ _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 
 
 async def end_from_triggerer(
-    tony_conn_id: str, proxy_user: str | None, identity: Identity, application_id: str, kill: Kill
+    tony_conn_id: str,
+    proxy_user: str | None,
+    identity: Identity,
+    application_id: str,
+    kill: Kill,
+    run: OpenMlflowRun | None = None,
 ) -> None:
-    """Stop the application from an event loop and see that it ends.
+    """Stop the application from an event loop and see that it ends; its MLflow ``run`` is closed then.
 
     Being cancelled stops the waiting, and nothing else.
     """
@@ -151,8 +157,12 @@ async def end_from_triggerer(
             stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
 
     def end() -> None:
-        with TonyHook(tony_conn_id, proxy_user) as hook:
-            end_application(hook, identity, application_id, kill)
+        try:
+            with TonyHook(tony_conn_id, proxy_user) as hook:
+                end_application(hook, identity, application_id, kill)
+        finally:
+            if run is not None:
+                run.close_later(application_id, kill.reason)
 
     await _in(_stopping, stop, application_id)
     await _in(_ending, end, application_id)

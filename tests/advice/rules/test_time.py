@@ -35,6 +35,13 @@ def test_checkpoints_too_rare_for_so_many_failures() -> None:
     assert (advice.change, advice.confidence) == (None, Confidence.HIGH)
 
 
+def test_checkpoints_of_which_the_first_are_not_known_any_more() -> None:
+    """What a job has copied is told for all of them."""
+    dropped = {"time_ms": 1, "event": "dropped", "message": "9000 older events", "dropped": 9000}
+    for events in ([dropped, *saved(1200.0)], [dropped]):
+        assert silent(CHECKPOINTS, history(events=events, restarts=4, times=ROUGH))
+
+
 def test_checkpoints_of_which_the_copies_never_end() -> None:
     busy = attrs.evolve(TIMES, checkpoints=3000.0)
     advice = said(CHECKPOINTS, history(events=saved(10.0, 300), times=busy))

@@ -154,6 +154,6 @@ def test_more_samples_than_anybody_can_hold_are_read_up_to_a_bound(
     found = read(whole)
     assert [each.step for each in found.samples] == [1, 3, 4]
     assert found.missing == [
-        f"series: {segment_name(1, 2)}: it has too many samples: the rest is not read",
+        f"series: {segment_name(1, 2)}: there are too many: the rest is not read",
         f"series: what comes from {segment_name(2, 1)} on is too much, and is not read",
     ]

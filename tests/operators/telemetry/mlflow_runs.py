@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.operators.telemetry.tries import RUN
-from tony_provider.operators.telemetry.mlflow_options import MlflowOptions, MlflowServer
+from tony_provider.hooks.mlflow_server import MlflowServer
+from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
 from tony_provider.operators.telemetry.mlflow_run import MlflowRun
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import JobSpec

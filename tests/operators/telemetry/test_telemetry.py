@@ -13,10 +13,15 @@ from tests.operators.telemetry.fake_mlflow import Server
 from tests.operators.telemetry.mlflow_runs import ADDRESS
 from tests.operators.trainings import Training
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
+from tony_provider.hooks.mlflow_server import MlflowServer
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators import deferral
+from tony_provider.operators.outcome import Outcome, RestOfOutput
 from tony_provider.operators.telemetry import stats
-from tony_provider.operators.telemetry.mlflow_options import MlflowOptions, MlflowServer
+from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
 from tony_provider.runtime.contract import APPLICATION_FILE
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 
 SAYS_WHAT_IT_FINDS = f"""
 cp {APPLICATION_FILE} $TONY_MODEL_DIR/
@@ -30,6 +35,16 @@ def test_all_are_told_of_a_training_that_was_deferred(
     training: Training, mlflow: Server, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
+    noted: list[deferral.Deferral] = []
+    masked: set[str] = set()
+    tell_output = Outcome.tell_output
+
+    def tell(outcome: Outcome, status: JobStatus, rest: RestOfOutput) -> None:
+        masked.update(rest.secrets)
+        tell_output(outcome, status, rest)
+
+    monkeypatch.setattr(Outcome, "tell_output", tell)
+    monkeypatch.setattr(deferral, "note", lambda _, note: noted.append(note))
 
     class Backend:
         @staticmethod
@@ -59,6 +74,8 @@ def test_all_are_told_of_a_training_that_was_deferred(
     names = [span.name for span in spans.get_finished_spans()]
     assert {"tony.waiting", "tony.localisation", "tony.generation", "tony.end"} <= set(names)
     assert names.count("tony.training") == 1
+    assert [each.job.mlflow for each in noted] == [OpenMlflowRun("mlflow_default", run.info.run_id)]
+    assert masked == {"a-token"}
     # The token is in the credentials alone.
     assert training.description(done).environment.keys() == {"TRACEPARENT", "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"}
 

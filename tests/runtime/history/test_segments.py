@@ -85,7 +85,7 @@ def test_a_segment_that_is_enormous_is_read_up_to_the_bound() -> None:
 def test_more_samples_than_anybody_can_hold_are_not_read() -> None:
     read = read_segment(encode_segment(HEADER, SAMPLES), most_bytes=MOST, most_samples=3)
     assert read.samples == SAMPLES[:3]
-    assert read.problems == ["it has too many samples: the rest is not read"]
+    assert read.problems == ["there are too many: the rest is not read"]
 
 
 def test_text_that_is_a_thousand_times_its_file_is_read_up_to_the_bound() -> None:
@@ -124,7 +124,7 @@ def test_a_line_that_is_no_sample_is_counted(line: bytes) -> None:
     data = encode_header(HEADER) + gzip.compress(line + b"\n" + encode_sample(SAMPLES[3]))
     read = read_segment(data, most_bytes=MOST, most_samples=10_000)
     assert read.samples == [SAMPLES[3]]
-    assert read.problems == ["1 of its lines are no samples"]
+    assert read.problems == ["1 line cannot be read"]
 
 
 @pytest.mark.parametrize("data", [b"", b"no gzip at all", gzip.compress(b"\xff\n"), gzip.compress(b"[1]\n{}\n")])

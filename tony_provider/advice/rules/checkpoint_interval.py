@@ -11,6 +11,7 @@ import attrs
 from tony_provider.advice.case import Case, confidence
 from tony_provider.advice.rule import Rule
 from tony_provider.cluster.history.advice import Advice, Confidence
+from tony_provider.runtime.history.event_segments import DROPPED
 from tony_provider.runtime.protocol.job_figures import TimeUse
 from tony_provider.runtime.quantities import count, span
 
@@ -28,6 +29,8 @@ class CheckpointInterval(Rule):
     least_seconds: float = 300.0  # of training, over all applications: less is a trial
 
     def advise(self, case: Case) -> Advice | None:
+        if any(case.events(DROPPED)):
+            return None  # how many checkpoints there were, and when, is not known any more
         saved = _saved(case)
         worked = sum(_worked(each) for each in (case.times, *(run.times for run in case.former)))
         if worked < self.least_seconds:

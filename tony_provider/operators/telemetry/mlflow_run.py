@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from tony_provider.hooks.masking import mask_of
+from tony_provider.hooks.mlflow_server import MlflowServer
 from tony_provider.operators.telemetry.ended_try import EndedTry
-from tony_provider.operators.telemetry.mlflow_options import MlflowOptions, MlflowServer
+from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
 from tony_provider.operators.telemetry.mlflow_values import parameters, points, verdict_tags
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.state_store import StateStore
+from tony_provider.watching.open_mlflow_run import APPLICATION_TAG, VERDICT_TAG, OpenMlflowRun
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
 STATE_KEY = "tony_mlflow_run"
-_TRAINING, _VERDICT, _APPLICATION = "tony.training", "tony.verdict", "tony.application_id"
-# A server that is away is found to be so within a minute.
-_DEADLINES = {
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # what it would tell its makers is not ours to tell
-}
+_TRAINING = "tony.training"
 _MOST_POINTS = 1000  # of one request, as MLflow's servers take them
 _MOST_PARAMETERS = 100
 _STATES = {FinalStatus.SUCCEEDED: "FINISHED", FinalStatus.FAILED: "FAILED", FinalStatus.KILLED: "KILLED"}
@@ -52,7 +45,7 @@ class MlflowRun:
 
         Returns the variables with which the job's programs find it.
         """
-        with self._client() as client:
+        with self.server.client() as client:
             found = self._found_or_created(client, None)
             if found.info.status != "RUNNING":
                 client.update_run(found.info.run_id, status="RUNNING")
@@ -61,7 +54,7 @@ class MlflowRun:
 
     def end(self, ended: EndedTry) -> str:
         """Write how the try went; returns the run's id. Done again, it writes the same."""
-        with self._client() as client:
+        with self.server.client() as client:
             from mlflow.entities import Metric, RunTag
 
             run_id: str = self._found_or_created(client, ended.application_id).info.run_id
@@ -72,24 +65,15 @@ class MlflowRun:
             client.set_terminated(run_id, _STATES[ended.verdict], ended.finished_ms)
         return run_id
 
-    @contextmanager
-    def _client(self) -> Iterator[MlflowClient]:
-        """The client takes deadlines and credentials from the environment, at each call."""
-        with _environment({**_DEADLINES, **self.server.credentials}):
-            try:
-                from mlflow.tracking import MlflowClient
-            except ModuleNotFoundError as error:
-                raise ModuleNotFoundError("it needs mlflow-skinny: pip install 'tony-provider[mlflow]'") from error
-            yield MlflowClient(tracking_uri=self.server.uri)
-
     def _found_or_created(self, client: MlflowClient, application_id: str | None) -> Run:
         """The newest run of the training, unless that has succeeded, with another application."""
         experiment = self._experiment(client)
         found = self._remembered(client, experiment) or self._tagged(client, experiment)
         if found is not None:
             tags = found.data.tags
-            is_mine = application_id is not None and tags.get(_APPLICATION) == application_id
-            if is_mine or tags.get(_VERDICT) != FinalStatus.SUCCEEDED.value:
+            is_mine = application_id is not None and tags.get(APPLICATION_TAG) == application_id
+            if is_mine or tags.get(VERDICT_TAG) != FinalStatus.SUCCEEDED.value:
+                self.store.set(STATE_KEY, found.info.run_id, forever=True)
                 return found
         created = client.create_run(experiment, tags=self._tags(), run_name=self.options.run_name or self._name())
         self.store.set(STATE_KEY, created.info.run_id, forever=True)
@@ -148,15 +132,7 @@ class MlflowRun:
         return {_TRAINING: self.training, **airflow, **source}
 
 
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def known_run(options: MlflowOptions, store: StateStore) -> OpenMlflowRun | None:
+    """The training's run, by what Airflow's store says; None where it says nothing."""
+    known = store.get(STATE_KEY)
+    return OpenMlflowRun(options.conn_id, known) if isinstance(known, str) else None

@@ -13,6 +13,7 @@ from tony_provider.cluster.history.keep_specification import Mask, as_shown
 from tony_provider.operators.telemetry.ended_try import EndedTry
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
+from tony_provider.watching.open_mlflow_run import APPLICATION_TAG, REASON_TAG, VERDICT_TAG
 
 _LONGEST_NAME = 250  # characters; so the next two. What older servers take, too
 _LONGEST_PARAMETER = 500
@@ -80,9 +81,9 @@ def verdict_tags(ended: EndedTry) -> dict[str, str]:
     """Tags that say how the try has ended, and where what it has left is."""
     status, checkpoint = ended.status, ended.status.checkpoint_dir if ended.status is not None else None
     found = {
-        "tony.application_id": ended.application_id,
-        "tony.verdict": ended.verdict.value,
-        "tony.reason": ended.reason,
+        APPLICATION_TAG: ended.application_id,
+        VERDICT_TAG: ended.verdict.value,
+        REASON_TAG: ended.reason,
         "tony.queue": ended.queue,
         "tony.model_dir": (status.model_dir if status is not None else None) or "",
         "tony.checkpoint_dir": checkpoint or "",

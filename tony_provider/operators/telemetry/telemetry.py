@@ -11,14 +11,16 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonyTaskKilled
+from tony_provider.hooks.mlflow_server import MlflowServer
 from tony_provider.operators.telemetry.ended_try import EndedTry
-from tony_provider.operators.telemetry.mlflow_options import MlflowOptions, MlflowServer
-from tony_provider.operators.telemetry.mlflow_run import MlflowRun
+from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
+from tony_provider.operators.telemetry.mlflow_run import MlflowRun, known_run
 from tony_provider.operators.telemetry.stats import tell_stats
 from tony_provider.operators.telemetry.traces import tell_trace, trace_environment
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import TaskRun
 from tony_provider.state_store import StateStore
+from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 from tony_provider.watching.watch_result import WatchResult
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class Telemetry:
     summary: JobSummary | None = None  # where there is one, its curves are told, too
     history: JobHistory | None = None  # what the application has left, where that was read already
     _ended: WatchResult | None = None
-    _has_run: bool = False  # MLflow was told that the training begins
+    _open: OpenMlflowRun | None = None  # MLflow's run, since it was told that the training begins
 
     def completed(self, request: SubmissionRequest) -> SubmissionRequest:
         """The request with what its programs are to know of those who are told. Raises TonySpecError."""
@@ -50,7 +52,7 @@ class Telemetry:
         if run is not None:
             with self._bearing("MLflow does not know of this training yet"):
                 environment |= run.begin(request.job, request.secrets)
-                self._has_run = True
+                self._open = OpenMlflowRun(run.options.conn_id, environment["MLFLOW_RUN_ID"])
                 credentials = dict(run.server.credentials)
         return attrs.evolve(
             request,
@@ -58,9 +60,32 @@ class Telemetry:
             secrets={**credentials, **request.secrets},
         )
 
+    @property
+    def open_run(self) -> OpenMlflowRun | None:
+        """What is to be closed where no task is left to tell how the training ended; None: nothing that is known."""
+        with self._bearing("MLflow's run stays open where a user ends this task"):
+            options = MlflowOptions.of(self.task.mlflow)
+            if self._open is None and options is not None:
+                return known_run(options, self.store)
+        return self._open
+
+    @property
+    def secrets(self) -> list[str]:
+        """Values that the job's programs know beside the task's own secrets; Airflow masks them from here on."""
+        with self._bearing("What the job has printed is shown with MLflow's password, should it be in it"):
+            options = MlflowOptions.of(self.task.mlflow)
+            if options is not None:
+                return MlflowServer.of_connection(options.conn_id).secrets
+        return []
+
     def saw(self, ending: WatchResult) -> None:
         """That there is nothing more to wait for, and what is known of the application by then."""
         self._ended = ending
+
+    def hurry(self, application_id: str, reason: str) -> None:
+        """Have MLflow's run closed beside what goes on here: Airflow may end this process before the job has ended."""
+        if (run := self.open_run) is not None:
+            run.close_later(application_id, reason)
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -80,7 +105,7 @@ class Telemetry:
     def _tell(self, error: BaseException | None) -> None:
         application_id, seen = self.task.switch.application_id or "", self._ended
         goes_on = isinstance(error, TonyTaskKilled) and self.task.on_kill_action == "keep"
-        if goes_on or (error is None and seen is None) or not (application_id or self._has_run):
+        if goes_on or (error is None and seen is None) or not (application_id or self._open):
             return
         ended = EndedTry(
             run=self.run,

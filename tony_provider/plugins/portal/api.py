@@ -27,6 +27,8 @@ same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
     ``{"specification", "given", "overrides", "events": […], "samples": {"worker:0": {"time_ms": […], "rss_bytes": […],
     …, "metrics": {"loss": […]}}}, "left_out": [task], "status": JobStatus, "missing": [line]}``. Without ``tasks``
     samples of the first 50; at most 1000 of each. From the store.
+``/jobs/{application_id}/specification``
+    ``{"specification", "missing": [line]}``, of the same; one small file.
 ``/jobs/{application_id}/live``
     ``{"application_state", "status": JobStatus or null, "verdict", "reason", "missing": [line]}``: the cluster's word,
     and the status from the master, else from the store; how it has ended by both, null where neither says that.
@@ -52,6 +54,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -90,6 +93,7 @@ class PlainJson(JSONResponse):
         return json.dumps(to_plain(content), allow_nan=False, separators=(",", ":")).encode()
 
 
+# What is asked of the store, and what becomes JSON of it, is done in threads: one loop answers everybody.
 router = APIRouter(default_response_class=PlainJson)
 
 
@@ -201,26 +205,41 @@ async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response
     return await ask(row, read)
 
 
+@router.get("/jobs/{application_id}/specification")
+async def specification(row: FoundDep) -> Response:
+    def read(opened: OpenJob) -> Response:
+        told, missing = opened.specification()
+        return PlainJson({"specification": told.job if told else None, "missing": missing})
+
+    return await ask(row, read)
+
+
 @router.get("/jobs/{application_id}/live")
 async def live(row: FoundDep, reader: ReaderDep) -> Response:
-    found = await ask(row, OpenJob.live)
-    application, status = found.application, found.status
-    if application is None and status is None and found.missing:
-        raise OutOfReach("; ".join(found.missing))
-    told = {
-        "status": to_plain(status) if status else None,
-        "verdict": verdict(application, status),
-        "reason": reason(application, status),
-        "missing": found.missing,
-    }
-    state = application.state if application else None
-    return PlainJson({"application_state": state, **await run_in_threadpool(_readable, reader, row, told)})
+    def read(opened: OpenJob) -> Response:
+        found = opened.live()
+        application, status = found.application, found.status
+        if application is None and status is None and found.missing:
+            raise OutOfReach("; ".join(found.missing))
+        told = {
+            "status": to_plain(status) if status else None,
+            "verdict": verdict(application, status),
+            "reason": reason(application, status),
+            "missing": found.missing,
+        }
+        state = application.state if application else None
+        return PlainJson({"application_state": state, **_readable(reader, row, told)})
+
+    return await ask(row, read)
 
 
 @router.get("/jobs/{application_id}/logs")
 async def logs(row: LoggedDep) -> Response:
-    files = await ask(row, OpenJob.log_files)
-    return PlainJson({"logs": [{**_named(f.name), "bytes": f.size, "modified_ms": f.modified_ms} for f in files]})
+    def read(opened: OpenJob) -> Response:
+        files = opened.log_files()
+        return PlainJson({"logs": [{**_named(f.name), "bytes": f.size, "modified_ms": f.modified_ms} for f in files]})
+
+    return await ask(row, read)
 
 
 def _named(file: str) -> dict[str, Any]:
@@ -235,13 +254,16 @@ def _named(file: str) -> dict[str, Any]:
 async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MOST_TAIL)] = 65536) -> Response:
     if not _TASK.fullmatch(task):
         raise _no_such("log")
-    # One byte more: whether the first line is whole is seen by what is before it.
-    data = await ask(row, lambda opened: opened.log_tail(task, tail + 1))
-    if data is None:
+
+    def read(opened: OpenJob) -> str | None:
+        # One byte more: whether the first line is whole is seen by what is before it.
+        data = opened.log_tail(task, tail + 1)
+        return None if data is None else end_of_log(data, tail).decode("utf-8", "replace")
+
+    text = await ask(row, read)
+    if text is None:
         raise _no_such("log")
-    return PlainTextResponse(
-        end_of_log(data, tail).decode("utf-8", "replace"), headers={"X-Content-Type-Options": "nosniff"}
-    )
+    return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})
 
 
 def _compared(ids: str, stored: JobsDep, reader: ReaderDep) -> tuple[list[Row], list[JobSummary], list[str]]:
@@ -262,6 +284,17 @@ async def compare(
 ) -> Response:
     rows, summaries, missing = found
     read = await asyncio.gather(*(_read_specification(row) for row in rows))
+    return await run_in_threadpool(_comparison, reader, rows, summaries, missing, read)
+
+
+def _comparison(
+    reader: PortalReader,
+    rows: list[Row],
+    summaries: list[JobSummary],
+    missing: list[str],
+    read: Sequence[dict[str, Any] | str],
+) -> Response:
+    """``read``: the specification of each, or why it cannot be read."""
     problems = [
         f"{row['application_id']}: {each}" for row, each in zip(rows, read, strict=True) if isinstance(each, str)
     ]
@@ -271,7 +304,7 @@ async def compare(
     told = zip(rows, [to_plain(each) for each in summaries], strict=True)
     return PlainJson(
         {
-            "jobs": await run_in_threadpool(lambda: [_readable(reader, row, each) for row, each in told]),
+            "jobs": [_readable(reader, row, each) for row, each in told],
             "states": [row["state"] for row in rows],
             "missing": missing,
             "differences": differences(documents),

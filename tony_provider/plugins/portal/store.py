@@ -31,6 +31,7 @@ from tony_provider.runtime.storage.helpers import read_bytes
 from tony_provider.watching.observation import observe
 
 SECONDS = 15.0  # that a reader waits
+_REFUSED_SECONDS = 2.0  # that a store may refuse connections
 _MASTER_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -119,6 +120,7 @@ async def ask(row: Row, what: Callable[[OpenJob], T]) -> T:
 def _ask(row: Row, what: Callable[[OpenJob], T]) -> T:
     application_id = row["application_id"]
     with TonyHook(row["tony_conn_id"], row["proxy_user"] or None) as hook:
+        hook.expect_store(_REFUSED_SECONDS)
         return what(OpenJob(hook, _identity(hook, row, application_id), application_id))
 
 

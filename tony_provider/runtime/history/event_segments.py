@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Optional
 
 import attrs
 
-from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.history.segment_files import MOST_UNREADABLE, compressed, decompressed, lines_of
-from tony_provider.runtime.quantities import count
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.history.segment_files import compressed, read_content, read_lines
 
 VERSION = 1  # of the form of segments
 APPLICATION = "application"  # the first event, with the labels
@@ -99,34 +98,14 @@ def read_event_segment(data: bytes, *, most_bytes: int, most_events: int) -> Eve
 
     ``most_bytes``: so much of its text is read; ``most_events``: so many of its events.
     """
-    text, problem = decompressed(data, most_bytes)
-    problems = [problem] if problem else []
-    first, _, rest = text.partition(b"\n")
-    try:
-        header = load_json(first, EventSegmentHeader)
-    except CodecError as error:
-        return EventLines([], [*problems, f"its first line is no header: {error}"], len(text))
-    if header.version > VERSION:
-        problems.append(f"it has form {header.version}, of a later release: what form {VERSION} has not is left out")
-    found = read_event_lines(rest, most_events=most_events, is_cut=bool(problem))
-    return EventLines(found.events, [*problems, *found.problems], len(text))
+    found = read_content(data, EventSegmentHeader(), _event, most_bytes=most_bytes, most=most_events)
+    return EventLines(found.values, found.problems, found.size)
 
 
 def read_event_lines(text: bytes, *, most_events: int, is_cut: bool = False) -> EventLines:
     """The events of JSON lines. ``is_cut``: the last one is half a line, as is known already."""
-    events: list[dict[str, Any]] = []
-    unreadable = 0
-    for line in lines_of(text, is_cut=is_cut):
-        if len(events) == most_events:
-            return EventLines(events, ["there are too many: the rest is not read"], len(text))
-        event = _event(line)
-        if event is not None:
-            events.append(event)
-            continue
-        unreadable += 1
-        if unreadable == MOST_UNREADABLE:
-            return EventLines(events, [f"{MOST_UNREADABLE} lines cannot be read: the rest is not tried"], len(text))
-    return EventLines(events, [f"{count(unreadable, 'line')} cannot be read"] if unreadable else [], len(text))
+    events, problems = read_lines(text, _event, most=most_events, is_cut=is_cut)
+    return EventLines(events, problems, len(text))
 
 
 def _event(line: bytes) -> Optional[dict[str, Any]]:

@@ -6,18 +6,46 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Optional
+from typing import Callable, Generic, Optional, Protocol, TypeVar
 
+import attrs
+
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.quantities import count
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageNotADirectory, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
 
 GZIP = 31  # zlib's window bits for a gzip header
-MOST_UNREADABLE = 10_000  # lines of a file: what has more is something else
+_MOST_UNREADABLE = 10_000  # lines of a file: what has more is something else
 _LINE = re.compile(rb"[^\n]+")
 _MOST_MEMBERS = 100  # of a gzip file; ours have one or two, and each costs a copy of all that come after it
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files that are asked for at a time: a store takes its time for each, not for its bytes
+
+
+T = TypeVar("T")
+
+
+class Header(Protocol):
+    """The first line of a segment."""
+
+    @property
+    def version(self) -> int:
+        """Of the form of the segment."""
+
+
+H = TypeVar("H", bound=Header)
+
+
+@attrs.frozen
+class SegmentContent(Generic[H, T]):
+    """What was read of a segment, as far as that was possible."""
+
+    header: H
+    values: list[T]
+    problems: list[str]  # what is missing of it, and why, for people
+    size: int  # bytes of its text
 
 
 def compressed(lines: Iterable[bytes]) -> bytes:
@@ -51,11 +79,46 @@ def decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
     return b"".join(parts), problem
 
 
-def lines_of(text: bytes, *, is_cut: bool = False) -> Iterator[bytes]:
-    """Lines that are not empty, one at a time: there may be millions. ``is_cut``: what ends without one is none."""
-    for match in _LINE.finditer(text):
-        if not is_cut or match.end() < len(text):
-            yield match[0]
+def read_content(
+    data: bytes, default: H, read: Callable[[bytes], Optional[T]], *, most_bytes: int, most: int
+) -> SegmentContent[H, T]:
+    """What is in a segment, by the bytes of its file, which may be cut short, or be no segment at all.
+
+    ``default``: the header as it is where there is none; of the newest form that is known. ``read``: the value of a
+    line, None where it is none. ``most_bytes``: so much of its text is read; ``most``: so many values.
+    """
+    text, problem = decompressed(data, most_bytes)
+    problems = [problem] if problem else []
+    first, _, rest = text.partition(b"\n")
+    try:
+        header = load_json(first, type(default))
+    except CodecError as error:
+        return SegmentContent(default, [], [*problems, f"its first line is no header: {error}"], len(text))
+    if (known := default.version) < header.version:
+        problems.append(f"it has form {header.version}, of a later release: what form {known} has not is left out")
+    values, more = read_lines(rest, read, most=most, is_cut=bool(problem))
+    return SegmentContent(header, values, [*problems, *more], len(text))
+
+
+def read_lines(
+    text: bytes, read: Callable[[bytes], Optional[T]], *, most: int, is_cut: bool = False
+) -> tuple[list[T], list[str]]:
+    """The values of lines, and what is missing, for people. ``is_cut``: what ends without a newline is no line."""
+    values: list[T] = []
+    unreadable = 0
+    for match in _LINE.finditer(text):  # there may be millions
+        if is_cut and match.end() == len(text):
+            break
+        if len(values) == most:
+            return values, ["there are too many: the rest is not read"]
+        value = read(match[0])
+        if value is not None:
+            values.append(value)
+            continue
+        unreadable += 1
+        if unreadable == _MOST_UNREADABLE:
+            return values, [f"{_MOST_UNREADABLE} lines cannot be read: the rest is not tried"]
+    return values, [f"{count(unreadable, 'line')} cannot be read"] if unreadable else []
 
 
 def listed(storage: Storage, directory: str) -> list[FileStatus]:

@@ -16,8 +16,8 @@ from typing import Any, Callable, ClassVar, Optional
 
 import attrs
 
-from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.history.segment_files import GZIP, MOST_UNREADABLE, decompressed, lines_of
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.history.segment_files import GZIP, read_content
 from tony_provider.runtime.history.task_sample import TaskSample
 
 VERSION = 1  # of the form of segments
@@ -162,32 +162,8 @@ def read_segment(data: bytes, *, most_bytes: int, most_samples: int) -> Segment:
 
     ``most_bytes``: so much of its text is read; ``most_samples``: so many of its samples.
     """
-    text, problem = decompressed(data, most_bytes)
-    first, _, rest = text.partition(b"\n")
-    problems = [problem] if problem else []
-    try:
-        header = load_json(first, SegmentHeader)
-    except CodecError as error:
-        return Segment(SegmentHeader(), [], [*problems, f"its first line is no header: {error}"], len(text))
-    if header.version > VERSION:
-        problems.append(f"it has form {header.version}, of a later release: what form {VERSION} has not is left out")
-    samples: list[TaskSample] = []
-    unreadable = 0
-    for line in lines_of(rest, is_cut=bool(problem)):
-        if len(samples) == most_samples:
-            problems.append("it has too many samples: the rest is not read")
-            break
-        sample = _sample(line)
-        if sample is not None:
-            samples.append(sample)
-            continue
-        unreadable += 1
-        if unreadable == MOST_UNREADABLE:
-            break
-    if unreadable:
-        untried = ": the rest is not tried" if unreadable == MOST_UNREADABLE else ""
-        problems.append(f"{unreadable} of its lines are no samples{untried}")
-    return Segment(header, samples, problems, len(text))
+    found = read_content(data, SegmentHeader(), _sample, most_bytes=most_bytes, most=most_samples)
+    return Segment(found.header, found.values, found.problems, found.size)
 
 
 def _sample(line: bytes) -> Optional[TaskSample]:

@@ -74,7 +74,7 @@ function Figures({ jobs, states, heads }) {
 }
 
 function Specifications({ jobs, heads }) {
-  const { data, loading } = useAllJson(jobs.map((job) => address(jobPath(job.application_id, "history"))));
+  const { data, loading } = useAllJson(jobs.map((job) => address(jobPath(job.application_id, "specification"))));
   const specifications = useMemo(() => (data ?? []).map((each) => each.specification ?? null), [data]);
   if (loading || !data) return html`<${Loading} what="the specifications" />`;
   const errors = data.map((each, at) => each.error && `${jobs[at].application_id}: ${each.error}`).filter(Boolean);

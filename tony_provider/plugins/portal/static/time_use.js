@@ -11,7 +11,7 @@ const PARTS = [
   ["start", "Start", "until the first step"],
   ["training", "Training", "steps that counted"],
   ["repeated", "Trained again", "steps that restarts had lost"],
-  ["restarts", "Restarts", "while the gang was down"],
+  ["restarts", "Restarts", "while tasks were down: all of them, or the part of them that started again alone"],
   ["end", "End", "stopping, and keeping what was left"],
 ];
 

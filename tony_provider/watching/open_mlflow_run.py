@@ -1,0 +1,50 @@
+"""A run of MLflow that is open as long as its job, and its end where no task is left to tell it."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+
+from tony_provider.hooks.mlflow_server import MlflowServer
+from tony_provider.runtime.clock import epoch_ms
+from tony_provider.runtime.protocol.status import FinalStatus
+
+VERDICT_TAG, APPLICATION_TAG, REASON_TAG = "tony.verdict", "tony.application_id", "tony.reason"
+
+log = logging.getLogger(__name__)
+_closing = ThreadPoolExecutor(1, thread_name_prefix="tony-mlflow")  # clients wait for each other anyway
+
+
+@attrs.frozen
+class OpenMlflowRun:
+    """A run that is to be closed when its job is killed while nothing but a trigger waits for it."""
+
+    conn_id: str
+    run_id: str
+
+    def close_later(self, application_id: str, reason: str) -> None:
+        """Have a thread of its own close the run: nobody waits for a server that may be away."""
+        _closing.submit(self._close, application_id, reason)
+
+    def _close(self, application_id: str, reason: str) -> None:
+        try:
+            close(MlflowServer.of_connection(self.conn_id), self.run_id, application_id, reason)
+        except Exception as error:  # noqa: BLE001 - MLflow and its servers may raise anything
+            log.warning("MLflow's run %s of %s stays open: %s", self.run_id, application_id, error)
+
+
+def close(server: MlflowServer, run_id: str, application_id: str, reason: str) -> None:
+    """Write that the run's job was killed, unless it is that of an earlier job that has succeeded.
+
+    Raises what MLflow's client raises.
+    """
+    with server.client() as client:
+        from mlflow.entities import RunTag
+
+        if client.get_run(run_id).data.tags.get(VERDICT_TAG) == FinalStatus.SUCCEEDED.value:
+            return
+        tags = {VERDICT_TAG: FinalStatus.KILLED.value, APPLICATION_TAG: application_id, REASON_TAG: reason}
+        client.log_batch(run_id, tags=[RunTag(*tag) for tag in tags.items()])
+        client.set_terminated(run_id, FinalStatus.KILLED.value, epoch_ms())
