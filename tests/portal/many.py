@@ -80,7 +80,7 @@ def times() -> Iterator[tuple[str, list[tuple[float, float]], int]]:
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from starlette.testclient import TestClient
 
-    from tony_provider.plugins.portal import stored_jobs
+    from tony_provider.plugins.portal.row_memory import MEMORY
 
     app = create_app(apps="core")
     token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
@@ -88,7 +88,7 @@ def times() -> Iterator[tuple[str, list[tuple[float, float]], int]]:
     client.get("/tony/api/jobs?limit=0")
     for path in paths():
         taken = []
-        stored_jobs._memory.clear()
+        MEMORY.clear()
         for _ in range(2):
             began = time.perf_counter(), time.process_time()
             answer = client.get(f"/tony/api{path}")

@@ -65,7 +65,7 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
     for name, (default, types) in _FIELDS.items():
         found = plain.get(name)
-        if found is not None and not (isinstance(found, types) and _is_bearable(found)):
+        if found is not None and (type(found) not in types or (type(found) is int and not _is_bearable(found))):
             problems.append(f"{name} is no {types[0].__name__}")
             found = None
         row[name] = default if found is None else found
@@ -116,9 +116,9 @@ def _hours(use: Any) -> dict[str, float | None]:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, _NUMBER) and not isinstance(value, bool) and _is_bearable(value)
+    return type(value) is float or (type(value) is int and _is_bearable(value))
 
 
-def _is_bearable(value: Any) -> bool:
+def _is_bearable(value: int) -> bool:
     """False for a whole number that is too large to be calculated with."""
-    return not isinstance(value, int) or abs(value) < _MOST
+    return -_MOST < value < _MOST

@@ -1,0 +1,90 @@
+"""The rows of the summaries: parsed once, and then kept in this process until they change in the database.
+
+Many a list is asked for again every few seconds, and its jobs have ended long ago.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow.models.task_state_store import TaskStateStoreModel as Stored
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tony_provider.cluster.history.summary_parts import JOB_KEY
+from tony_provider.plugins.portal.job_row import Row, row_of
+
+_MOST = 50_000  # rows
+_BATCH = 500  # rows that are read at a time
+
+COLUMNS = (Stored.dag_id, Stored.run_id, Stored.task_id, Stored.map_index)
+# What of a stored summary tells whether its row is kept; its value, which is long, is read where it is not.
+HEAD = (Stored.id, Stored.updated_at, Stored.key, *COLUMNS)
+IS_JOB = Stored.key.startswith(JOB_KEY, autoescape=True)
+
+
+class RowMemory:
+    """At most 50,000 rows by their ids in the database, those that came last. Safe with threads."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[datetime, Row]] = {}
+        self._lock = threading.Lock()
+
+    def rows(self, session: Session, heads: Sequence[Any]) -> dict[int, Row]:
+        """By their ids in the database. ``heads``: of HEAD. Without those that were deleted meanwhile."""
+        found = self._kept(heads)
+        # The newest first, in each thread: what another has read shortly before is not read again.
+        missing = sorted((each for each in heads if each.id not in found), key=lambda each: each.id, reverse=True)
+        for start in range(0, len(missing), _BATCH):
+            some = missing[start : start + _BATCH]
+            found |= self._kept(some)
+            wanted = {each.id: each for each in some if each.id not in found}
+            if wanted:
+                values = session.execute(select(Stored.id, Stored.value).where(Stored.id.in_(wanted)))
+                found |= {row_id: self._row(wanted[row_id], value) for row_id, value in values}
+        return found
+
+    def read_ahead(self) -> Iterator[None]:
+        """Reads the newest rows, as many as are kept: some more at each step, each with a session of its own."""
+        older: list[Any] = []
+        for _ in range(0, _MOST, _BATCH):
+            with create_session(scoped=False) as session:
+                query = select(*HEAD).where(IS_JOB, *older).order_by(Stored.id.desc()).limit(_BATCH)
+                heads = session.execute(query).all()
+                self.rows(session, heads)
+            if not heads:
+                return
+            older = [Stored.id < heads[-1].id]
+            yield
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rows.clear()
+
+    def _kept(self, heads: Iterable[Any]) -> dict[int, Row]:
+        return {each.id: row for each in heads if (row := self._get(each)) is not None}
+
+    def _get(self, head: Any) -> Row | None:
+        found = self._rows.get(head.id)
+        return found[1] if found is not None and found[0] == head.updated_at else None
+
+    def _row(self, head: Any, value: str) -> Row:
+        row = self._get(head)
+        if row is None:
+            row = row_of({column.key: getattr(head, column.key) for column in COLUMNS}, head.key, value)
+            self._put(head, row)
+        return row
+
+    def _put(self, head: Any, row: Row) -> None:
+        with self._lock:
+            self._rows.pop(head.id, None)
+            while len(self._rows) >= _MOST:
+                del self._rows[next(iter(self._rows))]
+            self._rows[head.id] = head.updated_at, row
+
+
+MEMORY = RowMemory()
