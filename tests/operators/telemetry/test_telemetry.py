@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.operators.jobs import job
-from tests.operators.telemetry.fake_mlflow import Server
-from tests.operators.telemetry.mlflow_runs import ADDRESS
+from tests.operators.telemetry.fake_mlflow import Info, Run, Server
+from tests.operators.telemetry.mlflow_runs import ADDRESS, Memory
+from tests.operators.telemetry.tries import RUN
 from tests.operators.trainings import Training
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks.mlflow_server import MlflowServer
@@ -19,8 +22,11 @@ from tony_provider.operators import deferral
 from tony_provider.operators.outcome import Outcome, RestOfOutput
 from tony_provider.operators.telemetry import stats
 from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
+from tony_provider.operators.telemetry.mlflow_run import STATE_KEY
+from tony_provider.operators.telemetry.telemetry import Telemetry
 from tony_provider.runtime.contract import APPLICATION_FILE
 from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.watching import open_mlflow_run
 from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 
 SAYS_WHAT_IT_FINDS = f"""
@@ -99,6 +105,25 @@ def test_a_failure_is_the_same_when_nobody_can_be_told(
     assert training.said("MLflow is not told of it: MlflowException")
     assert training.said("Airflow's metrics are not told of it: AttributeError")
     assert training.said("The trace of this task lacks the training's spans: RuntimeError: no history")
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_try_that_is_killed_closes_the_run_beside(
+    mlflow: Server, caplog: pytest.LogCaptureFixture, is_away: bool
+) -> None:
+    """Airflow gives its process some seconds only, and the job may take longer to end."""
+    run = Run(Info("run0", "1", "train"))
+    mlflow.runs.append(run)
+    mlflow.is_away = is_away
+    store = Memory()
+    store.set(STATE_KEY, "run0")
+    task = cast(Any, SimpleNamespace(mlflow="mlflow_default", log=logging.getLogger(__name__)))
+    Telemetry(task, RUN, lambda: cast(Any, None), store).hurry("application_1_0001", "its worker was ended")
+    open_mlflow_run._closing.submit(bool).result(30)  # after what it does before
+    if is_away:
+        assert "MLflow's run run0 of application_1_0001 stays open" in caplog.text
+    else:
+        assert (run.info.status, run.data.tags["tony.reason"]) == ("KILLED", "its worker was ended")
 
 
 @pytest.mark.parametrize(
