@@ -12,6 +12,8 @@ from tests.portal import stored
 from tests.portal.conftest import As
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY
+from tony_provider.plugins.portal.static_files import version
+from tony_provider.plugins.tony import TonyPlugin
 
 CLICKS, DIGITS, NOBODYS = stored.application_id(0), stored.application_id(100), stored.application_id(99_999)
 OF_ONE = ["", "/history", "/specification", "/live"]
@@ -168,9 +170,13 @@ def test_a_date_of_the_schedule_that_was_never_run_is_a_gap(client: As) -> None:
         stored.add(
             dag_run_id, stored.summary(number, "digits_daily", application_id=stored.application_id(200 + number))
         )
+    for _ in range(2):  # the second time by what is known of the schedule
+        (task,) = client("ivan").get("/tony/api/dags/digits_daily/dates").json()["tasks"]
+        assert [point["date"] for point in task["points"]] == [stored.day(number).isoformat() for number in range(4)]
+        assert [point["application_id"] for point in task["points"]] == [*days(200), None, None, *days(203)]
+    stored.add_schedule("digits_daily", "0 6 * * MON")
     (task,) = client("ivan").get("/tony/api/dags/digits_daily/dates").json()["tasks"]
-    assert [point["date"] for point in task["points"]] == [stored.day(number).isoformat() for number in range(4)]
-    assert [point["application_id"] for point in task["points"]] == [*days(200), None, None, *days(203)]
+    assert [point["application_id"] for point in task["points"]] == days(200, 203)
 
 
 def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: As) -> None:
@@ -268,3 +274,18 @@ def test_files_of_the_pages_have_their_types_and_are_asked_for_again(client: As)
     assert first.headers["cache-control"] == "no-cache"
     assert first.headers["x-content-type-options"] == "nosniff"
     assert again.status_code == 304
+
+
+@pytest.mark.parametrize("file", ["bundle_url", "icon", "icon_dark_mode"])
+def test_a_browser_keeps_files_of_the_servers_own_version(client: As, file: str) -> None:
+    for page in TonyPlugin().react_apps:
+        address = f"/{page[file]}"
+        answer = client(None).get(address)
+        assert answer.status_code == 200, address
+        assert "immutable" in answer.headers["cache-control"]
+        older = client(None).get(address.replace(version(), "000000000000"))  # as a page has it that was open before
+        assert older.content == answer.content
+        assert older.headers["cache-control"] == "no-cache"
+        nothing = client(None).get(f"{address}.map")
+        assert nothing.status_code == 404
+        assert "immutable" not in nothing.headers.get("cache-control", "")

@@ -12,7 +12,6 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
 from tony_provider.macros import newest_model
-from tony_provider.plugins.portal.pages import PAGES
 
 PORTAL = "/tony"  # below it: the portal's API and its pages' files
 
@@ -22,7 +21,13 @@ class TonyPlugin(AirflowPlugin):
 
     name = "tony"
     macros = [newest_model]  # noqa: RUF012 - Airflow's form
-    react_apps = PAGES
+
+    @cached_property
+    def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The portal's pages, whose addresses name the version of their files."""
+        from tony_provider.plugins.portal.pages import portal_pages
+
+        return portal_pages()
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]

@@ -15,7 +15,9 @@ def portal_app() -> FastAPI:
     """A new one. Its description is not served: that would ask nobody who they are."""
     app = FastAPI(title="TonY portal", openapi_url=None, docs_url=None, redoc_url=None, lifespan=reading_ahead)
     app.include_router(router, prefix="/api")
-    app.mount("/static", PortalFiles())
+    files = PortalFiles()
+    app.mount("/static/version-{version}", files)
+    app.mount("/static", files)
     app.add_exception_handler(OutOfReach, _out_of_reach)
     return app
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from tony_provider.links.tony import PORTAL_ROUTE
-
-_STATIC = "tony/static"  # relative to Airflow's own address, whatever path a proxy gives it
+from tony_provider.plugins.portal.static_files import version
 
 
 def _page(name: str, destination: str, route: str, module: str) -> dict[str, Any]:
     """``name`` is what people read; ``module`` the script that Airflow's page imports."""
+    files = f"tony/static/version-{version()}"  # relative to Airflow's own address, whatever path a proxy gives it
     return {
         "name": name,
         "destination": destination,
         "url_route": route,
-        "bundle_url": f"{_STATIC}/{module}",
-        "icon": f"{_STATIC}/icon.svg",
-        "icon_dark_mode": f"{_STATIC}/icon_dark.svg",
+        "bundle_url": f"{files}/{module}",
+        "icon": f"{files}/icon.svg",
+        "icon_dark_mode": f"{files}/icon_dark.svg",
         "category": "browse",
     }
 
 
-PAGES = [
-    _page("Training jobs", "nav", PORTAL_ROUTE, "nav.js"),
-    _page("Trainings", "dag", "trainings", "dag.js"),
-    _page("Training", "task_instance", "training", "task_instance.js"),
-]
+def portal_pages() -> list[dict[str, Any]]:
+    return [
+        _page("Training jobs", "nav", PORTAL_ROUTE, "nav.js"),
+        _page("Trainings", "dag", "trainings", "dag.js"),
+        _page("Training", "task_instance", "training", "task_instance.js"),
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import mimetypes
+from functools import cache
 from pathlib import Path
 
 from starlette.responses import Response
@@ -11,12 +13,26 @@ from starlette.types import Scope
 
 DIRECTORY = Path(__file__).parent / "static"
 
+_YEAR = 31_536_000  # seconds
+
 # What a machine's own tables say of these is not to be relied on, and a browser runs no script of another type.
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
+@cache
+def version() -> str:
+    """A short hash of what the files were when this was first asked."""
+    found = hashlib.sha256()
+    for file in sorted(each for each in DIRECTORY.rglob("*") if each.is_file()):
+        found.update(f"{file.relative_to(DIRECTORY).as_posix()}\n".encode() + file.read_bytes())
+    return found.hexdigest()[:12]
+
+
 class PortalFiles(StaticFiles):
-    """The files, with an ETag each: a browser asks whether its copy is still good, and gets 304."""
+    """The files, whatever ``version`` an address names: an open page may be older than the server.
+
+    A browser keeps those of the server's own version, and asks for others again: they have an ETag each, for a 304.
+    """
 
     def __init__(self) -> None:
         for ending, kind in _TYPES.items():
@@ -25,6 +41,7 @@ class PortalFiles(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = "no-cache"
+        named = scope["path_params"].get("version")
+        response.headers["Cache-Control"] = f"public, max-age={_YEAR}, immutable" if named == version() else "no-cache"
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
