@@ -31,7 +31,7 @@ JOB = {
 
 
 def use(**fields: Any) -> TypeUse:
-    """Of the workers of JOB: neither too much nor too little."""
+    """Of the workers of JOB: neither too much nor too little, and processors as busy as on average all the time."""
     known = {
         "type": "worker",
         "tasks": 4,
@@ -42,8 +42,10 @@ def use(**fields: Any) -> TypeUse:
         "most_rss_bytes": 6 * GIB,
         "most_rss_task": "worker:2",
         "mean_cpu_percent": 300.0,
+        "crowded_percent": 0.0,
     }
-    return TypeUse(**{**known, **fields})
+    made = TypeUse(**{**known, **fields})
+    return made if "most_cpu_percent" in fields else attrs.evolve(made, most_cpu_percent=made.mean_cpu_percent)
 
 
 def history(
