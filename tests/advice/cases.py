@@ -17,7 +17,15 @@ from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
-from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobState, JobStatus, TaskState, TaskStatus
+from tony_provider.runtime.protocol.status import (
+    Failure,
+    FinalStatus,
+    JobState,
+    JobStatus,
+    TaskProgress,
+    TaskState,
+    TaskStatus,
+)
 from tony_provider.runtime.spec.merge import merge
 
 GIB = 1 << 30
@@ -60,7 +68,10 @@ def history(
     failure: Failure | None = None,
     nodes: Sequence[str] = ("n0", "n1", "n2", "n3"),
 ) -> JobHistory:
-    tasks = [TaskStatus("worker", index, TaskState.SUCCEEDED, node=node) for index, node in enumerate(nodes)]
+    tasks = [
+        TaskStatus("worker", index, TaskState.SUCCEEDED, node=node, progress=TaskProgress(step=9))
+        for index, node in enumerate(nodes)
+    ]
     status = JobStatus(
         "application_1_0009",
         "clicks",
