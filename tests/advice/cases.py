@@ -17,7 +17,15 @@ from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
-from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobState, JobStatus, TaskState, TaskStatus
+from tony_provider.runtime.protocol.status import (
+    Failure,
+    FinalStatus,
+    JobState,
+    JobStatus,
+    TaskProgress,
+    TaskState,
+    TaskStatus,
+)
 from tony_provider.runtime.spec.merge import merge
 
 GIB = 1 << 30
@@ -31,7 +39,7 @@ JOB = {
 
 
 def use(**fields: Any) -> TypeUse:
-    """Of the workers of JOB: neither too much nor too little."""
+    """Of the workers of JOB: neither too much nor too little, and processors as busy as on average all the time."""
     known = {
         "type": "worker",
         "tasks": 4,
@@ -42,8 +50,10 @@ def use(**fields: Any) -> TypeUse:
         "most_rss_bytes": 6 * GIB,
         "most_rss_task": "worker:2",
         "mean_cpu_percent": 300.0,
+        "crowded_percent": 0.0,
     }
-    return TypeUse(**{**known, **fields})
+    made = TypeUse(**{**known, **fields})
+    return made if "most_cpu_percent" in fields else attrs.evolve(made, most_cpu_percent=made.mean_cpu_percent)
 
 
 def history(
@@ -58,7 +68,10 @@ def history(
     failure: Failure | None = None,
     nodes: Sequence[str] = ("n0", "n1", "n2", "n3"),
 ) -> JobHistory:
-    tasks = [TaskStatus("worker", index, TaskState.SUCCEEDED, node=node) for index, node in enumerate(nodes)]
+    tasks = [
+        TaskStatus("worker", index, TaskState.SUCCEEDED, node=node, progress=TaskProgress(step=9))
+        for index, node in enumerate(nodes)
+    ]
     status = JobStatus(
         "application_1_0009",
         "clicks",

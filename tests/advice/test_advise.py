@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from tests.advice.cases import GIB, TIMES, history, run, sample, use
 from tony_provider.advice.advise import MOST, advise, merged_change
 from tony_provider.advice.case import Case
+from tony_provider.advice.explained import explained
+from tony_provider.advice.lines import advice_lines
 from tony_provider.advice.rule import Rule
 from tony_provider.advice.rules import RULES
 from tony_provider.cluster.history.advice import Advice, Confidence
@@ -103,3 +106,19 @@ def test_every_rule_has_a_section_in_the_documents_and_a_name_of_its_own() -> No
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
     assert [name for name in names if f"\n## {name}\n" not in page] == []
+    assert all(explained(name).startswith("*Looks at*") and "\n#" not in explained(name) for name in names)
+    assert explained(names[-1]) in page
+
+
+def test_an_installed_package_has_the_page_of_the_rules() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    files = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert Path(files["docs/advice.md"]) == Path("tony_provider/advice/advice.md")
+
+
+def test_a_log_says_where_there_is_more() -> None:
+    found = advise(history(used=WASTEFUL, times=ROUGH, restarts=4))
+    lines = advice_lines(found, "application_1_0009")
+    assert [each.startswith("Advice: ") for each in lines] == [True, True, True, False]
+    assert lines[-1].endswith("airflow tony advise application_1_0009 --explain")
+    assert advice_lines([], "application_1_0009") == []

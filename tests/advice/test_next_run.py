@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
-from tests.advice.cases import GIB, JOB, run, use
+from tests.advice.cases import GIB, JOB, TIMES, run, use
 from tony_provider.advice.advise import merged_change
 from tony_provider.advice.next_run import advise_next
 from tony_provider.cluster.history.former_runs import KEPT, FormerRuns, task_identity
@@ -32,6 +33,24 @@ def test_it_holds_once_it_was_followed() -> None:
     """The run before asked for little already: what counts is what the DAG says."""
     followed = use(most_rss_bytes=GIB, memory_bytes=3 * GIB // 2, vcores=1, mean_cpu_percent=50.0)
     assert wanted(run(1, use=[followed])) == {"memory": "1536MiB", "vcores": 1}
+
+
+def test_a_run_that_had_fewer_vcores_and_used_them_all_asks_for_no_fewer() -> None:
+    """It does not tell what it would have used: vcores go up again, and never down step by step."""
+    reduced = use(vcores=2, mean_cpu_percent=60.0, most_cpu_percent=195.0, most_rss_bytes=6 * GIB)
+    assert wanted(run(1, use=[reduced])) == {"vcores": 3}
+    starved = use(vcores=2, mean_cpu_percent=20.0, most_rss_bytes=6 * GIB)
+    assert wanted(run(1, use=[reduced]), run(2, use=[starved])) == {"vcores": 3}
+    full = use(vcores=3, mean_cpu_percent=280.0, most_rss_bytes=6 * GIB)
+    assert wanted(run(1, use=[full])) == {}
+    assert wanted(run(1, use=[attrs.evolve(starved, crowded_percent=50.0)])) == {}
+
+
+def test_a_run_that_was_over_at_once_tells_nothing_but_that_its_memory_was_too_little() -> None:
+    short = attrs.evolve(TIMES, training=30.0)
+    assert wanted(run(1, use=[SMALL], times=short)) == {}
+    killed = run(2, verdict=FinalStatus.FAILED, failure_kind="OUT_OF_MEMORY", failed_task="worker:1", times=short)
+    assert wanted(killed) == {"memory": "12GiB"}
 
 
 def test_failures_tell_nothing_but_one_for_memory() -> None:

@@ -6,7 +6,7 @@ import json
 
 import attrs
 
-from tests.advice.cases import run, use
+from tests.advice.cases import TIMES, run, use
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, job
 from tony_provider.cluster.history.former_runs import FormerRuns
@@ -15,6 +15,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.contract import RESULT_FILE
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage.helpers import write_atomically
 
 LABELS = {"dag_id": "tests", "task_id": "advise", "run_id": "r"}
@@ -29,6 +30,8 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
     assert status is not None
     used = use(tasks=1, memory_bytes=768 << 20, vcores=1, most_rss_bytes=100 << 20, most_rss_task="worker:0")
     uri = f"{local.application_dir(which, application_id)}/{RESULT_FILE}"
+    ran = attrs.evolve(status.tasks[0], progress=TaskProgress(step=9))
+    status = attrs.evolve(status, times=TIMES, tasks=[ran])
     write_atomically(local.storage(), uri, dump_json(attrs.evolve(status, use=[used])))
     local.keep_former_runs(LABELS, FormerRuns(summaries=[run(n, use=[used]) for n in (1, 2)]))
 
@@ -38,6 +41,7 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
         "  memory-too-much, high confidence: task_type worker, asked_bytes 805306368, most_rss_bytes 104857600, "
         "most_rss_task worker:0, applications 3",
     ]
+    assert "\n  *Looks at* the most resident memory" in tony("advise", application_id, "--explain").out
     patch = json.loads(tony("advise", application_id, "--patch").out)
     assert parse_job(submitted, overrides=patch).tasks["worker"].memory == 512
     [advice] = json.loads(tony("advise", application_id, "--output", "json").out)

@@ -74,13 +74,16 @@ def test_the_last_lines_say_nothing_twice_and_end_with_where_everything_is(train
         echo '{"step": 3, "total_steps": 3, "loss": 0.25}' >> $TONY_METRICS_FILE
         echo '{"best": 7}' > $TONY_RESULT_FILE
         echo weights > $TONY_MODEL_DIR/model.bin
+        echo weights > $TONY_CHECKPOINT_DIR/weights
+        echo '{"step": 3, "entry": "weights", "files": [{"path": "weights", "size": 8}]}' \\
+            > $TONY_CHECKPOINT_DIR/step-3.tony.json
     """
     done = training.again(job(command))
     result = done.results["train"]
     told = last_lines(training.log)
     assert told[0] == "Job is SUCCEEDED"
     assert told[1].split() == ["task", "state", "node", "step", "steps/s", "memory"]
-    assert told[3] == "step 3 of 3 (100 %), loss=0.25"
+    assert told[3] == "step 3 of 3 (100 %), loss=0.25, checkpoint 3"
     assert re.fullmatch(rf"{result['application_id']} has succeeded after \d+ s", told[4])
     assert told[5:] == [
         "Returned: {'best': 7}",
@@ -98,6 +101,7 @@ def test_warnings_are_counted_at_the_end(training: Training) -> None:
     [warning] = done.results["train"]["warnings"]
     assert training.log.count(warning) == 1
     assert training.said(r"WARNING .* has succeeded after \d+ s, with 1 warning \(see above\)")
+    assert not training.said("Checkpoints: ")  # it made none
 
 
 def test_what_was_not_waited_for_has_no_places_yet(training: Training) -> None:

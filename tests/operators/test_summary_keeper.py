@@ -137,14 +137,14 @@ def test_a_store_of_the_jobs_that_says_nothing_is_not_waited_for(
     kept = Kept()
     keeper(kept, history=over).end(ID, application("FINISHED"), status("SUCCEEDED"))
     assert kept[JOB_KEY + ID]["verdict"] == "SUCCEEDED"
-    assert "cannot be read whole: nobody has answered" in caplog.text
+    assert "cannot be read whole: the cluster or its store has not answered within" in caplog.text
 
 
 def test_an_airflow_that_says_nothing_is_not_waited_for(
     over: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper(Silent(over)).end(ID, None, status("SUCCEEDED"))
-    assert "cannot be kept: nobody has answered" in caplog.text
+    assert "cannot be kept: Airflow has not answered within" in caplog.text
 
 
 def test_a_try_that_ends_looks_at_an_application_whose_end_nobody_has_seen() -> None:

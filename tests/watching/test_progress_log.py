@@ -17,6 +17,9 @@ class Clock:
         return self.now
 
 
+_ENDING = ("FINISHING", "FAILED")
+
+
 def test_says_each_state_once() -> None:
     log = ProgressLog()
     waiting = status("WAITING", message="1 of 2 containers")
@@ -39,6 +42,12 @@ def test_a_success_is_told_once() -> None:
         f"{ID} is FINISHED",
         "Job is FAILED: worker:0 exited with 1",
     ]
+
+
+def test_why_a_job_fails_is_told_once() -> None:
+    log = ProgressLog()
+    lines = [log.lines(application(), status(state, message="worker:0 exited with 1")) for state in _ENDING]
+    assert [each[-1] for each in lines] == ["Job is FINISHING: worker:0 exited with 1", "Job is FAILED"]
 
 
 def test_a_table_of_the_tasks_when_one_changes() -> None:

@@ -15,6 +15,9 @@ from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec
 
+# Seconds of training from which on what was used tells what is needed: in fewer a program may not have read all its
+# data, evaluated or saved once, and reading and compiling at its beginning weigh more than what comes after.
+ENOUGH_TRAINING = 300.0
 _SEVERAL = 3  # runs that say the same make a rule sure
 _MOST = 0.8  # of all that were looked at
 
@@ -65,6 +68,11 @@ class Case:
         use = [each for each in (self.job.status.use if self.job.status else []) if each.type != TENSORBOARD]
         known = [_as_asked(each, spec) for each in use if spec is None or each.type in spec.tasks]
         return [TypeRuns(each, [was for run in self.successes for was in _of(run, each.type)]) for each in known]
+
+    def asked_vcores(self, use: TypeUse) -> int:
+        """Those that the job says, for one container; a run that is judged for the next one may have had others."""
+        spec = self.spec
+        return use.vcores if spec is None else spec.tasks[use.type].vcores
 
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
         """Events of these names, oldest first. What is damaged is left out."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import attrs
 
 from tony_provider.advice.advise import advise
-from tony_provider.advice.memory import MIB
 from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
 from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
 from tony_provider.advice.rules.vcores_idle import VcoresIdle
@@ -19,6 +18,8 @@ from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.tensorboard import without_its_task
+
+APPLIED_RULES = (MemoryTooLittle(), MemoryTooMuch(), VcoresIdle())
 
 
 @attrs.frozen
@@ -38,8 +39,7 @@ def advise_next(job: JobSpec, former: Sequence[JobSummary]) -> NextRun | None:
     at = next((n for n in reversed(range(len(former))) if _tells(former[n])), None)
     if at is None:
         return None
-    rules = (MemoryTooLittle(), MemoryTooMuch(), VcoresIdle())
-    return NextRun(former[at].application_id, advise(_as_if(job, former[at]), former[:at], rules))
+    return NextRun(former[at].application_id, advise(_as_if(job, former[at]), former[:at], APPLIED_RULES))
 
 
 def _is_out_of_memory(run: JobSummary) -> bool:
@@ -51,12 +51,7 @@ def _tells(run: JobSummary) -> bool:
 
 
 def _as_if(job: JobSpec, run: JobSummary) -> JobHistory:
-    """The history that ``run`` would have with the memory and vcores of ``job``."""
-    use = [
-        attrs.evolve(each, memory_bytes=job.tasks[each.type].memory * MIB, vcores=job.tasks[each.type].vcores)
-        for each in run.use
-        if each.type in job.tasks
-    ]
+    """The history of ``run``, as one of ``job``: rules compare with what that asks for."""
     failed = _is_out_of_memory(run)
     status = JobStatus(
         run.application_id,
@@ -64,7 +59,7 @@ def _as_if(job: JobSpec, run: JobSummary) -> JobHistory:
         JobState.FAILED if failed else JobState.SUCCEEDED,
         failure=Failure(FailureKind.OUT_OF_MEMORY, run.reason, task=run.failed_task) if failed else None,
         times=run.times,
-        use=use,
+        use=run.use,
     )
     specification = JobSpecification(job=to_plain(without_its_task(job)))
     return JobHistory(application_id=run.application_id, specification=specification, status=status)

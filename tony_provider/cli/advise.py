@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
 from tony_provider.advice.advise import advise as advice_on
 from tony_provider.advice.advise import merged_change
+from tony_provider.advice.explained import explained
 from tony_provider.cli.command import command
 from tony_provider.cli.named import application_of, hook_of, identity_of
 from tony_provider.cli.printing import print_rows
@@ -28,19 +30,20 @@ def advise(args: Namespace) -> None:
     if args.patch:
         print(json.dumps(merged_change(advice), indent=2))  # noqa: T201 - its answer
     elif args.output == "table":
-        print("\n".join(_lines(job, advice)))  # noqa: T201 - its answer
+        print("\n".join(_lines(job, advice, explain=args.explain)))  # noqa: T201 - its answer
     elif args.output == "plain":
         print_rows([_row(each) for each in advice], "plain")
     else:
         print_rows([to_plain(each) for each in advice], args.output)
 
 
-def _lines(job: JobHistory, advice: Sequence[Advice]) -> list[str]:
+def _lines(job: JobHistory, advice: Sequence[Advice], *, explain: bool) -> list[str]:
     lines = []
     for each in advice:
         figures = ", ".join(f"{name} {_short(value)}" for name, value in each.evidence.items() if value is not None)
         lines += [each.text, f"  {each.rule}, {each.confidence.value} confidence: {figures}"]
         lines += [f"  overrides: {json.dumps(each.change)}"] if each.change else []
+        lines += ["", textwrap.indent(explained(each.rule), "  "), ""] if explain else []
     return [
         *(lines or [f"There is no advice on {job.application_id}"]),
         *(f"Not known: {each}" for each in job.missing),

@@ -138,6 +138,7 @@ _ADVISE = ActionCommand(
     args=(
         *_WHICH,
         ARG_OUTPUT,
+        _arg("--explain", action="store_true", help="Print what each rule looks at, when it is silent, what to do"),
         _arg("--patch", action="store_true", help="Print the changes alone: JSON that `overrides` takes"),
     ),
 )

@@ -70,6 +70,8 @@ class MlflowServer:
             try:
                 from mlflow.tracking import MlflowClient
             except ModuleNotFoundError as error:
+                if error.name != "mlflow":
+                    raise  # it is there, and lacks something else
                 raise ModuleNotFoundError("it needs mlflow-skinny: pip install 'tony-provider[mlflow]'") from error
             yield MlflowClient(tracking_uri=self.uri)
 

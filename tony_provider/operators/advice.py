@@ -99,7 +99,7 @@ class Adviser:
             return
         former = self.hook.former_runs(job.labels)
         judged.advice = advise(job, former.summaries)
-        for line in advice_lines(judged.advice):
+        for line in advice_lines(judged.advice, application_id):
             self.log.info(line)
         directory = self.hook.application_dir(self.identity, application_id)
         runs = former.with_run(_without_curves(job, directory, judged.advice))

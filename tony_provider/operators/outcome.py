@@ -131,7 +131,7 @@ class Outcome:
             self.log.info("Returned: %s", _short(str(result.returned)))
         places = {
             "Model": result.model_dir,
-            "Checkpoints": result.checkpoint_chain,
+            "Checkpoints": result.checkpoint_chain if result.checkpoint or result.resumed_from else None,
             "Logs": result.logs_dir,
             "Page": result.tracking_url,
         }

@@ -55,9 +55,9 @@ class SummaryKeeper:
 
     def begin(self, application_id: str) -> None:
         """The application was just submitted, or attached to: from now on it is listed."""
-        look = self._in_time(READ_SECONDS, "looked up", lambda: self._hook.application(application_id))
+        look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
         self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
-        self._in_time(KEEP_SECONDS, "listed", lambda: self._list(application_id))
+        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
 
     def end(
         self,
@@ -89,7 +89,7 @@ class SummaryKeeper:
 
     def mend(self, application_id: str) -> None:
         """An earlier try has left this one: should that try not have lived to say how it ended, that is said now."""
-        kept = self._in_time(KEEP_SECONDS, "looked up", lambda: self._store.get(JOB_KEY + application_id))
+        kept = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(JOB_KEY + application_id))
         if isinstance(kept, dict) and kept.get("verdict") is None:
             number = kept.get("try_number")
             self._sum_up(
@@ -112,7 +112,8 @@ class SummaryKeeper:
         **facts: Any,
     ) -> JobSummary | None:
         known = application, JobHistory(application_id=application_id, status=status)
-        look = self._in_time(read_seconds, "read whole", lambda: self._look(application_id, *known)) or known
+        whom = "the cluster or its store"
+        look = self._in_time(read_seconds, "read whole", whom, lambda: self._look(application_id, *known)) or known
         if look[0] is not None or look[1].status is not None:  # else what is kept of it already says more
             return self._keep(application_id, *look, keep_seconds, advice, **facts)
         return None
@@ -146,7 +147,7 @@ class SummaryKeeper:
             self._store.set(JOB_KEY + application_id, first, forever=True)
             return summary
 
-        return self._in_time(seconds, "kept", keep)
+        return self._in_time(seconds, "kept", "Airflow", keep)
 
     def _list(self, application_id: str) -> None:
         """Note that there is a summary of it, and forget the oldest where there are too many."""
@@ -187,13 +188,15 @@ class SummaryKeeper:
             links={name: address for name, address in pages.items() if address},
         )
 
-    def _in_time(self, seconds: float, what: str, act: Callable[[], T]) -> T | None:
+    def _in_time(self, seconds: float, what: str, who: str, act: Callable[[], T]) -> T | None:
         """What ``act`` returns; None, after a warning, when it fails or takes longer, in which case it is left alone.
+
+        ``who`` is asked by it.
 
         A thread that is left alone keeps no process from ending.
         """
         found: list[T] = []
-        problems: list[str] = [f"nobody has answered within {seconds:.0f} s"]
+        problems: list[str] = [f"{who} has not answered within {seconds:g} s"]
 
         def run() -> None:
             try:

@@ -27,6 +27,7 @@ class ProgressLog:
         self._clock = clock
         self._application_line = ""
         self._job_line = ""
+        self._message = ""
         self._generation = 0
         self._tasks: dict[str, tuple[TaskState, int, int, str | None]] = {}
         self._step: int | None = None
@@ -53,12 +54,13 @@ class ProgressLog:
         return [line]
 
     def _job_lines(self, status: JobStatus) -> list[str]:
-        succeeded = status.state is JobState.SUCCEEDED  # which its message says once more
-        line = f"Job is {_state(status)}" + (f": {status.message}" if status.message and not succeeded else "")
-        if line == self._job_line:
+        line = f"Job is {_state(status)}"
+        if line == self._job_line and status.message == self._message:
             return []
-        self._job_line = line
-        return [line]
+        # Of a success the state says all; why a job fails is said when it begins to end, and once in its error.
+        is_new = status.message != self._message and status.state is not JobState.SUCCEEDED
+        self._job_line, self._message = line, status.message
+        return [f"{line}: {status.message}" if status.message and is_new else line]
 
     def _generation_lines(self, status: JobStatus) -> list[str]:
         """From which step the tasks train, each time that they were brought together."""

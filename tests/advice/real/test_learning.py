@@ -9,6 +9,7 @@ from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace
 from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
 from tony_provider.advice.rules.flat_curve import FlatCurve
+from tony_provider.advice.rules.nothing_reported import NothingReported
 
 LONG = "--steps 1400 --pace 0.1 --evaluate"  # forty samples, which are seconds apart
 
@@ -39,3 +40,12 @@ def test_evaluation_missing(local: LocalPlace, verdicts: Verdicts) -> None:
     verdicts.silent(rule, "it reports loss and val_loss", evaluates)
     verdicts.silent(rule, "it scores rows, and trains nothing", scored)
     verdicts.silent(rule, "it reports loss, and has an evaluator", evaluated)
+
+
+@pytest.mark.long
+def test_nothing_reported(local: LocalPlace, verdicts: Verdicts) -> None:
+    rule = NothingReported(least_seconds=3.0)
+    quiet = {"tasks": {"worker": {"command": "sleep 6", "memory": "128MiB"}}}
+    silent, telling = map(ran, submitted(local, quiet, fit("--steps 60 --pace 0.1")))
+    verdicts.told(rule, "it reports nothing, and writes no event files", silent)
+    verdicts.silent(rule, "it reports steps and loss", telling)

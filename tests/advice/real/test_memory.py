@@ -17,7 +17,7 @@ ENOUGH = fit(f"{SHORT} --holds 160")
 
 @pytest.mark.long
 def test_memory_too_much(local: LocalPlace, verdicts: Verdicts) -> None:
-    rule = MemoryTooMuch()
+    rule = MemoryTooMuch(least_seconds=5.0)
     spec = fit(f"{SHORT} --holds 20", memory="1GiB")
     runs = submitted(local, *[spec] * 3, labels=TASK)
     [other] = submitted(local, ENOUGH)

@@ -16,17 +16,22 @@ from tony_provider.advice.rules.gpus_idle import GpusIdle
 from tony_provider.advice.rules.vcores_idle import VcoresIdle
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
+STEPS = 400  # of a tenth of a second: what is sustained is that over half a minute
 WAITS = "--steps 80 --pace 0.1"
 
 
 @pytest.mark.long
 def test_vcores_idle(local: LocalPlace, verdicts: Verdicts) -> None:
-    rule = VcoresIdle(least_seconds=5.0)
+    rule = VcoresIdle(least_seconds=5.0, most_crowded=101.0)  # whatever else runs on this machine
     local.extra.update(local_vcores=8)
-    idle, busy = map(ran, submitted(local, fit(WAITS, vcores=4), fit("--steps 80 --decode 0.1", vcores=1)))
+    waits, computes = fit(f"--steps {STEPS} --pace 0.1", vcores=4), fit(f"--steps {STEPS} --decode 0.1", vcores=1)
+    idle, busy = map(ran, submitted(local, waits, computes))
     advice = verdicts.told(rule, "4 vcores, a program that mostly waits", idle)
     assert advice.change == {"tasks": {"worker": {"vcores": 1}}}
     verdicts.silent(rule, "1 vcore, a program that computes all the time", busy)
+    assert advice.evidence["crowded_percent"] is not None
+    verdicts.silent(VcoresIdle(least_seconds=5.0, most_crowded=0.0), "4 vcores, on a node that counts as full", idle)
+    verdicts.silent(VcoresIdle(), "4 vcores, a program that mostly waits, for less than 5 minutes", idle)
 
 
 @pytest.mark.long

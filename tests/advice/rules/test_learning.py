@@ -14,10 +14,11 @@ from tests.advice.cases import TIMES, evolved, history, said, sample, silent
 from tony_provider.advice.case import Case
 from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
 from tony_provider.advice.rules.flat_curve import FlatCurve
+from tony_provider.advice.rules.nothing_reported import NothingReported
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.runtime.protocol.status import JobState, TaskProgress, TaskState, TaskStatus
 
-FLAT, EVALUATION = FlatCurve(), EvaluationMissing()
+FLAT, EVALUATION, NOTHING = FlatCurve(), EvaluationMissing(), NothingReported()
 
 
 def curve(of: Callable[[int], float], metric: str = "loss", steps: int = 200) -> JobHistory:
@@ -106,3 +107,13 @@ def test_somebody_does() -> None:
     assert silent(EVALUATION, short)
     job = {"framework": "tensorflow", "tasks": {"evaluator": {"command": "x"}, "chief": {"command": "x"}}}
     assert silent(EVALUATION, attrs.evolve(reporting("loss"), specification=history(job=job).specification))
+
+
+def test_a_program_that_says_nothing() -> None:
+    quiet = evolved(history(), tasks=[TaskStatus("worker", 0, TaskState.SUCCEEDED)])
+    advice = said(NOTHING, quiet)
+    assert all(way in advice.text for way in ("tony_sdk", "TONY_METRICS_FILE", "TONY_TENSORBOARD_DIR"))
+    assert silent(NOTHING, history())
+    assert silent(NOTHING, evolved(quiet, state=JobState.FAILED))
+    assert silent(NOTHING, evolved(quiet, times=attrs.evolve(TIMES, training=5.0)))
+    assert silent(NOTHING, attrs.evolve(quiet, samples=[sample(10, metrics={"loss": 1.0})]))

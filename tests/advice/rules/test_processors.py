@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.advice.cases import GIB, HOUR, history, run, said, sample, silent, use
-from tony_provider.advice.case import Case
+from tests.advice.cases import GIB, HOUR, TIMES, history, run, said, silent, use
+from tony_provider.advice.case import ENOUGH_TRAINING, Case
 from tony_provider.advice.rules.gpus_idle import GpusIdle
 from tony_provider.advice.rules.vcores_idle import VcoresIdle
 from tony_provider.cluster.history.advice import Confidence
+from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.runtime.protocol.status import JobState
 
 VCORES, GPUS = VcoresIdle(), GpusIdle()
@@ -17,8 +19,11 @@ VCORES, GPUS = VcoresIdle(), GpusIdle()
 
 def test_idle_vcores() -> None:
     former = [run(n, use=[use(mean_cpu_percent=95.0)]) for n in (1, 2)]
-    advice = said(VCORES, history(used=[use(mean_cpu_percent=80.0)]), former)
-    assert advice.text == "Ask for 2 vcores for each worker in place of 4: one kept 0.8 processors busy on average"
+    advice = said(VCORES, history(used=[use(mean_cpu_percent=80.0, most_cpu_percent=170.0)]), former)
+    assert advice.text == (
+        "Ask for 2 vcores for each worker in place of 4: one kept 0.8 processors busy on average, and 1.7 in its "
+        "busiest half minute"
+    )
     assert advice.change == {"tasks": {"worker": {"vcores": 2}}}
     assert (advice.confidence, advice.gain) == (Confidence.HIGH, 0.25)
 
@@ -27,24 +32,41 @@ def test_busy_vcores_and_those_of_short_or_failed_jobs() -> None:
     assert silent(VCORES, history())
     assert silent(VCORES, history(used=[use(mean_cpu_percent=None)]))
     assert silent(VCORES, history(used=[use(mean_cpu_percent=10.0, used_seconds=100.0)]))
-    assert silent(VCORES, history(used=[use(mean_cpu_percent=10.0, vcores=1)]))
+    starting = attrs.evolve(TIMES, start=HOUR, training=ENOUGH_TRAINING - 1)
+    assert silent(VCORES, history(used=[use(mean_cpu_percent=10.0)], times=starting))
+    assert silent(
+        VCORES, history(job={"tasks": {"worker": {"vcores": 1}}}, used=[use(mean_cpu_percent=10.0, vcores=1)])
+    )
     assert silent(VCORES, history(state=JobState.FAILED, used=[use(mean_cpu_percent=10.0)]))
 
 
 def test_vcores_that_are_needed_at_times_stay() -> None:
-    busy = [sample(at, cpu_percent=390.0 if at % 5 == 0 else 20.0) for at in range(40)]
-    assert silent(VCORES, history(used=[use(mean_cpu_percent=80.0)], samples=busy))
+    busy = use(mean_cpu_percent=80.0, most_cpu_percent=390.0)
+    assert silent(VCORES, history(used=[busy]))
+    assert silent(VCORES, history(used=[use(mean_cpu_percent=80.0)]), [run(use=[busy])])
 
 
-@given(mean=st.floats(0, 10_000), vcores=st.integers(1, 128))
-def test_who_follows_the_advice_has_processors_left(mean: float, vcores: int) -> None:
-    advice = VCORES.advise(Case(history(used=[use(mean_cpu_percent=mean, vcores=vcores)])))
+def test_it_is_not_known_what_would_be_used_on_a_crowded_node() -> None:
+    assert silent(VCORES, history(used=[use(mean_cpu_percent=80.0, crowded_percent=30.0)]))
+    assert silent(VCORES, history(used=[use(mean_cpu_percent=80.0, crowded_percent=None)]))
+    assert silent(VCORES, history(used=[use(mean_cpu_percent=80.0, most_cpu_percent=None)]))
+    former = [run(n, use=[use(mean_cpu_percent=80.0, crowded_percent=30.0)]) for n in (1, 2)]
+    assert said(VCORES, history(used=[use(mean_cpu_percent=80.0)]), former).confidence is Confidence.LOW
+
+
+@given(mean=st.floats(0, 10_000), more=st.floats(0, 10_000), vcores=st.integers(1, 128))
+def test_who_follows_the_advice_has_processors_left(mean: float, more: float, vcores: int) -> None:
+    def asking(for_vcores: int) -> JobHistory:
+        figures = use(mean_cpu_percent=mean, most_cpu_percent=mean + more, vcores=for_vcores)
+        return history(job={"tasks": {"worker": {"vcores": for_vcores}}}, used=[figures])
+
+    advice = VCORES.advise(Case(asking(vcores)))
     if advice is None:
         return
     assert advice.change is not None
     wanted = advice.change["tasks"]["worker"]["vcores"]
-    assert mean / 100 <= wanted < vcores
-    assert silent(VCORES, history(used=[use(mean_cpu_percent=mean, vcores=wanted)]))
+    assert (mean + more) / 100 - 0.05 <= wanted < vcores
+    assert silent(VCORES, asking(wanted))
 
 
 def test_idle_gpus_of_a_program_that_uses_one_of_them() -> None:

@@ -65,3 +65,16 @@ def test_samples_without_a_step_and_clocks_that_jump_are_drawn_as_they_are() -> 
     ]
     (found,) = curves(taken, submitted_ms=2000)
     assert (found.steps, found.seconds) == ([7, 7], [3.0, -1.0])
+
+
+def test_values_that_repeat_leave_the_points_to_others() -> None:
+    """A ``val_loss`` is told all through an epoch: of 40 epochs with 100 samples each there are 80 points."""
+    values = [epoch % 7 / 10 for epoch in range(40) for _ in range(100)]
+    (found,) = curves(samples(values), submitted_ms=0)
+    assert found.steps == [10 * (100 * epoch + at) for epoch in range(40) for at in (0, 99)]
+    assert found.values == [epoch % 7 / 10 for epoch in range(40) for _ in range(2)]
+
+
+def test_a_curve_of_no_numbers_is_a_stretch_too() -> None:
+    (found,) = curves(samples([1.0, *[math.nan] * 1000]), submitted_ms=0)
+    assert (found.steps, found.values) == ([0, 10, 10_000], [1.0, "NaN", "NaN"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from pathlib import Path
 
 import attrs
 import pytest
@@ -142,8 +143,33 @@ def test_a_server_that_is_away_is_an_error_here(mlflow: Server) -> None:
         training_run().begin(spec(), {})
 
 
+class Without:
+    """A Python that has no module of a name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == self.name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.partition(".")[0] == "mlflow"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
 def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
+    forget(monkeypatch)
+    monkeypatch.setattr(sys, "meta_path", [Without("mlflow"), *sys.meta_path])
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'tony-provider\[mlflow\]'"):
+        training_run().begin(spec(), {})
+
+
+def test_a_client_that_lacks_something_else_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mlflow").mkdir()
+    (tmp_path / "mlflow" / "__init__.py").write_text("import module_that_is_not_there")
+    monkeypatch.syspath_prepend(tmp_path)
+    forget(monkeypatch)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'module_that_is_not_there'"):
         training_run().begin(spec(), {})

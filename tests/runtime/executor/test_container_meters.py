@@ -11,6 +11,7 @@ import pytest
 
 from tony_provider.runtime.executor.disk_use import DiskMeter, DiskUse
 from tony_provider.runtime.executor.network_use import NetworkMeter, NetworkUse
+from tony_provider.runtime.executor.node_use import NodeMeter
 from tony_provider.runtime.executor.processes import descendants
 
 NETWORK = """Inter-|   Receive                                                |  Transmit
@@ -73,3 +74,24 @@ def test_only_a_network_of_the_containers_own_counts(
     if of_a_node:
         (tmp_path / "eth1" / of_a_node).mkdir(parents=True)
     assert NetworkMeter(docker=docker, counters=tmp_path / "dev", interfaces=tmp_path).measure() == use
+
+
+def test_a_node_is_as_busy_as_all_its_processors_together(tmp_path: Path) -> None:
+    counters = tmp_path / "stat"
+    meter = NodeMeter(counters)
+    assert meter.measure() is None
+    counters.write_text("cpu  100 0 50 800 50 0 0 0 100 0\ncpu0 1 2 3\n")
+    assert meter.measure() is None  # that is of the time since the node began
+    counters.write_text("cpu  130 10 60 830 70 0 0 0 130 0\n")
+    assert meter.measure() == 50.0
+    assert meter.measure() is None
+    counters.write_text("cpu  130 10 60 830 70 0 0 40 130 0\n")
+    assert meter.measure() == 100.0  # a hypervisor gave the time to others
+
+
+def test_the_node_of_these_tests_tells_how_busy_it_is() -> None:
+    meter = NodeMeter()
+    meter.measure()
+    while (busy := meter.measure()) is None:
+        pass
+    assert 0 <= busy <= 100

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -48,7 +49,7 @@ def test_malformed_lines_are_counted_and_said_once(file: Path, caplog: pytest.Lo
     append(file, {"step": 5})
     with file.open("a") as stream:
         stream.write(
-            'not json\n[1]\n{"step": -1}\n{"step": "7"}\n{"step": true}\n{"step": 1.5}\n\n' + "[" * 100_000 + "\n"
+            'not json\n[1]\n{"step": -1}\n{"step": "7"}\n{"step": true}\n{"step": 1.5}\n\n' + "[" * 2_000_000 + "\n"
         )
     append(file, {"step": 6})
     progress = reader.look(0)
@@ -95,6 +96,34 @@ def test_lines_come_once_and_whole(tmp_path_factory: pytest.TempPathFactory, wri
             stream.write(data[start : start + size])
         found += tail.read()[0]
     assert b"".join(line + b"\n" for line in found) == data
+
+
+@pytest.mark.parametrize("looked_at", [[], [100_000], [700_000, 900_000]])
+def test_long_lines_are_read_wherever_a_look_or_a_piece_ends(file: Path, looked_at: list[int]) -> None:
+    """A report of 10,000 metrics was left out when only its beginning was there yet, or was in the piece read."""
+    reader = ProgressReader(file)
+    metrics = {f"layer/{n}": n / 7 for n in range(10_000)}
+    data = b"".join(json.dumps({"step": step, **metrics}).encode() + b"\n" for step in range(1, 13))
+    for begin, end in itertools.pairwise([0, *looked_at, len(data)]):
+        with file.open("ab") as stream:
+            stream.write(data[begin:end])
+        progress = reader.look(0)
+    assert progress is not None
+    assert (progress.step, reader.malformed) == (12, 0)
+
+
+def test_a_line_is_too_long_wherever_a_look_ends(file: Path) -> None:
+    for data in ([b"x" * 1_500_000 + b"\n"], [b"x" * 1_000_000, b"x" * 500_000 + b"\n"]):
+        tail = FileTail(file)
+        file.write_bytes(b"")
+        found: list[bytes] = []
+        refused = 0
+        for part in [*data, b'{"step": 1}\n']:
+            with file.open("ab") as stream:
+                stream.write(part)
+            lines, too_long = tail.read()
+            found, refused = found + lines, refused + too_long
+        assert (found, refused) == ([b'{"step": 1}'], 1)
 
 
 def test_a_line_without_end_does_not_fill_the_memory(file: Path) -> None:

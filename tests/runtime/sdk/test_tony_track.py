@@ -39,6 +39,23 @@ def test_a_loop_reports_its_steps(in_a_job: Reports) -> None:
     assert 0 <= last["input_wait"] <= 1
 
 
+def test_a_report_without_a_step_takes_that_of_the_loop(in_a_job: Reports) -> None:
+    for step in tony_sdk.track(range(10, 13)):
+        assert tony_sdk.report(loss=step / 2)
+    lines = [(line["step"], line["total_steps"], line["loss"]) for line in in_a_job() if "loss" in line]
+    assert lines == [(10, 13, 5.0), (11, 13, 5.5), (12, 13, 6.0)]
+    assert tony_sdk.report(loss=0.5)
+    assert in_a_job()[-1] == {"loss": 0.5}
+
+
+def test_of_loops_within_each_other_the_innermost_counts(in_a_job: Reports) -> None:
+    for _ in tony_sdk.track(range(2)):
+        for _ in tony_sdk.track("abc", total=6):
+            break
+        tony_sdk.report(loss=1.0)
+    assert [line["step"] for line in in_a_job() if "loss" in line] == [0, 1]
+
+
 @given(first=st.integers(0, 30), length=st.integers(0, 30), done=st.integers(0, 90))
 @pytest.mark.parametrize("kind", [lambda items: items, list, iter])
 def test_it_goes_on_after_the_steps_that_were_done(kind: Any, first: int, length: int, done: int) -> None:

@@ -11,6 +11,7 @@ from tony_provider.advice.rules.gpus_idle import GpusIdle
 from tony_provider.advice.rules.input_wait import InputWait
 from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
 from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
+from tony_provider.advice.rules.nothing_reported import NothingReported
 from tony_provider.advice.rules.queue_wait import QueueWait
 from tony_provider.advice.rules.restart_cost import RestartCost
 from tony_provider.advice.rules.slow_start import SlowStart
@@ -31,4 +32,5 @@ RULES: tuple[Rule, ...] = (
     MemoryTooMuch(),
     VcoresIdle(),
     EvaluationMissing(),
+    NothingReported(),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from tony_provider.advice import memory
-from tony_provider.advice.case import Case, TypeRuns, confidence
+from tony_provider.advice.case import ENOUGH_TRAINING, Case, TypeRuns, confidence
 from tony_provider.advice.rule import Rule
 from tony_provider.cluster.history.advice import Advice
 
@@ -19,8 +19,10 @@ class MemoryTooMuch(Rule):
 
     name = "memory-too-much"
 
+    least_seconds: float = ENOUGH_TRAINING
+
     def advise(self, case: Case) -> Advice | None:
-        if not case.succeeded:
+        if not case.succeeded or case.times.training < self.least_seconds:
             return None  # it may have ended before it used the most
         types = {runs.now.type: (runs, most) for runs in case.types if (most := memory.most_used(runs))}
         wanted = {name: memory.needed(most) for name, (runs, most) in types.items() if _too_much(runs, most)}

@@ -51,8 +51,11 @@ def thinner(curve: Curve, points: int) -> Curve:
 def thinned(points: Sequence[_Point], most: int) -> Sequence[_Point]:
     """At most so many of the points: the first, the last, and what is highest, lowest or no number in between.
 
-    ``most``: at least 5.
+    Where there are too many, of a stretch of one value only its ends count. ``most``: at least 5.
     """
+    if len(points) <= most:
+        return points
+    points = _without_repeats(points)
     if len(points) <= most:
         return points
     inner = points[1:-1]
@@ -61,6 +64,17 @@ def thinned(points: Sequence[_Point], most: int) -> Sequence[_Point]:
     for number in range(buckets):
         kept += _extremes(inner[number * len(inner) // buckets : (number + 1) * len(inner) // buckets])
     return [*kept, points[-1]]
+
+
+def _without_repeats(points: Sequence[_Point]) -> Sequence[_Point]:
+    """Without those between two of their own value, such as a ``val_loss`` that is told all through an epoch."""
+    inner = zip(points, points[1:], points[2:], strict=False)
+    kept = [at for before, at, after in inner if not (_same(before, at) and _same(at, after))]
+    return [points[0], *kept, points[-1]]
+
+
+def _same(one: _Point, other: _Point) -> bool:
+    return one.value == other.value or (math.isnan(one.value) and math.isnan(other.value))
 
 
 def _extremes(points: Sequence[_Point]) -> list[_Point]:

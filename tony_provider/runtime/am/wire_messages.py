@@ -33,6 +33,7 @@ def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
         sent_bytes=message.sent_bytes if message.HasField("sent_bytes") else None,
         gpu_percent=message.gpu_percent if message.HasField("gpu_percent") else None,
         gpu_bytes=message.gpu_bytes if message.HasField("gpu_bytes") else None,
+        node_busy_percent=message.node_busy_percent if message.HasField("node_busy_percent") else None,
     )
 
 

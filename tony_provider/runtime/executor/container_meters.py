@@ -1,4 +1,4 @@
-"""What the container as a whole reads, writes, receives and sends, and what its GPUs do."""
+"""What the container as a whole reads, writes, receives and sends, what its GPUs do, and how busy its node is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tony_provider.runtime.executor.gpus.dealt_gpus import is_given
 from tony_provider.runtime.executor.gpus.gpu_meter import GpuMeter
 from tony_provider.runtime.executor.gpus.nvml import Nvml
 from tony_provider.runtime.executor.network_use import NetworkMeter
+from tony_provider.runtime.executor.node_use import NodeMeter
 from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
 from tony_provider.runtime.protocol import tony_pb2
 
@@ -22,6 +23,7 @@ class ContainerMeters:
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
         self._disks = DiskMeter()
+        self._node = NodeMeter()
         self._network = NetworkMeter(docker=context.container.job.docker is not None)
         self._gpus: Optional[GpuMeter] = None  # until a container with GPUs knows which
 
@@ -32,6 +34,9 @@ class ContainerMeters:
             heartbeat.read_bytes, heartbeat.written_bytes = disks.read, disks.written
         if network:
             heartbeat.received_bytes, heartbeat.sent_bytes = network.received, network.sent
+        busy = self._node.measure()
+        if busy is not None:
+            heartbeat.node_busy_percent = busy
         gpus = self._gpu_meter()
         use = gpus.take() if gpus else None
         if use and use.percent is not None:

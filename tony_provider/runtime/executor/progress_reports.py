@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 WINDOW = 60.0  # seconds that steps per second are measured over
 _CHUNK = 1 << 20  # bytes read at a time
-_LONGEST_LINE = 64 << 10  # bytes; a longer one is malformed
+_LONGEST_LINE = 1 << 20  # bytes, which hold some ten thousand metrics; a longer one is malformed
 LARGEST_STEP = (1 << 64) - 1
 MOST_METRICS = 200  # different names; more are left out, since each heartbeat carries them all
 _LONGEST_NAME = 250  # characters of a metric's name; each heartbeat carries that, too
@@ -56,7 +56,9 @@ class FileTail:
                 if self._skipping and whole:
                     del whole[0]  # the end of the line that was too long
                     self._skipping = False
-                lines += whole
+                fitting = [line for line in whole if len(line) <= _LONGEST_LINE]
+                lines += fitting
+                too_long += len(whole) - len(fitting)
                 if len(self._rest) > _LONGEST_LINE:
                     too_long += not self._skipping
                     self._rest, self._skipping = b"", True

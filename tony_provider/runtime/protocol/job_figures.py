@@ -48,5 +48,7 @@ class TypeUse:
     most_rss_bytes: Optional[int] = None  # of any of its tasks, ever
     most_rss_task: Optional[str] = None  # which one that was
     mean_cpu_percent: Optional[float] = None  # while user processes ran, of one task; 100 is one core
+    most_cpu_percent: Optional[float] = None  # the highest mean over half a minute, of any of its tasks
+    crowded_percent: Optional[float] = None  # of that time the processors of its node were nearly all busy
     mean_gpu_percent: Optional[float] = None  # of one GPU
     most_gpu_bytes: Optional[int] = None  # of one task

@@ -26,6 +26,7 @@ import importlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -235,8 +236,10 @@ def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any
     return importlib.import_module("tony_datasets").torch_dataset(name, read, **outside)
 
 
-def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool:
+def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metrics: Any) -> bool:
     """Tell the job how far this task is; the newest counts. ``metrics`` are numbers, or arrays of one number.
+
+    Without a step it is that of the loop of ``track`` which runs, and its total; outside of one, metrics alone.
 
     Costs microseconds, but need not be called more than about once a second. Returns whether it was written: not
     outside a job, and not when the disk is full. Values that are no numbers are left out.
@@ -246,7 +249,10 @@ def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool
         return False
     try:
         line = {name: number for name, number in ((n, _plain(v)) for n, v in metrics.items()) if number is not None}
-        line["step"] = int(step)
+        if step is None:
+            step, total_steps = _of_loop(total_steps)
+        if step is not None:
+            line["step"] = int(step)
         if total_steps is not None:
             line["total_steps"] = int(total_steps)
         data = (json.dumps(line) + "\n").encode()
@@ -260,6 +266,15 @@ def report(step: int, total_steps: Optional[int] = None, **metrics: Any) -> bool
     except (OSError, TypeError, ValueError, OverflowError):
         return False  # a report is never worth a training
     return True
+
+
+def _of_loop(total_steps: Optional[int]) -> tuple[Optional[int], Optional[int]]:
+    """The step and the total of the loop that runs, if any does."""
+    module = sys.modules.get("tony_track")
+    loop = module.innermost() if module is not None else None
+    if loop is None:
+        return None, total_steps
+    return loop.step, loop.total if total_steps is None else total_steps
 
 
 def track(

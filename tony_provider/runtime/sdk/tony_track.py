@@ -8,6 +8,13 @@ from typing import Any, Generic, Optional, TypeVar, cast
 
 Item = TypeVar("Item")
 
+_loops: list[Track[Any]] = []  # that run in this process, the innermost last
+
+
+def innermost() -> Optional[Track[Any]]:
+    """The loop that runs now; of several the one that began last."""
+    return _loops[-1] if _loops else None
+
 
 class Track(Generic[Item]):
     """The items of a loop. ``step`` counts those that are done, from ``start``; ``stopped``: it has ended early."""
@@ -36,6 +43,7 @@ class Track(Generic[Item]):
         items = self._left()
         if self._stop:
             self._sdk.stopping()  # so that it is heard of from now on
+        _loops.append(self)
         try:
             self._progress.waiting()
             for item in items:
@@ -48,8 +56,15 @@ class Track(Generic[Item]):
                     self.stopped = True
                     return
         finally:
+            _loops.remove(self)
             self._progress.working()
             self._progress.say()
+
+    @property
+    def total(self) -> Optional[int]:
+        """All steps of the training; None: that is not known."""
+        total: Optional[int] = self._progress.total_steps
+        return total
 
     def report(self, **metrics: Any) -> None:
         """Have these metrics in the next report; numbers, or arrays of one number.

@@ -237,7 +237,14 @@ def test_what_a_type_asked_for_and_used() -> None:
         for _ in range(10):  # a master that has slept does not know for how long a heartbeat speaks
             job.tick(1)
             hear(job, "worker:1")
-        hear(job, "worker:0", cpu_percent=percent, gpu_percent=percent / 2, gpu_bytes=int(percent))
+        hear(
+            job,
+            "worker:0",
+            cpu_percent=percent,
+            gpu_percent=percent / 2,
+            gpu_bytes=int(percent),
+            node_busy_percent=percent,
+        )
     said = Heartbeat(rss_bytes=5000)
     job.carry_out(job.session.heartbeat("worker:1", 1, said, job.now))
     job.tick(10)
@@ -252,9 +259,20 @@ def test_what_a_type_asked_for_and_used() -> None:
         most_rss_bytes=5000,
         most_rss_task="worker:1",
         mean_cpu_percent=37.5,  # worker:0's 75 over 20 s, worker:1's 0
+        crowded_percent=50.0,  # of worker:0's time; worker:1 does not say
         mean_gpu_percent=37.5,
         most_gpu_bytes=100,
     )
+
+
+def test_what_a_task_kept_busy_for_half_a_minute() -> None:
+    job = begun(world())
+    for worker_0, worker_1 in [(400, 100)] * 3 + [(10, 110)] * 8:
+        hear(job, "worker:0", cpu_percent=float(worker_0))
+        hear(job, "worker:1", cpu_percent=float(worker_1))
+        job.tick(5)
+    # Worker:0's: 400 for ten seconds, then 10 for twenty. Its first heartbeat speaks for no time.
+    assert use(job).most_cpu_percent == 140.0
 
 
 def test_copies_of_checkpoints_add_up() -> None:

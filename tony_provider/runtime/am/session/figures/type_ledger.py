@@ -14,6 +14,8 @@ from tony_provider.runtime.protocol.status import JobStatus, TaskState
 
 _HOLD = (TaskState.ALLOCATED, TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # a container
 _MOST_WEIGHT = 60.0  # seconds that one heartbeat speaks for
+_SUSTAINED = 30.0  # seconds: what processors are kept busy for less than that, the mean tells
+_CROWDED = 90.0  # percent of a node's processors: with more, tasks may have to wait for them
 
 
 @attrs.define
@@ -39,10 +41,21 @@ class _Ledger:
     held: float = 0.0
     used: float = 0.0
     cpu: _Mean = attrs.field(factory=_Mean)
+    most_cpu: Optional[float] = None
+    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # of each task, until it is of _SUSTAINED
+    crowded: _Mean = attrs.field(factory=_Mean)  # 100 while a node is, else 0
     gpu: _Mean = attrs.field(factory=_Mean)
     most_rss: Optional[int] = None
     most_rss_task: Optional[str] = None
     most_gpu_bytes: Optional[int] = None
+
+    def add_cpu(self, task: str, percent: float, seconds: float) -> None:
+        self.cpu.add(percent, seconds)
+        sustained = self.sustained.setdefault(task, _Mean())
+        sustained.add(percent, seconds)
+        if sustained.seconds >= _SUSTAINED:
+            self.most_cpu = max(self.most_cpu or 0.0, sustained.value or 0.0)
+            del self.sustained[task]
 
 
 class TypeLedger:
@@ -63,13 +76,15 @@ class TypeLedger:
         for use in former.use:
             if use.type in self._of:
                 self._of[use.type] = _Ledger(
-                    use.container_seconds,
-                    use.used_seconds,
-                    _mean(use.mean_cpu_percent, use.used_seconds),
-                    _mean(use.mean_gpu_percent, use.used_seconds),
-                    use.most_rss_bytes,
-                    use.most_rss_task,
-                    use.most_gpu_bytes,
+                    held=use.container_seconds,
+                    used=use.used_seconds,
+                    cpu=_mean(use.mean_cpu_percent, use.used_seconds),
+                    most_cpu=use.most_cpu_percent,
+                    crowded=_mean(use.crowded_percent, use.used_seconds),
+                    gpu=_mean(use.mean_gpu_percent, use.used_seconds),
+                    most_rss=use.most_rss_bytes,
+                    most_rss_task=use.most_rss_task,
+                    most_gpu_bytes=use.most_gpu_bytes,
                 )
         for task in former.tasks:
             if task.type in self._of and task.state in _HOLD:
@@ -92,7 +107,9 @@ class TypeLedger:
             return
         ledger = self._of[task.type]
         seconds = min(max(0.0, now - task.heard_at), _MOST_WEIGHT) if task.heard_at is not None else 0.0
-        ledger.cpu.add(beat.cpu_percent, seconds)
+        ledger.add_cpu(task.name, beat.cpu_percent, seconds)
+        if beat.node_busy_percent is not None:
+            ledger.crowded.add(100.0 if beat.node_busy_percent >= _CROWDED else 0.0, seconds)
         if ledger.most_rss is None or beat.rss_bytes > ledger.most_rss:
             ledger.most_rss, ledger.most_rss_task = beat.rss_bytes, task.name
         if beat.gpu_percent is not None:
@@ -117,6 +134,8 @@ class TypeLedger:
             most_rss_bytes=ledger.most_rss,
             most_rss_task=ledger.most_rss_task,
             mean_cpu_percent=ledger.cpu.value,
+            most_cpu_percent=ledger.most_cpu,
+            crowded_percent=ledger.crowded.value,
             mean_gpu_percent=ledger.gpu.value,
             most_gpu_bytes=ledger.most_gpu_bytes,
         )

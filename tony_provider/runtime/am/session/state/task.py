@@ -32,6 +32,7 @@ class Heartbeat:
     sent_bytes: Optional[int] = None
     gpu_percent: Optional[float] = None  # mean over its GPUs; 100 is one of them, busy all the time
     gpu_bytes: Optional[int] = None  # of all its GPUs together
+    node_busy_percent: Optional[float] = None  # of all processors of its node; None: cannot be told
 
 
 @attrs.define(eq=False)
