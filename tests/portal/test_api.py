@@ -30,6 +30,9 @@ def ids(answer: Any) -> list[str]:
     return [row["application_id"] for row in answer.json()["jobs"]]
 
 
+NESTED = json.loads("[" * 800 + "]" * 800)
+
+
 def days(*numbers: int) -> list[str]:
     return [stored.application_id(number) for number in numbers]
 
@@ -213,6 +216,8 @@ def strange(jobs: dict[str, int]) -> dict[str, str]:
         "numbers": json.dumps(dict.fromkeys(attrs.fields_dict(JobSummary), 1e300)),
         "huge": json.dumps({**dict.fromkeys(attrs.fields_dict(JobSummary), 10**400), "times": {"queue": 10**400}}),
         "nulls": json.dumps({**dict.fromkeys(attrs.fields_dict(JobSummary)), "finished_ms": 5}),
+        "times": '{"verdict": null, "submitted_ms": NaN, "finished_ms": -1}',
+        "nested": json.dumps({"verdict": "FAILED", **{key: {"a": NESTED} for key in ("metrics", "times")}}),
         "texts": json.dumps(dict.fromkeys(attrs.fields_dict(JobSummary), "\ud800<b>")),
     }
     for name, text in texts.items():
@@ -235,7 +240,7 @@ def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -
     assert rows[strange["cut"]]["task_state"] is None
     assert states["newer"] == "SPLENDID"
     assert rows[strange["newer"]]["metrics"] == {"<b>": "NaN"}
-    for name, said in (("cut", "damaged"), ("newer", "step"), ("elsewhere", "backend")):
+    for name, said in (("cut", "damaged"), ("newer", "step"), ("elsewhere", "backend"), ("nested", "metrics")):
         assert said in str(rows[strange[name]]["problems"])
     liar = rows[strange["liar"]]
     assert (liar["dag_id"], liar["task_id"]) == ("clicks", "strange")  # what it says of itself does not count
@@ -249,6 +254,22 @@ def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -
     others = [strange["before"], strange["again"]]
     assert client("alice").get(f"/tony/api/jobs/{strange['after']}").json()["others"] == others
     assert client("alice").get("/tony/api/dags/clicks/dates").status_code == 200
+
+
+def test_a_job_is_that_of_the_task_which_has_said_so_first(client: As, jobs: dict[str, int]) -> None:
+    """Anybody's task may write what it likes into its own state."""
+    mine = stored.summary(1, application_id="application_3_1", task_id="first")
+    theirs = stored.summary(0, "digits", application_id="application_3_1", user="mallory", submitted_ms=9 * 10**12)
+    stored.add(jobs["clicks-1"], mine)
+    stored.add(jobs["digits-0"], theirs)
+    found = client("alice").get("/tony/api/jobs/application_3_1").json()
+    assert (found["summary"]["dag_id"], found["summary"]["user"]) == ("clicks", "alice")
+    assert found["problems"] == ["other tasks say that it is theirs, too: train of digits"]
+
+
+@pytest.mark.parametrize("query", ["dag_id=%00", "run_id=a%00", "task_id=%00"])
+def test_names_that_no_database_has(client: As, query: str) -> None:
+    assert client("alice").get(f"/tony/api/jobs?{query}").json() == {"jobs": [], "total": 0}
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,37 @@ def test_a_comparison_of_specifications(client: As, monkeypatch: pytest.MonkeyPa
     assert found["differences"] == {"tasks.worker.memory": ["1GiB", "2GiB"]}
 
 
+def test_a_specification_that_is_too_large_to_be_compared(client: As, connected: Path) -> None:
+    (file,) = connected.rglob(f"{ID}/history/specification.json")
+    before = file.read_text()
+    file.write_text(json.dumps({"job": {f"k{at}": {"x": at} for at in range(20_000)}, "given": {}}))
+    try:
+        found = client("alice").get(f"/tony/api/compare?ids={ID},{OTHER}").json()
+    finally:
+        file.write_text(before)
+    assert found["differences_of"] == "fingerprints"
+    assert found["reason"] == f"{ID}: its specification has more than 10000 entries"
+
+
+def test_of_very_many_events_the_newest_are_told(client: As, connected: Path) -> None:
+    (file,) = connected.rglob(f"{ID}/events.jsonl")
+    before = file.read_text()
+    file.write_text(before.partition("\n")[0] + "\n" + '{"event": "x"}\n' * 10_001 + '{"event": "last"}\n')
+    try:
+        found = client("alice").get(f"/tony/api/jobs/{ID}/history").json()
+    finally:
+        file.write_text(before)
+    assert (len(found["events"]), found["events"][-1]) == (10_000, {"event": "last"})
+    assert "events: 3 older ones are not shown" in found["missing"]
+
+
+@pytest.mark.usefixtures("connected", "silent")
+def test_histories_that_are_not_read_to_their_end_leave_room_for_all_else(client: As) -> None:
+    for _ in range(3):
+        assert client("alice").get(f"/tony/api/jobs/{ID}/history").status_code == 503
+    assert len(store._large._threads) <= 2
+
+
 @pytest.mark.usefixtures("connected", "silent")
 @pytest.mark.parametrize("path", PATHS)
 def test_a_store_that_says_nothing(client: As, path: str) -> None:

@@ -11,7 +11,7 @@ import json
 import math
 import reprlib
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 
@@ -80,6 +80,17 @@ def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = Non
         # cattrs raises a group holding whatever the hooks raised; transform_error turns it into places and reasons.
         problems = cattrs.transform_error(error, path=cls.__name__, format_exception=_explain)
         raise CodecError(cls, tuple(problems)) from error
+
+
+def is_nested_deeper(plain: Any, levels: int) -> bool:
+    """Whether what ``json.loads`` gives has more levels than that. It reads more of them than others can work with."""
+    if isinstance(plain, dict):
+        inner: Iterable[Any] = plain.values()
+    elif isinstance(plain, list):
+        inner = plain
+    else:
+        return False
+    return levels == 0 or any(is_nested_deeper(each, levels - 1) for each in inner)
 
 
 def _explain(error: BaseException, _type: Optional[type[Any]]) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import gzip
+import itertools
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +67,63 @@ def test_whatever_stands_in_the_files(damage: list[tuple[tuple[Any, ...], Any]])
     first, details = in_parts(summary)
     assert len(json.dumps([first, details], allow_nan=False)) < MOST_BYTES + 1000
     assert read_summary({**first, **details}) == (summary, [])
+
+
+def _directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def _loop(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def _pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def _nested(file: Path) -> None:
+    file.write_text('{"given": {}, "job": {"a": ' + "[" * 850 + "]" * 850 + "}}")
+
+
+SPECIFICATION, RESULT, SERIES = "history/specification.json", "result.json", f"history/{segment_name(1, 1)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *itertools.product((SPECIFICATION, RESULT, SERIES), (_directory, _loop, _pipe)),
+        (SPECIFICATION, _nested),
+    ],
+)
+def test_one_file_that_cannot_be_read_hides_nothing_of_the_others(
+    tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    _write(tmp_path, PLAIN)
+    damage(tmp_path / name)
+    found = read_history(LocalStorage(), tmp_path.as_uri())
+    read = {SPECIFICATION: found.specification, RESULT: found.status, SERIES: found.samples}
+    assert [each for each in read if not read[each]] == [name]
+    assert len(found.events) == len(PLAIN["events"])
+    assert found.missing
+    json.dumps(to_plain(found.events))
+
+
+def test_a_series_that_ends_after_its_header_is_cut_short(tmp_path: Path) -> None:
+    _write(tmp_path, PLAIN)
+    (tmp_path / SERIES).write_bytes(encode_header(SegmentHeader()))
+    found = read_history(LocalStorage(), tmp_path.as_uri())
+    assert found.missing == [f"series: {segment_name(1, 1)}: it is cut short: nothing comes after its first line"]
+
+
+def test_events_that_are_nested_too_deeply_are_left_out(tmp_path: Path) -> None:
+    nested = json.loads("[" * 900 + "]" * 900)
+    _write(tmp_path, {**PLAIN, "events": [*PLAIN["events"], {"time_ms": 1, "event": "x", "a": nested}]})
+    found = read_history(LocalStorage(), tmp_path.as_uri())
+    assert list(found.events) == PLAIN["events"]
+    assert any("1 line cannot be read" in each for each in found.missing)
 
 
 def _write(directory: Path, plain: Any) -> None:

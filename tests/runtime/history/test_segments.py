@@ -45,7 +45,7 @@ samples = st.builds(
 )
 
 
-@given(st.lists(samples, max_size=20))
+@given(st.lists(samples, min_size=1, max_size=20))
 def test_what_is_written_is_read_back(written: list[TaskSample]) -> None:
     read = read_segment(encode_segment(HEADER, written), most_bytes=MOST, most_samples=10_000)
     assert read.header == HEADER

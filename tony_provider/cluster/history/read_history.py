@@ -12,16 +12,18 @@ from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.history.read_samples import read_samples
 from tony_provider.cluster.results import job_status, labels
 from tony_provider.runtime import contract
-from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.codec import CodecError, is_nested_deeper, load_json
 from tony_provider.runtime.history.stored_events import read_events
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.errors import OF_THE_STORE, StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
 
-_MOST_BYTES = 16 << 20  # of one file: more than anything of ours has
+_MOST_BYTES = 4 << 20  # of a specification: more than any of ours has
+_DEEPEST = 50  # levels of it
+_MOST_MISSING = 100  # lines
 
 
 def read_history(storage: Storage, application_dir: str) -> JobHistory:
@@ -30,12 +32,18 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
     Blocks, some seconds for large jobs. Raises StorageError when the store cannot be asked.
     """
     missing: list[str] = []
+    specification = _specification(storage, application_dir, missing)
+    status = _status(storage, application_dir, missing)
+    events = list(read_events(storage, application_dir, missing))
+    samples = read_samples(storage, application_dir, missing)
+    if (more := len(missing) - _MOST_MISSING) > 0:
+        missing[_MOST_MISSING:] = [f"and {more} more"]
     return JobHistory(
         application_id=uris.name(application_dir),
-        specification=_specification(storage, application_dir, missing),
-        status=_status(storage, application_dir, missing),
-        events=list(read_events(storage, application_dir, missing)),
-        samples=read_samples(storage, application_dir, missing),
+        specification=specification,
+        status=status,
+        events=events,
+        samples=samples,
         labels=labels(storage, application_dir),
         missing=missing,
     )
@@ -51,7 +59,9 @@ def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobSt
     for may_have_ended in (True, False):
         try:
             status = job_status(storage, application_dir, may_have_ended=may_have_ended)
-        except RecordUnreadable as error:
+        except OF_THE_STORE:
+            raise
+        except (RecordUnreadable, StorageError) as error:
             if (said := f"status: {error}") not in missing:
                 missing.append(said)
             continue
@@ -80,15 +90,23 @@ def _specification(storage: Storage, application_dir: str, missing: list[str]) -
     except CodecError as error:
         missing.append(f"specification: {uri} cannot be read: {error}")
         return None
+    if any(is_nested_deeper(each, _DEEPEST) for each in (found.job, found.given, found.overrides)):
+        missing.append(f"specification: {uri} is nested too deeply: none of ours is")
+        return None
     _check_version("specification", found.version, JobSpecification, missing)
     return found
 
 
 def _bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:
-    """None when there is no such file."""
+    """None when there is no such file, or it cannot be read."""
     try:
         data = read_bytes(storage, uri, length=_MOST_BYTES + 1)
     except StorageNotFound:
+        return None
+    except OF_THE_STORE:
+        raise
+    except StorageError as error:
+        missing.append(f"{uris.name(uri)}: {error}")
         return None
     if len(data) > _MOST_BYTES:
         missing.append(f"{uris.name(uri)}: it is larger than {size(_MOST_BYTES)}: the rest is not read")

@@ -13,10 +13,14 @@ from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
+from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
+from tony_provider.runtime.text import replaced
 
-_MOST_BYTES = 64 << 20  # of all segments: several times what an application master writes
-_MOST_TEXT = 256 << 20  # bytes of their text
+_MOST_BYTES = 32 << 20  # of all segments: several times what an application master writes
+_MOST_FILES = 5000  # segments
+_MOST_TEXT = 128 << 20  # bytes of their text
 _MOST_OF_ONE = 64 << 20  # bytes of one segment's text
+_NAMED, _LONGEST_NAME = 10, 100  # metrics that were left out, and characters of each
 _MOST_SAMPLES = 300_000  # of all segments: as many as fit into what an application master writes
 
 
@@ -32,8 +36,9 @@ def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> 
     text = 0
     newest: dict[int, SegmentHeader] = {}  # of each application master, which counts what it has left out
     for file, data in zip(files, contents(storage, [each.status for each in files]), strict=True):
-        if data is None:
-            missing.append(f"series: {file.status.name}: it was removed meanwhile")
+        if isinstance(data, StorageError):
+            why = "it was removed meanwhile" if isinstance(data, StorageNotFound) else data
+            missing.append(f"series: {file.status.name}: {why}")
             continue
         if text >= _MOST_TEXT or taken >= _MOST_SAMPLES:
             missing.append(f"series: what comes from {file.status.name} on is too much, and is not read")
@@ -65,9 +70,10 @@ def _files(storage: Storage, directory: str, missing: list[str]) -> list[_Segmen
     total = 0
     for at, file in enumerate(files):
         total += file.status.size
-        if total > _MOST_BYTES:
+        if total > _MOST_BYTES or at == _MOST_FILES:
             left = count(len(files) - at, "segment")
-            missing.append(f"series: {left} from {file.status.name} on: only {size(_MOST_BYTES)} are read")
+            most = f"{size(_MOST_BYTES)} of at most {_MOST_FILES} segments"
+            missing.append(f"series: {left} from {file.status.name} on: only {most} are read")
             return files[:at]
     return files
 
@@ -90,6 +96,6 @@ def _left_out(headers: Iterable[SegmentHeader]) -> list[str]:
         if header.samples_left_out:
             said.append(f"series: {count(header.samples_left_out, 'sample')} were left out when they were written")
         if header.metrics_left_out:
-            names = ", ".join(header.such_as)
+            names = ", ".join(replaced(name[:_LONGEST_NAME]) for name in header.such_as[:_NAMED])
             said.append(f"series: {count(header.metrics_left_out, 'metric')} too many were left out, such as {names}")
     return said

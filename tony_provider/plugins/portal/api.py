@@ -66,7 +66,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summarize import reason, verdict
 from tony_provider.plugins.portal.access import PortalReader, ReaderDep
-from tony_provider.plugins.portal.comparison import differences
+from tony_provider.plugins.portal.comparison import differences, entries
 from tony_provider.plugins.portal.dates import dates_of, runs_of, with_gaps
 from tony_provider.plugins.portal.job_filter import ORDERS, JobFilter, ordered
 from tony_provider.plugins.portal.job_row import Row
@@ -80,7 +80,9 @@ from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.text import end_of_log, first_line
 
 _TASKS = 50  # whose samples are given unasked
+_EVENTS = 10_000  # the newest, of a job
 _COMPARED = 8
+_ENTRIES = 10_000  # of a specification that is compared
 _MOST_TAIL = 4 << 20  # bytes
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
 _FIGURES = ("state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
@@ -140,7 +142,7 @@ def jobs(
     dag_id: str | None = None,
     task_id: str | None = None,
     run_id: str | None = None,
-    map_index: int | None = None,
+    map_index: Annotated[int | None, Query(ge=-1, lt=1 << 31)] = None,
     user: str = "",
     verdict: str = "",
     text: str = "",
@@ -189,12 +191,15 @@ async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response
         found = opened.history()
         samples, left_out = columns(found.samples, wanted, _TASKS)
         told = found.specification
+        events = found.events[-_EVENTS:]
+        if (older := len(found.events) - len(events)) > 0:
+            found.missing.append(f"events: {older} older ones are not shown")
         return PlainJson(
             {
                 "specification": told.job if told else None,
                 "given": told.given if told else None,
                 "overrides": told.overrides if told else None,
-                "events": _readable(reader, row, found.events),
+                "events": _readable(reader, row, events),
                 "samples": samples,
                 "left_out": left_out,
                 "status": _readable(reader, row, to_plain(found.status)) if found.status else None,
@@ -202,7 +207,7 @@ async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response
             }
         )
 
-    return await ask(row, read)
+    return await ask(row, read, large=True)
 
 
 @router.get("/jobs/{application_id}/specification")
@@ -319,6 +324,8 @@ def _specification(opened: OpenJob) -> dict[str, Any]:
     found, missing = opened.specification()
     if found is None:
         raise OutOfReach("; ".join(missing))
+    if entries(found.job) > _ENTRIES:
+        raise OutOfReach(f"its specification has more than {_ENTRIES} entries")
     return found.job
 
 

@@ -17,6 +17,11 @@ def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {path: found for path, found in values.items() if any(each != found[0] for each in found)}
 
 
+def entries(document: Mapping[str, Any]) -> int:
+    """How many places with a value a document has."""
+    return len(_leaves(document, ""))
+
+
 def _leaves(value: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
     """Lists are values: which of their items is which, nobody can tell."""
     found: list[tuple[str, Any]] = []

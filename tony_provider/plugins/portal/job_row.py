@@ -23,6 +23,12 @@ _HELD = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1),
 _VERDICTS = frozenset(each.value for each in FinalStatus)
 _NUMBER: tuple[type, ...] = (int, float)
 _MOST = 1 << 63
+# What the parts of these fields are.
+_MEMBERS: dict[str, tuple[type, ...]] = {
+    "times": (*_NUMBER, type(None)),
+    "metrics": (*_NUMBER, str),
+    "warnings": (str,),
+}
 # What a field of a damaged summary is taken for, and what its type is otherwise.
 _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
     "application_dir": ("", (str,)),
@@ -65,8 +71,8 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
     for name, (default, types) in _FIELDS.items():
         found = plain.get(name)
-        if found is not None and (type(found) not in types or (type(found) is int and not _is_bearable(found))):
-            problems.append(f"{name} is no {types[0].__name__}")
+        if found is not None and (type(found) not in types or not _is_sound(name, found)):
+            problems.append(f"{name} is no {types[0].__name__}, or none that can be")
             found = None
         row[name] = default if found is None else found
     if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
@@ -113,6 +119,16 @@ def _hours(use: Any) -> dict[str, float | None]:
             if _is_number(held):
                 found[name] = (found[name] or 0.0) + seconds * held / unit / _HOUR
     return found
+
+
+def _is_sound(name: str, value: Any) -> bool:
+    """Whether a value of the right type is one that can be calculated with and shown."""
+    if name in _MEMBERS:
+        members = value.values() if isinstance(value, dict) else value
+        return all(type(each) in _MEMBERS[name] for each in members)
+    if name.endswith("_ms"):
+        return _is_number(value) and 0 <= value < _MOST  # nor NaN
+    return type(value) is not int or _is_bearable(value)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -37,6 +37,8 @@ _MASTER_SECONDS = 5.0
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 _threads = ThreadPoolExecutor(8, thread_name_prefix="tony-portal")
+# What is read whole takes seconds and memory, and goes on when nobody waits for it any more: the rest has its threads.
+_large = ThreadPoolExecutor(2, thread_name_prefix="tony-portal-history")
 
 
 class OutOfReach(Exception):  # noqa: N818 - what was found
@@ -102,10 +104,14 @@ class OpenJob:
         return self.hook.task_log(self.application_id, task, most, seconds=_MASTER_SECONDS)
 
 
-async def ask(row: Row, what: Callable[[OpenJob], T]) -> T:
-    """What ``what`` finds of a job, through its connection. Raises OutOfReach, after SECONDS at most."""
+async def ask(row: Row, what: Callable[[OpenJob], T], *, large: bool = False) -> T:
+    """What ``what`` finds of a job, through its connection. Raises OutOfReach, after SECONDS at most.
+
+    ``large``: it reads a history, of which few are read at a time.
+    """
+    threads = _large if large else _threads
     try:
-        return await within(asyncio.get_running_loop().run_in_executor(_threads, _ask, row, what), SECONDS)
+        return await within(asyncio.get_running_loop().run_in_executor(threads, _ask, row, what), SECONDS)
     except (ClusterError, StorageError) as error:
         raise OutOfReach(str(error)) from error
     except TimeoutError as error:

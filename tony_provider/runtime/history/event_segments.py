@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Optional
 
 import attrs
 
-from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.codec import dump_json, is_nested_deeper
 from tony_provider.runtime.history.segment_files import compressed, read_content, read_lines
 
 VERSION = 1  # of the form of segments
@@ -23,6 +23,7 @@ APPLICATION = "application"  # the first event, with the labels
 DROPPED = "dropped"  # stands for so many events, as its key of this name says
 _NAME = re.compile(r"events-(\d{1,9})-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
 _LATEST_MS = 1 << 53  # of a time that is one
+_DEEPEST = 50  # levels of an event: ours have three
 _LONGEST = 8 << 20  # bytes of a line: what many dropped events carried takes a few for each of 10,000 tasks
 
 
@@ -116,5 +117,7 @@ def _event(line: bytes) -> Optional[dict[str, Any]]:
         event = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    time_ms = event.get("time_ms", 0) if isinstance(event, dict) else None
+    if not isinstance(event, dict) or is_nested_deeper(event, _DEEPEST):
+        return None
+    time_ms = event.get("time_ms", 0)
     return event if isinstance(time_ms, int) and abs(time_ms) < _LATEST_MS else None

@@ -6,14 +6,14 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Generic, Optional, Protocol, TypeVar
+from typing import Callable, Generic, Optional, Protocol, TypeVar, Union
 
 import attrs
 
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.storage.base import FileStatus, Storage
-from tony_provider.runtime.storage.errors import StorageNotADirectory, StorageNotFound
+from tony_provider.runtime.storage.errors import OF_THE_STORE, StorageError, StorageNotADirectory, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
 
 GZIP = 31  # zlib's window bits for a gzip header
@@ -96,6 +96,8 @@ def read_content(
         return SegmentContent(default, [], [*problems, f"its first line is no header: {error}"], len(text))
     if (known := default.version) < header.version:
         problems.append(f"it has form {header.version}, of a later release: what form {known} has not is left out")
+    if not rest and not problem:
+        problems.append("it is cut short: nothing comes after its first line")
     values, more = read_lines(rest, read, most=most, is_cut=bool(problem))
     return SegmentContent(header, values, [*problems, *more], len(text))
 
@@ -130,10 +132,10 @@ def listed(storage: Storage, directory: str) -> list[FileStatus]:
     return [each for each in found if not each.is_directory]
 
 
-def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Optional[bytes]]:
-    """The bytes of each file, in order, no more than its status says; None: it was removed meanwhile.
+def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[bytes, StorageError]]:
+    """The bytes of each file, in order, no more than its status says; or why this one cannot be read.
 
-    Several are read at a time. Raises StorageError.
+    Several are read at a time. Raises StorageError when the store as a whole cannot be asked.
     """
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tony-history")
     try:
@@ -142,8 +144,10 @@ def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Optional
         pool.shutdown(cancel_futures=True)
 
 
-def _content(storage: Storage, file: FileStatus) -> Optional[bytes]:
+def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
     try:
         return read_bytes(storage, file.path, length=file.size)
-    except StorageNotFound:
-        return None
+    except OF_THE_STORE:
+        raise
+    except StorageError as error:
+        return error

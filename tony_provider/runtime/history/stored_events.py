@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import attrs
 
@@ -19,12 +19,12 @@ from tony_provider.runtime.history.segment_files import contents, listed
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
-from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
 
 _MOST_BYTES = 16 << 20  # of all segments: many times what application masters write
-_MOST_TEXT = 64 << 20  # bytes of all segments' text
-_MOST_EVENTS = 200_000  # of all segments
+_MOST_TEXT = 32 << 20  # bytes of all segments' text
+_MOST_EVENTS = 100_000  # of all segments
 _FIRST_LINE = 64 << 10  # bytes, that hold it
 _LOOKS = 5  # at the directory, while segments are removed that others have taken the place of
 
@@ -120,7 +120,7 @@ class _Reading:
         """The events of each segment that have not been read yet; None, and the end: the segment is not there."""
         wanted = self._bounded(_without_covered([each for each in files if each.last > self._reached_of(each)]), files)
         for each, data in zip(wanted, contents(self.storage, [files[each] for each in wanted])):
-            if data is None and not vanished_is_lost:
+            if isinstance(data, StorageNotFound) and not vanished_is_lost:
                 yield None
                 return
             yield self._read(each, data)
@@ -134,14 +134,16 @@ class _Reading:
                 return wanted[:at]
         return wanted
 
-    def _read(self, segment: EventRange, data: Optional[bytes]) -> list[dict[str, Any]]:
+    def _read(self, segment: EventRange, data: Union[bytes, StorageError]) -> list[dict[str, Any]]:
         reached = self._reached_of(segment)
         if segment.first > reached + 1:
             lost = count(segment.first - reached - 1, "event")
             self._miss(f"{lost} of attempt {segment.am_attempt} of the application master are not there")
         self._reached[segment.am_attempt] = segment.last
-        if data is None:
+        if isinstance(data, StorageNotFound):
             found = EventLines([], ["it was removed meanwhile"])
+        elif isinstance(data, StorageError):
+            found = EventLines([], [str(data)])
         else:
             found = read_event_segment(
                 data, most_bytes=_MOST_TEXT - self._text, most_events=_MOST_EVENTS - self._events

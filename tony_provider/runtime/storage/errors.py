@@ -80,3 +80,7 @@ class StorageAuthError(StorageError):
 
 class StorageUnsupported(StorageError):
     """This store, or this installation, cannot do that."""
+
+
+# They tell of the store as a whole; the others of one file or directory.
+OF_THE_STORE = (StorageUnreachable, StorageAuthError)
