@@ -33,7 +33,7 @@ class Parsing:
         self._row_of = row_of
 
     def __call__(self, columns: Mapping[str, Any], key: str, value: str) -> Row:
-        self.keys.append(key)
+        self.keys.append(f"{columns['dag_id']} {key}")  # several may claim one job
         if _thread() is threading.current_thread() and not self.held.is_set():
             self.held.set()
             assert self.may_go_on.wait(60)
