@@ -38,7 +38,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 _threads = ThreadPoolExecutor(8, thread_name_prefix="tony-portal")
 # What is read whole takes seconds and memory, and goes on when nobody waits for it any more: the rest has its threads.
-_large = ThreadPoolExecutor(2, thread_name_prefix="tony-portal-history")
+_large = ThreadPoolExecutor(4, thread_name_prefix="tony-portal-history")
 
 
 class OutOfReach(Exception):  # noqa: N818 - what was found
