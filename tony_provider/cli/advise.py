@@ -15,6 +15,7 @@ from tony_provider.cli.printing import print_rows
 from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.text import one_line
 
 
 @command
@@ -28,7 +29,7 @@ def advise(args: Namespace) -> None:
     if args.patch:
         print(json.dumps(merged_change(advice), indent=2))  # noqa: T201 - its answer
     elif args.output == "table":
-        print("\n".join(_lines(job, advice)))  # noqa: T201 - its answer
+        print("\n".join(map(one_line, _lines(job, advice))))  # noqa: T201 - its answer
     elif args.output == "plain":
         print_rows([_row(each) for each in advice], "plain")
     else:
@@ -56,5 +57,5 @@ def _row(advice: Advice) -> dict[str, Any]:
         "rule": advice.rule,
         "confidence": advice.confidence.value,
         "gain": f"{advice.gain:.2f}",
-        "text": advice.text,
+        "text": one_line(advice.text),
     }
