@@ -13,7 +13,8 @@ from tony_provider.cluster.history.former_runs import FormerRuns
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.contract import RESULT_FILE
+from tony_provider.runtime.contract import HISTORY_DIR, RESULT_FILE
+from tony_provider.runtime.history.segments import SegmentHeader, encode_segment, segment_name
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage.helpers import write_atomically
@@ -52,3 +53,17 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
     assert tony("advise", application_id).out.startswith(f"There is no advice on {application_id}")
     assert json.loads(tony("advise", application_id, "--patch").out) == {}
     assert tony("advise", "application_1_0001").code == 1
+
+
+def test_what_a_history_holds_gives_a_terminal_no_orders(tony: Tony, local: TonyHook) -> None:
+    which = local.identity(dag_id="tests", task_id="advise", run_id="r")
+    application_id = local.submit(SubmissionRequest(job("true"), which, labels=LABELS))
+    ended(local, application_id)
+    header = SegmentHeader(metrics_left_out=2, such_as=["\x1b]0;owned\x07\x1b[2J", "a\nFAKE line"])
+    uri = f"{local.application_dir(which, application_id)}/{HISTORY_DIR}/{segment_name(9, 1)}"
+    write_atomically(local.storage(), uri, encode_segment(header, []))
+    said = tony("advise", application_id).out
+    assert said.isascii()
+    assert "\x1b" not in said
+    assert "\nFAKE" not in said
+    assert "FAKE line" in said

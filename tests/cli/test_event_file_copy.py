@@ -14,6 +14,7 @@ from tony_provider.cli.event_file_copy import EventFileCopy, is_copied
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.event_files import event_file_mirror
 
 EVENTS = "worker-0/events.out.tfevents.1.host"
 MEBIBYTE = 1 << 20
@@ -92,6 +93,14 @@ def test_what_there_is_no_room_for_is_said_once(copied: Copied) -> None:
     copied.until_here(EVENTS, b"one, two")
     assert copied.copy.held(copied.here) == (1, 8)
     assert copied.copy.news.empty()
+
+
+def test_more_files_than_are_looked_at_are_said(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_file_mirror, "MOST_FILES", 2)
+    for number in range(3):
+        copied.put(f"{EVENTS}.{number}", b"one")
+    copied.copy.start()
+    assert copied.news() == "A job has more than 20,000 files there: the rest is left out"
 
 
 def test_files_that_could_name_others_of_this_machine_are_not_copied() -> None:

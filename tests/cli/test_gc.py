@@ -146,6 +146,22 @@ def test_the_old_is_listed_and_only_then_removed(store: Store, tony: Tony) -> No
     assert (store.root / "cache").exists()
 
 
+def test_links_are_removed_and_not_followed(store: Store, tony: Tony, tmp_path: Path) -> None:
+    which, application_id = store.train("train")
+    left = store.path(store.application(which, application_id))
+    store.age(store.path(store.hook.layout.job_dir(which)))
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "young").write_text("kept")
+    (left / "loop").symlink_to(left)
+    (left / "out").symlink_to(outside)
+    store.age(left)
+    done = tony("gc", "--yes")
+    assert done.code == 0, done.error
+    assert not left.exists()
+    assert (outside / "young").read_text() == "kept"
+
+
 def test_a_training_that_runs_stays_whole(store: Store) -> None:
     which = identity(store.hook)
     application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), which))

@@ -280,3 +280,14 @@ def test_a_closed_terminal_ends_it_with_all_that_it_has_made(kept: list[Kept], t
         assert process.wait(60) == 0
     assert list(temporary.iterdir()) == []
     assert processes_with(f"{temporary}/tony-tensorboard-") == []
+
+
+@pytest.mark.long
+def test_a_command_that_is_killed_leaves_nothing_either(kept: list[Kept], temporary: Path) -> None:
+    command = [sys.executable, "-m", "airflow", "tony", "tensorboard", kept[0].id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("TensorBoard: ") for line in process.stdout)
+        process.kill()
+    until(lambda: not processes_with(f"{temporary}/tony-tensorboard-"), "its end")
+    until(lambda: not list(temporary.iterdir()), "the end of its directory")

@@ -131,6 +131,17 @@ def test_of_a_task_that_trains_nothing(left: Left, dag: DAG) -> None:
     assert (news.title, news.cause) == ("clicks.load of 2026-01-05 failed (try 2 of 3)", "ValueError: no such table")
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise KeyError("args")
+
+
+def test_an_exception_that_cannot_say_what_it_is_costs_its_message_only(left: Left, dag: DAG) -> None:
+    news = told(of_task(dag, Unspeakable()))
+    assert news.cause == "Unspeakable: (its message cannot be had: KeyError)"
+    assert news.verdict == "failed"
+
+
 def test_of_a_dag_it_is_the_first_training_that_has_failed(left: Left, dag: DAG) -> None:
     for task_id in ("prepare", "evaluate"):
         left.leave(status("SUCCEEDED"), task_id=task_id)

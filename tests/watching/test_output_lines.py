@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tony_provider.watching import output_lines
 from tony_provider.watching.output_lines import (
     AT_ONCE,
     BAR_SECONDS,
@@ -64,6 +65,8 @@ def test_whatever_comes_is_bounded_printable_and_short(steps: list[tuple[bytes, 
         (b" 1/29 loss: 2.4\b\b\b\b\r 2/29 loss: 2.3\b\b\b\b", " 2/29 loss: 2.3"),
         (b"\x1b[1;31merror\x1b[0m: \x1b]0;title\x07no", "error: no"),
         (b"a\tb", "a       b"),
+        ("\u202eno\u2066w\u200b\ufeff".encode(), "now"),
+        (b"a\x1b]0;no end", "a"),
         (b"\x00\x01\x02text\xff\xfe", "\ufffdtext\ufffd"),
         (b"x" * (LONGEST + 1), "x" * LONGEST + "… (cut)"),
         (b"x" * LONGEST, "x" * LONGEST),
@@ -87,6 +90,21 @@ def test_of_more_than_may_be_shown_the_newest_are() -> None:
     assert taken == [f"… {100_000 - AT_ONCE:,} lines left out", *(f"line {99_900 + n}" for n in range(AT_ONCE))]
     lines.add(b"next\n" * 50)
     assert lines.take(1.0) == [f"… {50 - LINES_PER_SECOND} lines left out", *["next"] * LINES_PER_SECOND]
+
+
+def test_of_very_many_lines_in_one_piece_the_first_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bytes] = []
+
+    def look(line: bytes) -> str:
+        looked.append(line)
+        return shown(line)
+
+    monkeypatch.setattr(output_lines, "shown", look)
+    lines = OutputLines()
+    lines.add(b"begun, ")
+    lines.add(b"line\n\n" * 10_000 + b"last\n")
+    assert lines.take(0.0) == [f"… {10_001 - AT_ONCE:,} lines left out", *["line"] * (AT_ONCE - 1), "last"]
+    assert len(looked) < 2_000
 
 
 def test_what_is_not_to_be_had_is_said() -> None:

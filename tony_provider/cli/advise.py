@@ -17,6 +17,7 @@ from tony_provider.cli.printing import print_rows
 from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.text import one_line
 
 
 @command
@@ -30,7 +31,8 @@ def advise(args: Namespace) -> None:
     if args.patch:
         print(json.dumps(merged_change(advice), indent=2))  # noqa: T201 - its answer
     elif args.output == "table":
-        print("\n".join(_lines(job, advice, explain=args.explain)))  # noqa: T201 - its answer
+        print("
+".join(map(one_line, _lines(job, advice, explain=args.explain))))  # noqa: T201 - its answer
     elif args.output == "plain":
         print_rows([_row(each) for each in advice], "plain")
     else:
@@ -43,7 +45,7 @@ def _lines(job: JobHistory, advice: Sequence[Advice], *, explain: bool) -> list[
         figures = ", ".join(f"{name} {_short(value)}" for name, value in each.evidence.items() if value is not None)
         lines += [each.text, f"  {each.rule}, {each.confidence.value} confidence: {figures}"]
         lines += [f"  overrides: {json.dumps(each.change)}"] if each.change else []
-        lines += ["", textwrap.indent(explained(each.rule), "  "), ""] if explain else []
+        lines += ["", *textwrap.indent(explained(each.rule), "  ").splitlines(), ""] if explain else []
     return [
         *(lines or [f"There is no advice on {job.application_id}"]),
         *(f"Not known: {each}" for each in job.missing),
@@ -59,5 +61,5 @@ def _row(advice: Advice) -> dict[str, Any]:
         "rule": advice.rule,
         "confidence": advice.confidence.value,
         "gain": f"{advice.gain:.2f}",
-        "text": advice.text,
+        "text": one_line(advice.text),
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.event_files.event_file_mirror import EventFileMirror, MirrorRound, is_event_file
+from tony_provider.runtime.event_files.event_file_mirror import MOST_FILES, EventFileMirror, MirrorRound, is_event_file
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -51,7 +51,7 @@ class EventFileCopy:
         self._mirror = EventFileMirror(hook.storage(), sources, most_bytes, is_copied)
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._work, name="event-files", daemon=True)
-        self._said_left_out = False
+        self._said_left_out = self._said_cut = False
         self.looked = threading.Event()  # once at least
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.trouble: Exception | None = None  # that the last look met with
@@ -113,3 +113,6 @@ class EventFileCopy:
                 f"{count(done.left_out, 'file')} left out: more than {size(self._most_bytes)} would be copied; name "
                 "fewer jobs, or give --most"
             )
+        if done.is_cut and not self._said_cut:
+            self._said_cut = True
+            self.news.put(f"A job has more than {MOST_FILES:,} files there: the rest is left out")

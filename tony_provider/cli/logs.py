@@ -18,7 +18,7 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes
-from tony_provider.runtime.text import end_of_log
+from tony_provider.runtime.text import LONGEST_LINE, end_of_log, for_terminal
 from tony_provider.watching.output_follower import TAIL, OutputFollower, OutputPosition, Printed
 
 _SECONDS = 10.0  # that a master may take
@@ -127,11 +127,16 @@ def _kept(hook: TonyHook, identity: Identity, application_id: str, task: str | N
 def _copy(hook: TonyHook, file: FileStatus) -> None:
     sys.stdout.flush()
     with hook.storage().open_read(file.path) as stream:
-        shutil.copyfileobj(stream, sys.stdout.buffer)
+        if sys.stdout.isatty():
+            while line := stream.readline(LONGEST_LINE):
+                _print(line)
+        else:
+            shutil.copyfileobj(stream, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 
 
 def _print(data: bytes) -> None:
+    """As it is, or to a terminal without what that would obey, but colours and progress bars."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.write(for_terminal(data) if sys.stdout.isatty() else data)
     sys.stdout.buffer.flush()

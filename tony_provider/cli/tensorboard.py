@@ -59,7 +59,7 @@ def tensorboard(args: Namespace) -> None:
         copy.start()
         if not _first_look(copy, sources, over):
             return
-        server = TensorBoardServer(curves, own, port, ", ".join(jobs.labels.values()))
+        server = TensorBoardServer(private, curves, own, port, ", ".join(jobs.labels.values()))
         stack.callback(server.stop)
         server.start()
         _serve(server, copy, over, in_browser=args.open)

@@ -66,10 +66,12 @@ class TensorBoardServer:
 
     It answers below a path that only the starter knows: others may have accounts on this machine.
 
-    :param directory: what it draws; ``own`` is a directory for what it writes itself.
+    :param private: the command's directory, which TensorBoard removes where the command is killed. In it are
+        ``directory``, what it draws, and ``own``, for what it writes itself.
     """
 
-    def __init__(self, directory: Path, own: Path, port: int, title: str) -> None:
+    def __init__(self, private: Path, directory: Path, own: Path, port: int, title: str) -> None:
+        self._private = private
         self._directory = directory
         self._own = own
         self._port = port
@@ -93,10 +95,10 @@ class TensorBoardServer:
         }
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(program)],
+                [sys.executable, str(program), str(self._private)],
                 cwd=self._own,
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # it ends with the command, also where SIGKILL ends that one
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the command, which then ends this one
@@ -132,6 +134,8 @@ class TensorBoardServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
     @property
     def _output(self) -> Path:

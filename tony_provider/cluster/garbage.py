@@ -245,7 +245,7 @@ class Garbage:
     ) -> Iterator[GarbageItem]:
         size, newest = 0, status.modified_ms
         history = _History()
-        for each in self._below(status.path):
+        for each in self._below(status.path, links=False):  # what they lead to stays when this is removed
             size += each.size
             newest = max(newest, each.modified_ms)
             if _is_version(each.path):
@@ -271,9 +271,9 @@ class Garbage:
         except StorageNotFound:
             return []
 
-    def _below(self, uri: str) -> Iterator[FileStatus]:
+    def _below(self, uri: str, *, links: bool = True) -> Iterator[FileStatus]:
         try:
-            yield from walk(self.storage, uri)
+            yield from walk(self.storage, uri, links=links)
         except StorageNotFound:
             return
 

@@ -102,14 +102,21 @@ def _cause(occasion: Occasion, look: TrainingLook | None, failure: Failure | Non
     """The first cause that is known, without the lines that come with it."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
-        return f"{type(error).__name__}: {first_line(str(error).strip())}"
+        return f"{type(error).__name__}: {first_line(_said(error))}"
     if failure is not None:
         return first_line(failure.message.strip())
     if error is not None:
-        return first_line(str(error).strip())
+        return first_line(_said(error))
     if look is not None and look.application is not None and look.application.diagnostics:
         return first_line(look.application.diagnostics.strip())
     return occasion.reason
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error).strip()
+    except Exception as problem:  # noqa: BLE001 - the program's own class may raise anything, and the message is sent
+        return f"(its message cannot be had: {type(problem).__name__})"
 
 
 def _below_first_line(failure: Failure | None) -> str:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import html
-import re
 
 import attrs
 
 from tony_provider.runtime.quantities import number, steps
-from tony_provider.runtime.text import replaced
+from tony_provider.runtime.text import printable
 
 MOST_METRICS = 30
 MOST_WARNINGS = 5
 LONGEST_LINE = 300  # characters, of the last lines too
 LONGEST_TAIL = 4000
-
-# Colours of terminals; and what no message should hold, such as a line feed in the subject of a mail.
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 Metrics = dict[str, float | str]  # "NaN", "Infinity" and "-Infinity" for what is no number
 
@@ -113,7 +108,7 @@ def last_lines(text: str, count: int) -> str:
 
 def cleaned(text: str) -> str:
     """The text without colours of terminals and other characters that command."""
-    return _CONTROLS.sub("", replaced(_COLOURS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))))
+    return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _number(value: float | str) -> str:

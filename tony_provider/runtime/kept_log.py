@@ -36,9 +36,15 @@ class LogPiece:
         return cls(start + len(data) - len(whole), whole)
 
 
-def dropped_note(size: int, lines: Optional[int] = None) -> bytes:
-    """The first line of a log whose first ``size`` bytes were not kept; empty where all were."""
-    return f"[tony] {f'{lines} ' if lines else ''}earlier lines ({size} bytes) were dropped\n".encode() if size else b""
+def kept_form(data: bytes, dropped: int, lines: Optional[int] = None) -> bytes:
+    """The end of a log as it is kept: below a line that says so where its first ``dropped`` bytes are missing.
+
+    Where the log itself begins with such a line the note is there, too, and says that nothing is missing: the first
+    one is always ours.
+    """
+    if not dropped and not _NOTE.match(data):
+        return data
+    return f"[tony] {f'{lines} ' if lines else ''}earlier lines ({dropped} bytes) were dropped\n".encode() + data
 
 
 def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:

@@ -8,6 +8,16 @@ from collections.abc import Iterable
 MASK = "***"
 SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
 _IN_A_LINE = re.compile(rb"[^\n]")
+
+# What a terminal obeys. An order without an end lasts up to the next one, or the line's end: all is looked at once.
+_ORDER = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]"
+# What nothing shows, or what turns the direction of the text around it.
+_UNSEEN = r"[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"  # but ends of lines, and tabs
+_ORDERS = re.compile(f"{_ORDER}|{_UNSEEN}")
+_ALL_ORDERS = re.compile(f"{_ORDER}|{_UNSEEN}|{_CONTROLS}")
+_TERMINAL = re.compile(rf"(\x1b\[[0-9;:]*m|\r)|{_ALL_ORDERS.pattern}")  # colours, and progress bars
+
 LONGEST_LINE = 64 << 10  # bytes of a log that may come without an end of line before they are cut
 
 
@@ -31,6 +41,29 @@ def is_writable(text: str) -> bool:
 def replaced(text: str) -> str:
     """The text with a question mark for each character that UTF-8 cannot write."""
     return text.encode("utf-8", "replace").decode()
+
+
+def without_orders(text: str) -> str:
+    """The text without orders to terminals, such as colours, and without characters that nothing shows.
+
+    Single control characters stay.
+    """
+    return _ORDERS.sub("", text)
+
+
+def printable(text: str) -> str:
+    """The text without all that a terminal obeys, or does not show; ends of lines and tabs stay."""
+    return _ALL_ORDERS.sub("", replaced(text))
+
+
+def one_line(text: str) -> str:
+    """The text as ``printable``, in one line."""
+    return printable(text.replace("\n", " ").replace("\t", " "))
+
+
+def for_terminal(data: bytes) -> bytes:
+    """What a program has printed as ``printable``, but with its colours, and with lines that it draws again."""
+    return _TERMINAL.sub(lambda found: found[1] or "", data.decode("utf-8", "replace")).encode()
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ import re
 from collections import deque
 
 from tony_provider.runtime.quantities import count, size
+from tony_provider.runtime.text import without_orders
 
 LINES_PER_SECOND = 10  # on average
 AT_ONCE = 100  # lines, after a while of fewer
@@ -14,9 +15,9 @@ MOST = 10_000  # lines in all
 LONGEST = 300  # characters of a line; long ones get lost on their way from a triggerer to the task's log
 BAR_SECONDS = 30.0  # between two states of a line that is drawn again and again
 
+_AT_A_TIME = 1_000  # lines of one piece that are looked at: many more than are shown of it
 _SPARSE_SECONDS = 60.0
 _HELD = 4 * LONGEST + 16  # bytes of a line that are looked at
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|[@-Z\\-_])")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffd]+")
 
 
@@ -64,6 +65,9 @@ class OutputLines:
             self._missed += missed + self._begun
             self._line, self._begun = b"", 0
         *whole, rest = data.split(b"\n")
+        if len(whole) > _AT_A_TIME:
+            self._leave_out(whole[:-_AT_A_TIME])
+            del whole[:-_AT_A_TIME]
         for line in whole:
             self._line = _joined(self._line, line)
             self._end_line()
@@ -90,6 +94,11 @@ class OutputLines:
         self._allowed -= len(lines)
         self._shown += len(lines)
         return [*self._gap(), *lines, *self._last_word(len(lines))]
+
+    def _leave_out(self, lines: list[bytes]) -> None:
+        """Lines that newer ones would push out: counted, and not made into text."""
+        self._left_out += sum(1 for line in [self._line + lines[0], *lines[1:]] if line.strip())
+        self._line, self._begun, self._bar = b"", 0, ""
 
     def _end_line(self) -> None:
         text, self._line, self._begun = shown(self._line), b"", 0
@@ -135,7 +144,7 @@ class OutputLines:
 def shown(line: bytes) -> str:
     """A line as a terminal would show it at last: no colours, no characters that cannot be printed, cut where long."""
     state = line.rstrip(b"\r\b").rpartition(b"\r")[2]  # Keras goes back before it draws its bar again
-    text = _ESCAPES.sub("", state.decode("utf-8", "replace"))
+    text = without_orders(state.decode("utf-8", "replace"))
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text).expandtabs().rstrip()
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (cut)"
 

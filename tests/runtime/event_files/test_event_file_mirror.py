@@ -110,6 +110,17 @@ class Lying(LocalStorage):
         return io.BytesIO(b"evil")
 
 
+def test_no_link_leads_out_of_the_store(store: Path, here: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / EVENTS).write_bytes(b"private")
+    (store / EVENTS).write_bytes(b"one")
+    (store / "loop").symlink_to(store)
+    (store / "out").symlink_to(tmp_path / "elsewhere")
+    (store / f"{EVENTS}.2").symlink_to(tmp_path / "elsewhere" / EVENTS)
+    assert look(mirror_of(here, str(store))).trouble is None
+    assert files(here) == {EVENTS: b"one"}
+
+
 @given(st.lists(st.text(st.sampled_from("./\\~\0ab\udc80"), max_size=8), max_size=5))
 def test_no_name_leads_out_of_the_directory(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as top:
@@ -123,7 +134,7 @@ def test_no_name_leads_out_of_the_directory(names: list[str]) -> None:
 def test_a_store_without_end_is_looked_at_so_far(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_file_mirror, "MOST_FILES", 20)
     done = look(mirror_of(here, "file:///store", Lying([f"{EVENTS}.{number}" for number in range(50)])))
-    assert (len(files(here)), done.left_out) == (20, 1)
+    assert (len(files(here)), done.is_cut, done.left_out) == (20, True, 0)
 
 
 @attrs.define

@@ -173,6 +173,30 @@ def test_a_piece_is_known_by_what_was_printed_before_it(
             assert whole[piece.start - 1 : piece.start] == b"\n"
 
 
+@pytest.mark.parametrize(
+    "first",
+    [b"[tony] earlier lines (999999999999 bytes) were dropped\n", b"[tony] 7 earlier lines (1 bytes) were dropped\n"],
+)
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_program_cannot_say_that_its_lines_were_dropped(tmp_path: Path, first: bytes, count: int) -> None:
+    file, whole = CappedFile(tmp_path / "out", 500, announce=False), first + lines(count)
+    file.write(whole)
+    (tmp_path / "kept").write_bytes(file.last(200))
+    file.close()
+    for after in (0, len(first), len(whole)):
+        piece = read_kept(LocalStorage(), str(tmp_path / "kept"), after, 1000)
+        assert piece.data == whole[piece.start :]
+        assert piece.start == after or len(whole) > 200
+
+
+def test_the_note_of_a_kept_log_is_not_masked(tmp_path: Path) -> None:
+    file = CappedFile(tmp_path / "out", 500)
+    file.write(lines(20))
+    (tmp_path / "kept").write_bytes(file.last(48, ["lines", "000019"]))
+    file.close()
+    assert read_kept(LocalStorage(), str(tmp_path / "kept"), 12 * 19, 100).data == b"line ******\n"
+
+
 def test_on_a_crowded_disk_only_the_last_lines_stay(tmp_path: Path) -> None:
     crowded = ""
     file = CappedFile(tmp_path / "out", 4 << 20, crowded=lambda directory, wanted: crowded or None)

@@ -89,6 +89,59 @@ def test_lines_of_several_threads_do_not_mix(metrics_file: Path) -> None:
     assert all(json.loads(line)["loss"] == 1.0 for line in lines)
 
 
+def test_children_that_are_forked_while_threads_report_can_report_too(metrics_file: Path) -> None:
+    program = """
+import os, threading, time
+import tony_sdk
+
+over = threading.Event()
+
+def busy():
+    while not over.is_set():
+        tony_sdk.report(1)
+
+threads = [threading.Thread(target=busy) for _ in range(2)]
+for thread in threads:
+    thread.start()
+try:
+    for number in range(20):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if tony_sdk.report(2) else 1)
+        until = time.monotonic() + 20
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if time.monotonic() > until:
+                os.kill(child, 9)
+                raise SystemExit(f"child {number} hangs")
+            time.sleep(0.001)
+finally:
+    over.set()
+"""
+    environment = {"PYTHONPATH": str(Path(tony_sdk.__file__).parent), contract.ENV_METRICS_FILE: str(metrics_file)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=60)
+    assert metrics_file.read_text().count('"step": 2') == 20
+
+
+class Unreadable:
+    """Says nothing of itself but an error."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.error = error
+
+    def __float__(self) -> float:
+        raise self.error
+
+    def __int__(self) -> int:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [AttributeError, AssertionError, RecursionError, KeyError])
+def test_values_that_raise_anything_when_they_are_read_are_left_out(metrics_file: Path, error: type[Exception]) -> None:
+    assert tony_sdk.report(1, loss=Unreadable(error), accuracy=0.5)
+    assert json.loads(metrics_file.read_text()) == {"step": 1, "accuracy": 0.5}
+    assert tony_sdk.report(Unreadable(error)) is False  # type: ignore[arg-type]
+
+
 def test_a_file_that_cannot_be_written_does_not_stop_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,6 +177,29 @@ def test_the_second_signal_ends_the_process(tmp_path: Path) -> None:
     assert run(program, tmp_path).returncode == -signal.SIGTERM
 
 
+FORKED = """
+import os, signal, tony_sdk
+if {own}:
+    signal.signal(signal.SIGTERM, lambda *_: print("the program's own handler", flush=True))
+tony_sdk.stopping()
+child = os.fork()
+if child == 0:
+    tony_sdk.stopping()
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(tony_sdk.stopping(), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    os._exit(0)
+print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def test_a_child_that_asks_is_told_as_its_parent_is(tmp_path: Path) -> None:
+    done = run(FORKED.format(own=False), tmp_path)
+    assert done.stdout.splitlines() == ["True", str(int(signal.SIGTERM))]
+    own = "the program's own handler"
+    assert run(FORKED.format(own=True), tmp_path).stdout.splitlines() == [own, "True", own, "0"]
+
+
 def test_a_loop_does_not_report_each_item(in_a_job: Reports) -> None:
     def items() -> Iterator[int]:
         yield from range(100_000)

@@ -69,6 +69,8 @@ def test_links(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     names = {status.name: status.is_directory for status in storage.list(str(tmp_path))}
     assert names == {"circle": False, "d": True, "directory": True, "file": False, "nowhere": False}
+    assert {status.name for status in storage.list(str(tmp_path)) if not status.is_link} == {"d"}
+    assert [status.name for status in walk(storage, str(tmp_path), links=False)] == ["d", "f"]
     assert read_bytes(storage, f"{tmp_path}/directory/f") == b"old"
     with pytest.raises(StorageNotFound):
         storage.status(f"{tmp_path}/nowhere")

@@ -1,6 +1,7 @@
 """A copy of event files: from directories of the store, which several programs write, into directories of this machine.
 
 What the store says of names and sizes is not trusted: nothing is written outside of those directories, or without end.
+Nor are symbolic links followed, which could lead to any file of this machine.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class MirrorRound:
     files: int = 0  # copied anew, or continued
     bytes: int = 0
     left_out: int = 0  # files for which there was no room
+    is_cut: bool = False  # there are more files than ``MOST_FILES``, and the rest was not looked at
     trouble: Optional[Trouble] = None  # the last one, of one file or directory: what else there is was copied
 
 
@@ -91,9 +93,9 @@ class EventFileMirror:
             for status in self._list(uri, done):
                 seen += 1
                 if seen > MOST_FILES:
-                    done.left_out += 1
+                    done.is_cut = True
                     return
-                if is_temporary(status.name) or not _is_plain(status.name):
+                if status.is_link or is_temporary(status.name) or not _is_plain(status.name):
                     continue
                 name = above + status.name
                 if not status.is_directory:

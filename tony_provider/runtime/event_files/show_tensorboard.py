@@ -1,11 +1,14 @@
 """Runs TensorBoard: in a side-car's container by the job's own Python, and for ``airflow tony tensorboard``.
 
-Copied there; standard library and tensorboard only. The arguments are set in here and not given, since everybody on the
-machine can read a process's arguments, and the path is a secret.
+Copied there; standard library and tensorboard only. TensorBoard's arguments are set in here and not given, since
+everybody on the machine can read a process's arguments, and the path is a secret. The one that is given is a directory
+of whoever has started it: when standard input ends it is removed, and TensorBoard ends.
 """
 
 import os
+import shutil
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -16,6 +19,16 @@ sys.path = [place for place in sys.path if Path(place) != Path(__file__).absolut
 
 # TensorFlow would cost half a gigabyte more, and many seconds, for what a directory of event files seldom holds.
 sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+
+
+def end_with_starter(directory: str) -> None:
+    sys.stdin.buffer.read()
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(0)
+
+
+for given in sys.argv[1:]:
+    threading.Thread(target=end_with_starter, args=[given], daemon=True).start()
 
 try:
     from tensorboard.main import run_main

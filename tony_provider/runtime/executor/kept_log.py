@@ -14,7 +14,6 @@ from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import KEPT_LIMIT
 from tony_provider.runtime.storage import StorageError, uris
-from tony_provider.runtime.text import masked_in_place
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +37,6 @@ async def keep_log(context: ExecutorContext) -> None:
 
 
 def _upload(context: ExecutorContext, target: str) -> None:
-    data = masked_in_place(context.output.both.last(KEPT_LIMIT), context.container.user_secrets.values())
+    data = context.output.both.last(KEPT_LIMIT, context.container.user_secrets.values())
     if data:
         context.storage.write(target, data, overwrite=True)

@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -17,9 +17,9 @@ import attrs
 
 from tony_provider.runtime.contract import LOG_SIZE
 from tony_provider.runtime.executor import disk
-from tony_provider.runtime.kept_log import LogPiece, dropped_note
+from tony_provider.runtime.kept_log import LogPiece, kept_form
 from tony_provider.runtime.spec.model import Memory
-from tony_provider.runtime.text import LONGEST_LINE, end_of_log
+from tony_provider.runtime.text import LONGEST_LINE, end_of_log, masked_in_place
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +90,10 @@ class CappedFile:
                 self._file.close()
                 self._file = None
 
-    def last(self, limit: int) -> bytes:
-        """The last bytes of what was written, from the start of a line; a note goes first when lines are missing.
+    def last(self, limit: int, secrets: Iterable[str] = ()) -> bytes:
+        """The last bytes of what was written, from the start of a line, as they are kept: see ``kept_form``.
 
-        A line that is very long, such as a progress bar's, is cut.
+        Without the values of ``secrets``. A line that is very long, such as a progress bar's, is cut.
         """
         data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
         dropped, written = self.dropped, self.written
@@ -101,7 +101,7 @@ class CappedFile:
             kept = end_of_log(data, limit)
             dropped += data.count(b"\n") - kept.count(b"\n")
             data = kept
-        return dropped_note(written - len(data), dropped) + data
+        return kept_form(masked_in_place(data, secrets), written - len(data), dropped)
 
     def tail(self, limit: int) -> bytes:
         """The last bytes, while others write: reads no more than it gives, and does not count what is missing.

@@ -8,7 +8,7 @@ from typing import Callable
 
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import TAIL_LIMIT, Output
-from tony_provider.runtime.kept_log import dropped_note
+from tony_provider.runtime.kept_log import kept_form
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.text import masked, masked_in_place
 
@@ -43,6 +43,6 @@ async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.Fro
         return
     if piece.end:
         secrets = context.container.user_secrets.values()
-        output = dropped_note(piece.start) + masked_in_place(piece.data, secrets)
+        output = kept_form(masked_in_place(piece.data, secrets), piece.start)
         tail = masked(piece.data[-TAIL_LIMIT:].decode("utf-8", "replace"), secrets)
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))

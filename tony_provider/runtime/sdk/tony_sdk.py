@@ -28,7 +28,6 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     Read = Callable[[tony_inputs.TaskShard], Iterable[Any]]
 
 Item = TypeVar("Item")
-
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -256,15 +253,15 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
         if total_steps is not None:
             line["total_steps"] = int(total_steps)
         data = (json.dumps(line) + "\n").encode()
-        # One write in append mode: lines of several threads or processes do not mix.
-        with _lock:
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-            try:
-                os.write(descriptor, data)
-            finally:
-                os.close(descriptor)
-    except (OSError, TypeError, ValueError, OverflowError):
-        return False  # a report is never worth a training
+        # One write in append mode: lines of several threads or processes do not mix. No lock: a child that is forked
+        # while another thread holds it would wait for ever.
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+    except Exception:  # noqa: BLE001 - a step may raise anything when it is read, and no report is worth a training
+        return False
     return True
 
 
@@ -384,5 +381,5 @@ def _number(variable: str) -> Optional[int]:
 def _plain(value: Any) -> Optional[float]:
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
+    except Exception:  # noqa: BLE001 - a value of another library may raise anything
         return None

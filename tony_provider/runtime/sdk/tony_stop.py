@@ -6,7 +6,9 @@ import os
 import signal
 import threading
 from types import FrameType
-from typing import Optional
+from typing import Any, Callable, Optional, Union
+
+_Handler = Union[Callable[[int, Optional[FrameType]], Any], int, None]
 
 
 class _Listener:
@@ -15,7 +17,10 @@ class _Listener:
     def __init__(self) -> None:
         self.told = False
         self.process = os.getpid()
-        self._former = signal.getsignal(signal.SIGTERM)
+        former = signal.getsignal(signal.SIGTERM)
+        owner = getattr(former, "__self__", None)
+        # A child has its parent's listener, which would end it: that one is passed over.
+        self._former: _Handler = owner._former if isinstance(owner, _Listener) else former
         signal.signal(signal.SIGTERM, self._take)
 
     def _take(self, number: int, frame: Optional[FrameType]) -> None:

@@ -34,6 +34,7 @@ class FileStatus:
     is_directory: bool
     owner: str  # empty where the store has no owners
     permission: Optional[int]  # such as 0o600; None where the store has none
+    is_link: bool = False  # in a list, on this machine's disk: the rest says what it leads to
 
     @property
     def name(self) -> str:

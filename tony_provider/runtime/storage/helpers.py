@@ -54,15 +54,18 @@ def download(storage: Storage, uri: str, local: Path, *, permission: int = PRIVA
     return size
 
 
-def walk(storage: Storage, uri: str) -> Iterator[FileStatus]:
+def walk(storage: Storage, uri: str, *, links: bool = True) -> Iterator[FileStatus]:
     """Everything below a directory, each directory before what is in it; what vanishes meanwhile is left out.
 
+    Without ``links`` symbolic links are left out, too: they may lead anywhere, and back.
     Raises StorageNotFound, StorageNotADirectory for ``uri`` itself.
     """
     for status in storage.list(uri):
+        if status.is_link and not links:
+            continue
         yield status
         if status.is_directory:
             try:
-                yield from walk(storage, status.path)
+                yield from walk(storage, status.path, links=links)
             except StorageNotFound:
                 continue

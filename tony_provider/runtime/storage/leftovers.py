@@ -21,7 +21,7 @@ def is_leftover(status: FileStatus) -> bool:
 def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> Iterator[FileStatus]:
     """The leftovers below a directory, but not in those of its own directories that ``without`` names.
 
-    Raises StorageError.
+    Nor behind symbolic links, which may lead anywhere. Raises StorageError.
     """
     try:
         found = storage.list(uri)
@@ -30,7 +30,7 @@ def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> I
     for status in found:
         if is_leftover(status):
             yield status
-        elif status.is_directory and status.name not in without:
+        elif status.is_directory and not status.is_link and status.name not in without:
             yield from leftovers(storage, status.path)
 
 

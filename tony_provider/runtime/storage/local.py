@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Optional
 
+import attrs
+
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
     PRIVATE_DIRECTORY,
@@ -164,7 +166,8 @@ def _entry_status(entry: os.DirEntry[str]) -> Optional[FileStatus]:
     """None for an entry that went away after it was listed."""
     for follow in (True, False):  # a link that leads nowhere is shown as itself
         try:
-            return _status(Path(entry.path), entry.stat(follow_symlinks=follow))
+            status = _status(Path(entry.path), entry.stat(follow_symlinks=follow))
+            return attrs.evolve(status, is_link=True) if entry.is_symlink() else status
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -16,7 +16,7 @@ from tony_provider.runtime.am.executor_streams import ExecutorStreams
 from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.web import routes
 from tony_provider.runtime.codec import from_plain
-from tony_provider.runtime.kept_log import dropped_note
+from tony_provider.runtime.kept_log import kept_form
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.output_piece import END, OutputPiece
 from tony_provider.runtime.spec.model import Timeouts
@@ -91,7 +91,7 @@ async def test_a_secret_that_is_printed_in_two_pieces_comes_whole(place: Place, 
 
 
 async def test_of_a_former_container_the_rest_of_its_log_is_given(place: Place) -> None:
-    place.keep("worker:0", 1, dropped_note(1000, 90) + b"line 91\nline 92\n")
+    place.keep("worker:0", 1, kept_form(b"line 91\nline 92\n", 1000, 90))
     assert await piece(place, "worker-0?attempt=1&after=1008") == OutputPiece(1, 3, 1008, 1016, "line 92\n")
     assert await piece(place, "worker-0?attempt=1&after=10") == OutputPiece(1, 3, 1000, 1016, "line 91\nline 92\n")
     assert await piece(place, "worker-0?attempt=1&bytes=10") == OutputPiece(1, 3, 1008, 1016, "line 92\n")
