@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,19 @@ def test_a_retry_goes_on_in_the_chain_from_its_newest_checkpoint(training_anywhe
     assert training.said(
         r"application_\S+ goes on in \S+/chain-0001 .* from the checkpoint of step 7 in \S+/chain-0001"
     )
+
+
+@pytest.mark.long
+def test_a_signal_between_two_tries_of_one_process_says_nothing_of_the_second(training: Training) -> None:
+    """``airflow dags test`` has both tries in one process, and Airflow's handler of the first stays."""
+
+    def between() -> None:
+        assert callable(signal.getsignal(signal.SIGTERM)), "Airflow's, which calls on_kill"
+        os.kill(os.getpid(), signal.SIGTERM)
+        training.mended.touch()
+
+    assert training.retried(between).state == "success"
+    assert len(training.applications) == 2
 
 
 @pytest.mark.parametrize("deferrable", [False, pytest.param(True, marks=pytest.mark.long)])

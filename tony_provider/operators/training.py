@@ -76,10 +76,10 @@ class Training:
         self._task = task
         self._context = context
         self._hook = task.hook
-        self._switch = task.switch
         self._log = task.log
         self._run = TaskRun.of(context)
         self._try = TaskTry.of(context)
+        self._switch = task.switch = task.switch.of(self._try.name)
         self._store = StateStore(context, task.log)
         self._summary = SummaryKeeper(task, context, self._run, self._store)
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
@@ -165,7 +165,6 @@ class Training:
         Errors are raised in Airflow's words; no application outlives the task's timeout; no connection outlives the
         task.
         """
-        self._switch.whose = self._try.name
         try:
             with self._telemetry.telling(), self._ending_application():
                 yield

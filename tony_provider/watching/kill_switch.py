@@ -22,13 +22,22 @@ class KillSwitch:
 
     def __init__(self) -> None:
         self.application_id: str | None = None  # the one to stop, once there is one
-        self.whose: str | None = None  # the name of the task's try
+        self.whose: str | None = None  # the name of the task's try, once it has begun
         self.pulled = False
         self._woken = threading.Event()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KillSwitch:
         """A copy of the task is another task, with nothing to stop yet."""
         return KillSwitch()
+
+    def of(self, whose: str) -> KillSwitch:
+        """The switch of the try of that name: this one, unless it was an earlier try's of the same process.
+
+        ``airflow dags test`` has all tries of a task in one process. What ended one says nothing of the next.
+        """
+        switch = self if self.whose in (None, whose) else KillSwitch()
+        switch.whose = whose
+        return switch
 
     def remember(self, application_id: str) -> None:
         self.application_id = application_id

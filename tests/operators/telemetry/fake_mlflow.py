@@ -51,6 +51,7 @@ class Info:
     run_name: str
     status: str = "RUNNING"
     lifecycle_stage: str = "active"
+    start_time: int | None = None
     end_time: int | None = None
 
 
@@ -121,9 +122,10 @@ class Client:
         ]
         return found[:max_results]
 
-    def create_run(self, experiment_id: str, *, tags: dict[str, str], run_name: str) -> Run:
+    def create_run(self, experiment_id: str, start_time: int | None, tags: dict[str, str], run_name: str) -> Run:
         runs = self._asked().runs
-        runs.append(Run(Info(f"run{len(runs)}", experiment_id, run_name), Data(tags=dict(tags))))
+        info = Info(f"run{len(runs)}", experiment_id, run_name, start_time=start_time)
+        runs.append(Run(info, Data(tags=dict(tags))))
         return runs[-1]
 
     def update_run(self, run_id: str, *, status: str) -> None:

@@ -118,6 +118,12 @@ def test_of_an_application_that_was_never_seen(mlflow: Server) -> None:
     assert (run.info.status, run.info.end_time, run.data.points) == ("FAILED", None, [])
 
 
+def test_a_run_that_is_made_when_the_try_has_ended_began_when_its_job_was_submitted(mlflow: Server) -> None:
+    training_run().end(ended())
+    (run,) = mlflow.runs
+    assert (run.info.start_time, run.info.end_time) == (START, START + 100_000)
+
+
 def test_many_points_are_sent_in_parts(mlflow: Server) -> None:
     many = Curve(metric="m", steps=list(range(3000)), seconds=[0.0] * 3000, values=[1.0] * 3000)
     summary = JobSummary(application_id=ID, application_dir="", dag_id="", run_id="", task_id="", curves=[many])

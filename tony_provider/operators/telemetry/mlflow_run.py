@@ -57,7 +57,8 @@ class MlflowRun:
         with self.server.client() as client:
             from mlflow.entities import Metric, RunTag
 
-            run_id: str = self._found_or_created(client, ended.application_id).info.run_id
+            found = self._found_or_created(client, ended.application_id, ended.started_ms)
+            run_id: str = found.info.run_id
             measured = iter([Metric(each.name, each.value, each.time_ms, each.step) for each in points(ended)])
             while batch := list(islice(measured, _MOST_POINTS)):
                 client.log_batch(run_id, metrics=batch)
@@ -65,8 +66,11 @@ class MlflowRun:
             client.set_terminated(run_id, _STATES[ended.verdict], ended.finished_ms)
         return run_id
 
-    def _found_or_created(self, client: MlflowClient, application_id: str | None) -> Run:
-        """The newest run of the training, unless that has succeeded, with another application."""
+    def _found_or_created(self, client: MlflowClient, application_id: str | None, started_ms: int | None = None) -> Run:
+        """The newest run of the training, unless that has succeeded, with another application.
+
+        A new one begins at ``started_ms``, in epoch milliseconds; default: now.
+        """
         experiment = self._experiment(client)
         found = self._remembered(client, experiment) or self._tagged(client, experiment)
         if found is not None:
@@ -75,7 +79,8 @@ class MlflowRun:
             if is_mine or tags.get(VERDICT_TAG) != FinalStatus.SUCCEEDED.value:
                 self.store.set(STATE_KEY, found.info.run_id, forever=True)
                 return found
-        created = client.create_run(experiment, tags=self._tags(), run_name=self.options.run_name or self._name())
+        name = self.options.run_name or self._name()
+        created = client.create_run(experiment, started_ms, self._tags(), name)
         self.store.set(STATE_KEY, created.info.run_id, forever=True)
         return created
 

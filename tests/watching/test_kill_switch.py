@@ -1,0 +1,20 @@
+"""Whose switch it is that was pulled."""
+
+from __future__ import annotations
+
+from tony_provider.watching.kill_switch import KillSwitch
+
+
+def test_what_ended_one_try_says_nothing_of_the_next_one_of_the_same_process() -> None:
+    first = KillSwitch().of("try 1")
+    first.remember("application_1700000000000_0001")
+    first.pulled = True
+    assert first.of("try 1") is first, "the same try goes on after it was deferred"
+    second = first.of("try 2")
+    assert (second.pulled, second.application_id, second.whose) == (False, None, "try 2")
+
+
+def test_a_kill_before_a_try_has_begun_is_not_lost() -> None:
+    switch = KillSwitch()
+    switch.pulled = True
+    assert switch.of("try 1").pulled
