@@ -250,7 +250,7 @@ def test_keys_reach_everything(pages: Pages) -> None:
     pages.driver.execute_script("arguments[0].focus()", box)
     box.send_keys(Keys.SPACE)
     pages.see_text("1 of at most 8 jobs chosen")
-    box = pages.see(f"input[aria-label$='{application_id(DAG_ID, 1)}']")
+    assert pages.driver.switch_to.active_element == box  # the same one: nobody has lost their place
     box.send_keys(Keys.TAB)
     focused = "return [document.activeElement.innerText, getComputedStyle(document.activeElement).outlineStyle]"
     assert pages.driver.execute_script(focused) == [seeded.summary(DAG_ID, 1).name, "solid"]

@@ -2,8 +2,9 @@
 import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
 import { duration, DURATION_STEPS, figure, shortened } from "./format.js";
-import { html, useMemo, useSearchParams } from "./html.js";
+import { html, useMemo } from "./html.js";
 import { Empty, Switch } from "./parts.js";
+import { useQuery } from "./query.js";
 import { series } from "./series.js";
 
 const METRICS = 12; // charts at a time
@@ -12,7 +13,7 @@ const FIRST = 4; // of them, before anything is chosen
 // `sources`: [{label, metrics: () => names, curve: (metric) => {steps, seconds, values} or null}]. What is chosen stands
 // in the address: `metric`, once for each, and `over`.
 export function Curves({ sources, empty }) {
-  const [query, setQuery] = useSearchParams();
+  const [query, setQuery] = useQuery();
   const names = useMemo(() => [...new Set(sources.flatMap((each) => each.metrics))].sort(), [sources]);
   const asked = query.getAll("metric").filter((name) => names.includes(name));
   const chosen = asked.length || query.has("metric") ? asked.slice(0, METRICS) : names.slice(0, FIRST);

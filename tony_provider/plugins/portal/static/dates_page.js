@@ -3,8 +3,9 @@ import { address, useJson } from "./api.js";
 import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
 import { drawable, duration, DURATION_STEPS, figure, logicalDate, NOTHING, numeric } from "./format.js";
-import { html, useMemo, useNavigate, useSearchParams } from "./html.js";
+import { html, useMemo, useNavigate } from "./html.js";
 import { Empty, Fold, Loading, Problem, Section, State, Switch, Table, To } from "./parts.js";
+import { useQuery } from "./query.js";
 import { toJob, toJobs, toRun } from "./routes.js";
 
 const METRICS = 6; // charts at a time
@@ -35,7 +36,7 @@ export function DatesPage({ dagId }) {
 }
 
 function Tasks({ dagId, tasks }) {
-  const [query, setQuery] = useSearchParams();
+  const [query, setQuery] = useQuery();
   const task = tasks.find((each) => named(each) === query.get("training")) ?? tasks[0];
   const set = (name, values) => setQuery((old) => {
     const next = new URLSearchParams(old);

@@ -3,8 +3,9 @@ import { address, useJson } from "./api.js";
 import { JobsTable } from "./jobs_table.js";
 import { Filters, FILTERS } from "./filters.js";
 import { count } from "./format.js";
-import { html, useNavigate, useSearchParams } from "./html.js";
+import { html, useNavigate } from "./html.js";
 import { Announcement, Empty, Loading, Problem } from "./parts.js";
+import { useQuery } from "./query.js";
 import { toComparison } from "./routes.js";
 
 const PAGE = 50; // jobs
@@ -12,7 +13,7 @@ const COMPARED = 8; // at most
 const RENEWED = 15; // seconds
 
 export function JobsPage() {
-  const [query, setQuery] = useSearchParams();
+  const [query, setQuery] = useQuery();
   const offset = Math.max(0, Math.floor(Number(query.get("offset")) || 0));
   const order = query.get("order") ?? "-submitted";
   const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
@@ -20,7 +21,7 @@ export function JobsPage() {
   const asked = { ...filters, limit: PAGE, offset, order };
   const { data, error, loading } = useJson(address("jobs", asked), RENEWED);
   const change = (values) => setQuery((old) => changed(old, values));
-  const choose = (ids) => change({ chosen: ids });
+  const choose = (ids) => setQuery((old) => changed(old, { chosen: ids }), { replace: true });
   const filtered = FILTERS.some((name) => filters[name] !== "");
   return html`<div>
     <header><h1>Training jobs</h1></header>
