@@ -31,8 +31,7 @@ def advise(args: Namespace) -> None:
     if args.patch:
         print(json.dumps(merged_change(advice), indent=2))  # noqa: T201 - its answer
     elif args.output == "table":
-        print("
-".join(map(one_line, _lines(job, advice, explain=args.explain))))  # noqa: T201 - its answer
+        print("\n".join(map(one_line, _lines(job, advice, explain=args.explain))))  # noqa: T201 - its answer
     elif args.output == "plain":
         print_rows([_row(each) for each in advice], "plain")
     else:
