@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -49,8 +50,9 @@ class Case:
 
     @property
     def times(self) -> TimeUse:
-        """Where its time went; all 0 where nobody says it."""
-        return (self.job.status and self.job.status.times) or TimeUse()
+        """Where its time went; all 0 where nobody says it, or what is said is damaged."""
+        times = self.job.status.times if self.job.status else None
+        return times if times is not None and _is_sound(times) else TimeUse()
 
     @property
     def restarts(self) -> int:
@@ -63,9 +65,10 @@ class Case:
 
     @property
     def types(self) -> list[TypeRuns]:
-        """The task types that the specification has a key for, with their figures."""
+        """The task types that the specification has a key for, with their figures. What is damaged is left out."""
         spec = self.spec
-        use = [each for each in (self.job.status.use if self.job.status else []) if each.type != TENSORBOARD]
+        said = self.job.status.use if self.job.status else []
+        use = [each for each in said if each.type != TENSORBOARD and _is_sound(each)]
         known = [_as_asked(each, spec) for each in use if spec is None or each.type in spec.tasks]
         return [TypeRuns(each, [was for run in self.successes for was in _of(run, each.type)]) for each in known]
 
@@ -91,7 +94,13 @@ def _as_asked(use: TypeUse, spec: JobSpec | None) -> TypeUse:
 
 
 def _of(run: JobSummary, task_type: str) -> list[TypeUse]:
-    return [each for each in run.use if each.type == task_type]
+    return [each for each in run.use if each.type == task_type and _is_sound(each)]
+
+
+def _is_sound(figures: TypeUse | TimeUse) -> bool:
+    """Whether these can be figures at all: none is endless, negative, or no number."""
+    values = attrs.astuple(figures)
+    return all(math.isfinite(each) and each >= 0 for each in values if isinstance(each, (int, float)))
 
 
 def total(times: TimeUse) -> float:
