@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tony_provider.plugins.portal.printed import CUT, end_of_output
 from tony_provider.plugins.portal.series import columns
 from tony_provider.runtime.history.task_sample import TaskSample
 
@@ -19,3 +20,9 @@ def test_of_ten_thousand_metrics_those_that_were_reported_most_often() -> None:
     assert (len(metrics), left_out) == (100, [])
     assert metrics["loss"][-1] == math.inf
     assert found["worker:0"]["time_ms"] == [0, 1, 2, 0]
+
+
+def test_a_log_is_shown_as_a_terminal_shows_it() -> None:
+    printed = b"begin\n\x1b[1m1/2\x1b[0m \x1b[32m-\x1b[0m\r\x1b[1m2/2\x1b[0m loss: 0.5\nend\n"
+    assert end_of_output(printed, 1000) == "begin\n2/2 loss: 0.5\nend\n"
+    assert end_of_output(printed[-8:], 7) == CUT + "end\n"

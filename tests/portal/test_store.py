@@ -19,6 +19,7 @@ from tests.portal.conftest import As
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.plugins.portal import store
 from tony_provider.plugins.portal.api import PlainJson
+from tony_provider.plugins.portal.printed import CUT
 from tony_provider.runtime.codec import dump_json
 from tony_provider.watching.observation import Observation
 
@@ -145,7 +146,7 @@ def test_the_end_of_a_log_begins_with_a_line(client: As, connected: Path) -> Non
         answer = client("alice").get(f"/tony/api/jobs/{ID}/logs/worker:0?tail=20")
     finally:
         second.write_text("second\n")
-    assert answer.text == "first\nlast ☃\n"
+    assert answer.text == CUT + "first\nlast ☃\n"
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
 
 

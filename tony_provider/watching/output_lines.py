@@ -141,12 +141,15 @@ class OutputLines:
         return []
 
 
-def shown(line: bytes) -> str:
-    """A line as a terminal would show it at last: no colours, no characters that cannot be printed, cut where long."""
+def shown(line: bytes, longest: int = LONGEST) -> str:
+    """A line as a terminal would show it at last: no colours, no characters that cannot be printed, cut where long.
+
+    ``longest``: characters.
+    """
     state = line.rstrip(b"\r\b").rpartition(b"\r")[2]  # Keras goes back before it draws its bar again
     text = without_orders(state.decode("utf-8", "replace"))
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text).expandtabs().rstrip()
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (cut)"
+    return text if len(text) <= longest else f"{text[:longest]}… (cut)"
 
 
 def _joined(line: bytes, more: bytes) -> bytes:

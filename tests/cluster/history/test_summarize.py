@@ -69,6 +69,16 @@ def test_a_failure_names_its_task_and_node() -> None:
     assert found.reason == "worker:1 exited with 137\nstderr: <b>?"
 
 
+def test_of_a_traceback_its_end_is_kept() -> None:
+    frames = "".join(f'  File "/tmp/train.py", line {at}, in call\n    call()\n' for at in range(100))
+    message = f"worker:0 ended with exit code 1\nTraceback (most recent call last):\n{frames}ValueError: no data\n"
+    found = of(status("FAILED", failure=Failure(FailureKind.USER, message, task="worker:0")))
+    assert found.reason == "worker:0 ended with exit code 1\nValueError: no data"
+    long = of(status("FAILED", failure=Failure(FailureKind.USER, f"ended\n{'x' * 5000} no data", task="worker:0")))
+    assert long.reason.startswith("ended\n…x")
+    assert long.reason.endswith("x no data")
+
+
 def test_what_the_leader_did() -> None:
     taken = [
         TaskSample(time_ms=61_000, seconds=1, task=task, step=5, metrics={"loss": loss})

@@ -22,6 +22,7 @@ from tony_provider.runtime.text import replaced
 MOST_BYTES = 60 << 10  # as JSON in ASCII, both parts: each stays below what Airflow warns of
 _METRICS = 50  # of those reported last
 _WARNINGS, _HASHES, _TYPES = 10, 200, 20
+_LAST_WORDS = 3  # lines of what a program had printed
 _LINE = 1000  # bytes, as JSON in ASCII, of a reason or a warning
 
 
@@ -95,7 +96,7 @@ def verdict(application: Application | None, status: JobStatus | None) -> FinalS
 
 
 def reason(application: Application | None, status: JobStatus | None) -> str:
-    """Of a failure: a line, and in a second one what the program had printed, if anything.
+    """Of a failure: a line, and in a second one the end of what the program had printed, if anything.
 
     Empty for a success, or while it runs. Who has killed it, only the cluster knows.
     """
@@ -108,7 +109,7 @@ def reason(application: Application | None, status: JobStatus | None) -> str:
     )
     told = [of_cluster, *of_job] if ended is FinalStatus.KILLED else [*of_job, of_cluster]
     why, _, printed = next((each for each in told if each.strip()), "").strip().partition("\n")
-    return "\n".join(line for line in (_line(why), _line(printed)) if line)
+    return "\n".join(line for line in (_line(why), _last_words(printed)) if line)
 
 
 def _of_status(status: JobStatus) -> dict[str, Any]:
@@ -161,6 +162,14 @@ def _ever_smaller(summary: JobSummary) -> Iterator[JobSummary]:
 
 def _length(summary: JobSummary) -> int:
     return len(json.dumps(to_plain(summary)))
+
+
+def _last_words(printed: str) -> str:
+    """The end of what was printed, in one line: of a traceback what stands below its frames."""
+    lines = [each.rstrip() for each in printed.splitlines() if each.strip()][-_LAST_WORDS:]
+    frames = [at for at, each in enumerate(lines[:-1]) if each[0].isspace()]
+    text = "\n".join(lines[frames[-1] + 1 if frames else 0 :])
+    return _line(f"…{text[-_LINE // 2 :]}" if len(text) > _LINE // 2 else text)
 
 
 def _line(text: str) -> str:

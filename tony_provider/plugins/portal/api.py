@@ -35,8 +35,8 @@ same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
 ``/jobs/{application_id}/logs``
     ``{"logs": [{"task", "attempt", "file", "bytes", "modified_ms"}]}``, those that were kept.
 ``/jobs/{application_id}/logs/{task}?tail=65536``
-    text/plain, the last so many bytes, from the beginning of a line; of a running task what its master has. Both need
-    the permission to read task logs.
+    text/plain, of the last so many bytes the lines as a terminal shows them, below ``printed.CUT`` where there was
+    more; of a running task what its master has. Both need the permission to read task logs.
 ``/compare?ids=a,b,c``
     ``{"jobs": [JobSummary], "states": […], "missing": [id], "differences": {path: [value of each job]},
     "differences_of": "specifications" or "fingerprints", "reason", "tensorboard": [command]}``, at most 8.
@@ -71,13 +71,13 @@ from tony_provider.plugins.portal.dates import dates_of, runs_of, with_gaps
 from tony_provider.plugins.portal.job_filter import ORDERS, JobFilter, ordered
 from tony_provider.plugins.portal.job_row import Row
 from tony_provider.plugins.portal.previous_job import previous_of
-from tony_provider.plugins.portal.printed import first_lines
+from tony_provider.plugins.portal.printed import end_of_output, first_lines
 from tony_provider.plugins.portal.series import columns
 from tony_provider.plugins.portal.store import OpenJob, OutOfReach, ask
 from tony_provider.plugins.portal.stored_jobs import StoredJobs
 from tony_provider.plugins.portal.tensorboard import tensorboard_commands
 from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.text import end_of_log, first_line
+from tony_provider.runtime.text import first_line
 
 _TASKS = 50  # whose samples are given unasked
 _EVENTS = 10_000  # the newest, of a job
@@ -261,9 +261,8 @@ async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MO
         raise _no_such("log")
 
     def read(opened: OpenJob) -> str | None:
-        # One byte more: whether the first line is whole is seen by what is before it.
         data = opened.log_tail(task, tail + 1)
-        return None if data is None else end_of_log(data, tail).decode("utf-8", "replace")
+        return None if data is None else end_of_output(data, tail)
 
     text = await ask(row, read)
     if text is None:

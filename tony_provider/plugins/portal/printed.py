@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tony_provider.runtime.text import first_line
+from tony_provider.runtime.text import end_of_log, first_line
+from tony_provider.watching.output_lines import shown
+
+CUT = "… what was printed before is left out\n"
+_LONGEST = 16 << 10  # characters of a line
+
+
+def end_of_output(data: bytes, tail: int) -> str:
+    """The last lines of a log, of at most ``tail`` bytes, as a terminal shows them; below ``CUT`` where more was.
+
+    ``data``: one byte more than ``tail``, if there is more: whether the first line is whole is seen by what is before.
+    """
+    lines = end_of_log(data, tail).split(b"\n")
+    text = "\n".join(shown(line, _LONGEST) for line in lines)
+    return CUT + text if len(data) > tail else text
 
 
 def first_lines(plain: Any) -> Any:

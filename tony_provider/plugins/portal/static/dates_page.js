@@ -2,7 +2,7 @@
 import { address, useJson } from "./api.js";
 import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
-import { drawable, duration, DURATION_STEPS, figure, logicalDate, NOTHING, numeric } from "./format.js";
+import { count, drawable, duration, DURATION_STEPS, figure, logicalDate, NOTHING, numeric } from "./format.js";
 import { html, useMemo, useNavigate } from "./html.js";
 import { Empty, Fold, Loading, Problem, Section, State, Switch, Table, To } from "./parts.js";
 import { useQuery } from "./query.js";
@@ -64,7 +64,7 @@ function Pictures({ dagId, task, metrics }) {
   const chart = (title, read, write) => html`<${DateChart} key=${title} ...${{ title, points, read, write, onPick: pick }} />`;
   const drawn = FIGURES.filter(([name]) => !name.endsWith("gpu_hours") || points.some((point) => point[name] > 0));
   return html`<div>
-    <${Section} title=${named(task)} note=${`${points.length} dates${missing ? `, ${missing} without a job: gaps` : ""}; a click on a point leads to its job`}>
+    <${Section} title=${named(task)} note=${`${count(points.length, "date")}${missing ? `, ${missing} without a job: gaps` : ""}; a click on a point leads to its job`}>
       <div className="charts">
         ${metrics.map((metric) => chart(metric, (point) => point.metrics?.[metric], figure))}
         ${drawn.map(([name, title, write]) => chart(title, (point) => point[name], write))}

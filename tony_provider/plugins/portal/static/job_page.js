@@ -21,6 +21,26 @@ const OPEN = {
   LOST: "Its end was not recorded: its task was ended or cleared meanwhile, or its worker died.",
 };
 
+// Kinds of failure, in words; another one is told as it is.
+const KINDS = {
+  USER: "The program failed",
+  OUT_OF_MEMORY: "Out of memory",
+  CONTAINER_LOST: "A container was lost",
+  LAUNCH: "A container or a command could not be started",
+  QUEUE_TIMEOUT: "The queue took too long",
+  REGISTRATION_TIMEOUT: "A task did not start in time",
+  DEPENDENCY_TIMEOUT: "A task waited too long for others",
+  PREEMPTED: "The cluster took a container back",
+  STALLED: "No new step came",
+  UPLOAD: "What it left could not be kept",
+  INPUT: "An input could not be dealt out",
+  OUTPUT: "An output could not be put in its place",
+  CHECKPOINT: "Its checkpoint could not be restored",
+  FENCED: "A newer application has taken over",
+  KILLED: "It was ended",
+  INTERNAL: "tony_provider itself failed",
+};
+
 // `back`: whether a link leads back to the list.
 export function JobPage({ applicationId, back = false }) {
   const { data, error, loading } = useJson(address(jobPath(applicationId)), renewed);
@@ -74,7 +94,7 @@ function Head({ summary, state }) {
   return html`<header>
     <h1>${summary.name || summary.application_id} <${State} state=${state} /></h1>
     <p className="soft">${summary.application_id}</p>
-    ${failed && html`<div className="problem"><strong>${summary.failure_kind ?? state}${where && ` · ${where}`}</strong> <span>${summary.reason || "nothing is known of why"}</span></div>`}
+    ${failed && html`<div className="problem"><strong>${KINDS[summary.failure_kind] ?? summary.failure_kind ?? state}${where && ` · ${where}`}:</strong> <span>${summary.reason || "nothing is known of why"}</span></div>`}
   </header>`;
 }
 

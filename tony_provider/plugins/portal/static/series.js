@@ -22,6 +22,8 @@ export function series(label, rawXs, rawYs) {
   return { label, xs: kept.map(([x]) => x), ys, gaps, again: points.length - kept.length, back };
 }
 
+const SEEN = 0.05; // of the points: fewer at the same step are what any program does that reports twice at one
+
 // What a drawing does not show by itself, for people. `time`: whether x is time, and not steps.
 export function remarks(all, time) {
   const sum = (name) => all.reduce((total, each) => total + each[name], 0);
@@ -31,7 +33,7 @@ export function remarks(all, time) {
   const said = [];
   if (gaps) said.push(`${many(gaps, "value is", "values are")} NaN or infinite: a gap`);
   if (back) said.push(`${time ? "the clock" : "the steps"} went back ${times(back)}: points are drawn in order of ${time ? "their times" : "steps"}`);
-  if (again) said.push(`${many(again, "point", "points")} at the same ${time ? "moment" : "step"} as another: the later one is drawn`);
+  if (again > SEEN * all.reduce((total, each) => total + each.xs.length, 0)) said.push(`${many(again, "point", "points")} at the same ${time ? "moment" : "step"} as another: the later one is drawn`);
   return said;
 }
 

@@ -18,7 +18,7 @@ const BEGINS = {
   stopping: "ending",
   verdict: "ending",
 };
-const NAMES = { waiting: "Waiting for containers", starting: "Starting", training: "Generation", restart: "Restart", ending: "Ending" };
+const NAMES = { waiting: "Waiting for containers", starting: "Files", training: "Generation", restart: "Restart", ending: "Ending" };
 const MARKS = { checkpoint: "checkpoint", failed: "failure", given_up: "failure", container_lost: "failure", node_loss: "failure", exported: "export" };
 // The rest is shown on demand.
 const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "resume_chosen", "started_again", "replaced", "recovered", "smaller", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "not_copied", "checkpoint_refused"]);
@@ -112,5 +112,5 @@ function PhaseBar({ phases: all, events, beginMs, endMs }) {
 const Event = ({ event, beginMs }) => html`<li className=${MARKS[event.event] === "failure" ? "bad" : undefined}>
   <time dateTime=${new Date(event.at).toISOString()} title=${moment(event.time_ms, { seconds: true })}>+${duration((event.time_ms - beginMs) / 1000)}</time>
   <span className="event">${event.event.replaceAll("_", " ")}</span>
-  <span className="message">${event.task && html`<b>${event.task}</b> `}${event.message}${event.others && html` <small>after ${count(event.others, "other")}</small>`}</span>
+  <span className="message">${event.task && !event.message.startsWith(event.task) && html`<b>${event.task}</b> `}${event.message}${event.others && html` <small>after ${count(event.others, "other")}</small>`}</span>
 </li>`;
