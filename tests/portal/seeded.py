@@ -227,7 +227,7 @@ def _events(about: JobSummary, restarted: bool) -> list[dict[str, Any]]:
         (20, "requested", "waiting for 2 of 2 containers: 2 x worker (8 GiB, 4 vcores, 1 GPU)", None),
         (50, "allocated", "container_01_000002 on node-3", "worker:0"),
         (95, "gang_complete", "all 2 containers are there", None),
-        (94, "resume_chosen", "generation 1 goes on from no checkpoint", None),
+        (94, "resume_chosen", "generation 1 begins at step 0: there is no checkpoint", None),
         (120, "rendezvous", "generation 1 with 2 tasks, from the beginning", None),
         (1200, "checkpoint", "step 400 is on the store", None),
     ]

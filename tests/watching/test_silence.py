@@ -72,10 +72,10 @@ def written(updated_ms: int = 1000, **fields: Any) -> Observation:
     [
         (
             RM_GONE,
-            "The ResourceManager does not answer since then: nobody answers",
-            "The ResourceManager answers again",
+            "The cluster does not answer since then: nobody answers",
+            "The cluster answers again",
         ),
-        (ClusterAuthError("who?"), "The ResourceManager refuses since then: who?", "The ResourceManager answers again"),
+        (ClusterAuthError("who?"), "The cluster refuses since then: who?", "The cluster answers again"),
         (
             STORE_GONE,
             "The store does not answer since then: cannot read hdfs://x: connection refused",
@@ -104,6 +104,15 @@ def test_a_call_that_hangs_is_told_before_it_ends(watcher: Watcher) -> None:
         assert watcher.look(None, 33) == []
     assert watcher.look(None, 1) == []  # nobody has looked at what it said
     assert watcher.look(written()) == ["The store answers again, after 45 s"]
+
+
+def test_while_nobody_could_look_nobody_was_silent(watcher: Watcher) -> None:
+    """As in a process that a busy machine does not let run."""
+    with watcher.contact.asking(Peer.CLUSTER):
+        assert watcher.look(None, 1) == []
+        assert watcher.look(None, 55) == []
+        assert watcher.look(None, SLOW_ANSWER) == []
+        assert watcher.look(None, 1) == ["The cluster does not answer since then"]
 
 
 def test_and_what_is_said_at_its_end(watcher: Watcher) -> None:
@@ -135,9 +144,9 @@ def test_one_slow_call_among_others_is_no_outage(watcher: Watcher) -> None:
 def test_a_cluster_that_is_away_says_nothing_of_the_store(watcher: Watcher) -> None:
     assert watcher.look(Observation(running(), outages=(STORE_GONE,)))
     (line,) = watcher.look(Observation(outages=(RM_GONE,)), 5)
-    assert line.startswith("The ResourceManager does not answer")
+    assert line.startswith("The cluster does not answer")
     assert watcher.look(written(), 5) == [
-        "The ResourceManager answers again, after 5 s",
+        "The cluster answers again, after 5 s",
         "The store answers again, after 10 s",
     ]
 

@@ -189,7 +189,7 @@ def test_an_outage_is_told_once_and_borne_for_a_while(monkeypatch: pytest.Monkey
     assert [watch.end(gone), watch.end(gone)] == [None, None]
     assert sum("nobody answers" in line for line in watch.log) == 1
     assert watch.end(seen("WAITING")) is None
-    assert "The ResourceManager answers again, after 0 s" in watch.log
+    assert "The cluster answers again, after 0 s" in watch.log
     assert watch.end(gone) is None
     monkeypatch.setattr(outages, "OUTAGE_SECONDS", -1.0)
     with pytest.raises(ClusterUnreachable):

@@ -75,8 +75,8 @@ def test_short_outages_are_borne_and_told_once() -> None:
     watched = watch_of(ScriptedHook(gone, StorageUnreachable("hdfs://x", "read", "no"), application(), gone), log)
     assert [watched.look() for _ in range(4)] == [None] * 4
     assert [re.sub(r"since \S+ \S+ UTC", "since then", line) for line in log] == [
-        "The ResourceManager does not answer since then: nobody answers",
-        "The ResourceManager answers again, after 0 s",
+        "The cluster does not answer since then: nobody answers",
+        "The cluster answers again, after 0 s",
         "The store does not answer since then: cannot read hdfs://x: no; check that the store runs and that its "
         "addresses are right",
         "The store answers again, after 0 s",

@@ -15,7 +15,7 @@ from tony_provider.runtime.storage.errors import StorageError, StorageUnreachabl
 class Peer(StrEnum):
     """The two that a watcher asks; each value is its name in messages."""
 
-    CLUSTER = "The ResourceManager"
+    CLUSTER = "The cluster"
     STORE = "The store"
 
 

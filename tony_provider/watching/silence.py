@@ -41,6 +41,7 @@ class Silence:
         self._written: int | None = None  # when the newest status was written, by its master's clock; 0: there is none
         self._written_seen = 0.0
         self._told_of_master: tuple[str, ...] = ()
+        self._looked_at = self._awake_since = clock()
 
     @property
     def lines(self) -> list[str]:
@@ -61,6 +62,10 @@ class Silence:
 
     def look(self, seen: Observation | None) -> None:
         """Judge an observation; None: there is no news, and only the time has gone by."""
+        now = self._clock()
+        if now - self._looked_at > SLOW_ANSWER:
+            self._awake_since = now  # a machine that is too busy for us is so for those who answer us, too
+        self._looked_at = now
         for side in Peer:
             self._look_at(side, seen)
         if seen is None:
@@ -76,10 +81,14 @@ class Silence:
         silent = self._contact.silent_since(side)
         if error is not None:
             self._troubles.goes_on(side, f"{side} {_does(error)}", _line(str(error)), since=silent)
-        elif silent is not None and self._clock() - silent > SLOW_ANSWER:
-            self._troubles.goes_on(side, f"{side} does not answer", _line(self._contact.said(side)), since=silent)
+        elif silent is not None and self._is_long(silent, said := self._contact.said(side)):
+            self._troubles.goes_on(side, f"{side} does not answer", _line(said), since=silent)
         elif seen is not None and (side is Peer.CLUSTER or not seen.outages):  # a cluster in vain: no store was asked
             self._troubles.is_over(side, f"{side} answers again")
+
+    def _is_long(self, silent: float, said: str) -> bool:
+        """Whether nobody has answered since ``silent`` though there was time for it, or that is what was ``said``."""
+        return self._clock() - (silent if said else max(silent, self._awake_since)) > SLOW_ANSWER
 
     def _look_at_master(self, application: Application) -> None:
         """An attempt that is later than the last one seen: that was lost."""

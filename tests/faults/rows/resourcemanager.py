@@ -75,7 +75,7 @@ def _stopped(field: Field, *, deferrable: bool) -> Account:
 
     return away_for_a_while(
         field,
-        "The ResourceManager",
+        "The cluster",
         away=lambda: field.hadoop.kill(f"resourcemanager-{number}"),
         back=back,
         deferrable=deferrable,

@@ -81,9 +81,9 @@ class SessionCheckpoints:
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
         if self._starts.waits_for_choice(generation):
-            what = resume.label if resume else "no checkpoint"
             data = self._lower(resume)
-            self._state.note("resume_chosen", f"generation {generation} goes on from {what}", data=data)
+            what = f"goes on from {resume.label}" if resume else "begins at step 0: there is no checkpoint"
+            self._state.note("resume_chosen", f"generation {generation} {what}", data=data)
             self._starts.chosen(generation, resume)
 
     def _lower(self, resume: Optional[ResumePoint]) -> dict[str, Any]:

@@ -74,7 +74,9 @@ class Containers:
         if self._state.first_come:
             self._state.note("first_container", "the first container is there; each task begins when its own is")
         else:
-            self._state.note("gang_complete", f"all {count(len(self.gang.wanted), 'container')} are there")
+            many = len(self.gang.wanted)
+            what = f"all {many} containers are" if many > 1 else "the container is"
+            self._state.note("gang_complete", f"{what} there")
         for task in self.gang.wanted:
             if task.container and task.has_container:
                 self._launch(task, task.container, now)
