@@ -124,7 +124,7 @@ def test_a_job_with_everything(pages: Pages) -> None:
     until(lambda: "<i>out of memory</i>" in pages.section("Logs"), "the log")
     chart = pages.see(".drawing").get_attribute("aria-label")
     assert chart is not None
-    assert chart.startswith("Chart of accuracy over step. worker:0: from")
+    assert chart.startswith("Chart of loss over step. worker:0: from")
     photograph(pages.driver, "portal-job")
 
 
@@ -190,6 +190,8 @@ def test_dates_have_gaps_and_lead_to_jobs(pages: Pages) -> None:
     rows = pages.texts("section table tbody tr")
     assert len(rows) == seeded.DAYS
     assert "no job" in next(row for row in rows if row.startswith("2026-01-09"))
+    assert pages.texts("figcaption")[:2] == ["loss", "accuracy"]
+    pages.open(f"/dags/{DAG_ID}/plugin/trainings?metric=accuracy")
     point = pages.see(".pickable .u-over")
     _click(pages, point, 0.99, -0.8)  # the newest date is on the right, and its accuracy the highest
     until(

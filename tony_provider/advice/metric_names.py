@@ -30,6 +30,19 @@ def gets_lower(metric: str) -> bool | None:
     return False if words & _HIGHER else None
 
 
+def ranked(metrics: Iterable[str]) -> list[str]:
+    """All of them in the order of interest: first what is ``telling``, last what the program does itself."""
+    names = list(metrics)
+    first = telling(names)
+    rest = sorted(set(names) - set(first), key=lambda each: (_is_of_its_doing(each), each))
+    return [*first, *rest]
+
+
+def _is_of_its_doing(metric: str) -> bool:
+    words = _words(metric)
+    return metric == INPUT_WAIT or "lr" in words or {"learning", "rate"} <= words
+
+
 def telling(metrics: Iterable[str]) -> list[str]:
     """Those whose better values are known, those of an evaluation first."""
     known = [each for each in metrics if gets_lower(each) is not None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow.providers.common.compat.sdk import redact
 
-from tony_provider.advice.metric_names import INPUT_WAIT
+from tony_provider.advice.metric_names import ranked
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally
 from tony_provider.links.tony import portal_page
 from tony_provider.notifications.job_news import (
@@ -67,9 +67,9 @@ def _line(text: str) -> str:
 
 
 def _metrics(metrics: Mapping[str, float | str]) -> Metrics:
-    """The first few, by their names; what a program measures before what we measure of it."""
-    ordered = sorted(to_plain(metrics).items(), key=lambda metric: (metric[0] == INPUT_WAIT, metric[0]))
-    return {_line(name): value for name, value in ordered[:MOST_METRICS]}
+    """The first few, in the order of interest."""
+    plain = to_plain(metrics)
+    return {_line(name): plain[name] for name in ranked(plain)[:MOST_METRICS]}
 
 
 def _verdict(occasion: Occasion, status: JobStatus | None) -> str:

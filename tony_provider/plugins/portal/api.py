@@ -70,6 +70,7 @@ from tony_provider.plugins.portal.comparison import differences, entries
 from tony_provider.plugins.portal.dates import dates_of, runs_of, with_gaps
 from tony_provider.plugins.portal.job_filter import ORDERS, JobFilter, ordered
 from tony_provider.plugins.portal.job_row import Row
+from tony_provider.plugins.portal.metric_order import plain_in_order
 from tony_provider.plugins.portal.previous_job import previous_of
 from tony_provider.plugins.portal.printed import end_of_output, first_lines
 from tony_provider.plugins.portal.series import columns
@@ -173,7 +174,7 @@ def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
     siblings = [each["application_id"] for each in stored.siblings(row)]
     return PlainJson(
         {
-            "summary": _readable(reader, row, to_plain(summary)),
+            "summary": _readable(reader, row, plain_in_order(summary)),
             **{name: row[name] for name in _FIGURES},
             "previous": previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"])),
             "others": [each for each in siblings if each != row["application_id"]],
@@ -305,7 +306,7 @@ def _comparison(
     documents = [each for each in read if isinstance(each, dict)]
     if problems:
         documents = [each.fingerprint for each in summaries]
-    told = zip(rows, [to_plain(each) for each in summaries], strict=True)
+    told = zip(rows, [plain_in_order(each) for each in summaries], strict=True)
     return PlainJson(
         {
             "jobs": [_readable(reader, row, each) for row, each in told],

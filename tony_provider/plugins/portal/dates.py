@@ -14,6 +14,7 @@ from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from tony_provider.advice.metric_names import ranked
 from tony_provider.plugins.portal.job_row import Row
 
 _RUNS = 1000  # the newest, at most
@@ -79,7 +80,7 @@ def dates_of(rows: Iterable[Row], runs: list[DagDate]) -> list[dict[str, Any]]:
         {
             "task_id": task_id,
             "map_index": map_index,
-            "metrics": sorted({name for row in found.values() for name in row["metrics"]}),
+            "metrics": ranked({name for row in found.values() for name in row["metrics"]}),
             "points": [_point(run, found.get(run.run_id or "")) for run in runs],
         }
         for (task_id, map_index), found in sorted(by_task.items())

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from tony_provider.advice.metric_names import ranked
 from tony_provider.runtime.history.task_sample import TaskSample
 
 _SAMPLES = 1000  # of a task, at most
@@ -34,7 +35,7 @@ def _columns(samples: Sequence[TaskSample]) -> dict[str, Any]:
     found: dict[str, Any] = {name: [getattr(each, name) for each in samples] for name in names}
     found = {name: column for name, column in found.items() if any(value is not None for value in column)}
     reported = Counter(name for each in samples for name in each.metrics)
-    metrics = [name for name, _ in reported.most_common(_METRICS)]
+    metrics = ranked(name for name, _ in reported.most_common(_METRICS))
     return {**found, "metrics": {name: [each.metrics.get(name) for each in samples] for name in metrics}}
 
 

@@ -14,7 +14,7 @@ const FIRST = 4; // of them, before anything is chosen
 // in the address: `metric`, once for each, and `over`.
 export function Curves({ sources, empty }) {
   const [query, setQuery] = useQuery();
-  const names = useMemo(() => [...new Set(sources.flatMap((each) => each.metrics))].sort(), [sources]);
+  const names = useMemo(() => [...new Set(sources.flatMap((each) => each.metrics))], [sources]);
   const asked = query.getAll("metric").filter((name) => names.includes(name));
   const chosen = asked.length || query.has("metric") ? asked.slice(0, METRICS) : names.slice(0, FIRST);
   const over = query.get("over") === "time" ? "time" : "steps";
