@@ -81,6 +81,26 @@ def test_where_a_range_begins_it_counts_from(in_a_job: Reports) -> None:
     assert (in_a_job()[-1]["step"], in_a_job()[-1]["total_steps"]) == (900, 900)
 
 
+@pytest.mark.parametrize(
+    ("items", "resume_step", "resume", "steps"),
+    [
+        (range(1, 201), 0, False, 200),
+        (range(1, 201), 0, True, 200),
+        (range(1, 201), 120, True, 200),
+        (range(121, 201), 120, False, 200),
+        (range(120, 200), 120, False, 200),
+        (range(1, 200), 1, False, 200),
+    ],
+)
+def test_whether_a_range_counts_from_0_or_from_1(
+    in_a_job: Reports, monkeypatch: pytest.MonkeyPatch, items: range, resume_step: int, resume: bool, steps: int
+) -> None:
+    monkeypatch.setenv(contract.ENV_RESUME_STEP, str(resume_step))
+    done = list(tony_sdk.track(items, resume=resume))
+    assert done == list(items)[resume_step * resume :]
+    assert (in_a_job()[-1]["step"], in_a_job()[-1]["total_steps"]) == (steps, steps)
+
+
 def test_what_has_no_length_has_no_total(in_a_job: Reports) -> None:
     for step in tony_sdk.track(itertools.count()):
         if step == 5:

@@ -287,7 +287,8 @@ def track(
     An item is a step; it is done when the loop comes for the next one. About once a second steps and ``total`` are
     reported, and the share of time that was waited for items as the metric ``input_wait``, from 0 to 1. ``total``
     counts all steps, those before this loop included; default: ``start`` and as many as there are items, if that is
-    known. ``start``: steps that were done before the first item; default: 0, or the first number of a ``range``.
+    known. ``start``: steps that were done before the first item; default: 0, or those before where a ``range`` begins,
+    which may count from 0 or, as ``range(1, n + 1)``, from 1.
 
     ``resume``: leave out the items that were done before ``resume_step()``: they are taken and thrown away, but those
     of a range are not. ``stop``: the loop ends after the current item when the job tells this process to stop, see

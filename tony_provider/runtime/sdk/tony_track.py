@@ -28,12 +28,12 @@ class Track(Generic[Item]):
         resume: bool = False,
         stop: bool = False,
     ) -> None:
-        self.step = _first(items) if start is None else int(start)
+        self._sdk = importlib.import_module("tony_sdk")
+        self.step = _first(items, self._sdk.resume_step(), resume) if start is None else int(start)
         self.stopped = False
         self._items = items
         self._resume = resume
         self._stop = stop
-        self._sdk = importlib.import_module("tony_sdk")
         if total is None:
             length = _length(items)
             total = None if length is None else self.step + length
@@ -90,9 +90,15 @@ class Track(Generic[Item]):
         return items
 
 
-def _first(items: Iterable[Any]) -> int:
-    """Steps before the first one, for whoever counts from there: ``range(120, 900)``."""
-    return items.start if isinstance(items, range) and items.step == 1 and items.start > 0 else 0
+def _first(items: Iterable[Any], resume_step: int, resume: bool) -> int:
+    """Steps before the first item: of a range those before where it begins, whether it counts from 0 or from 1."""
+    first = items.start if isinstance(items, range) and items.step == 1 else 0
+    at_resume_step = not resume and first == resume_step  # range(tony_sdk.resume_step(), …)
+    if first == 1 and not at_resume_step:
+        return 0
+    if first == resume_step + 1 and not resume:
+        return resume_step
+    return max(0, first)
 
 
 def _length(items: Any) -> Optional[int]:
