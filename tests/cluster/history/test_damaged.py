@@ -6,7 +6,6 @@ import copy
 import gzip
 import itertools
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,7 +65,8 @@ def test_whatever_stands_in_the_files(damage: list[tuple[tuple[Any, ...], Any]])
     summary = summarize(FACTS, found, None, advice)
     first, details = in_parts(summary)
     assert len(json.dumps([first, details], allow_nan=False)) < MOST_BYTES + 1000
-    assert read_summary({**first, **details}) == (summary, [])
+    read, problems = read_summary({**first, **details})
+    assert (to_plain(read), problems) == (to_plain(summary), [])  # as text: NaN is not itself
 
 
 def _directory(file: Path) -> None:
@@ -79,11 +79,6 @@ def _loop(file: Path) -> None:
     file.symlink_to(file.name)
 
 
-def _pipe(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
 def _nested(file: Path) -> None:
     file.write_text('{"given": {}, "job": {"a": ' + "[" * 850 + "]" * 850 + "}}")
 
@@ -94,7 +89,7 @@ SPECIFICATION, RESULT, SERIES = "history/specification.json", "result.json", f"h
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        *itertools.product((SPECIFICATION, RESULT, SERIES), (_directory, _loop, _pipe)),
+        *itertools.product((SPECIFICATION, RESULT, SERIES), (_directory, _loop)),
         (SPECIFICATION, _nested),
     ],
 )

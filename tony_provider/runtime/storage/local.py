@@ -7,7 +7,6 @@ import io
 import os
 import pwd
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -65,13 +64,8 @@ class LocalStorage(Storage):
         return sorted((status for status in found if status is not None), key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
-        path = local_path(uri)
         with _translated(uri, "read", below_a_file=errors.StorageNotFound):
-            if not stat.S_ISREG(mode := path.stat().st_mode) and not stat.S_ISDIR(mode):
-                raise OSError(
-                    errno.EINVAL, "it is a pipe, a socket or a device"
-                )  # some would be waited for without end
-            file = path.open("rb")
+            file = local_path(uri).open("rb")
             file.seek(offset)
         return file if length is None else io.BufferedReader(Range(file, length))
 

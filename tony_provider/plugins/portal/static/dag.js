@@ -9,6 +9,7 @@ import "./api.js";
 import "./chart.js";
 import "./choice.js";
 import "./format.js";
+import "./query.js";
 import "./routes.js";
 import "./series.js";
 import "./vendor/htm.js";
