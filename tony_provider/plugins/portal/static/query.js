@@ -8,7 +8,8 @@ const standing = () => new URLSearchParams(window.location.search);
 export function useQuery() {
   const [routed, navigate] = useSearchParams();
   const [query, setQuery] = useState(standing);
-  useEffect(() => setQuery(standing()), [routed]); // also when the browser went back
+  // Also when the browser went back; the same query stays the same object, and nothing is drawn again.
+  useEffect(() => setQuery((old) => (String(old) === String(standing()) ? old : standing())), [routed]);
   const set = (change, { replace = false } = {}) => {
     const next = change(standing());
     if (replace) window.history.replaceState(window.history.state, "", `${window.location.pathname}?${next}`);
