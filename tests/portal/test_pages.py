@@ -190,7 +190,7 @@ def test_dates_have_gaps_and_lead_to_jobs(pages: Pages) -> None:
     rows = pages.texts("section table tbody tr")
     assert len(rows) == seeded.DAYS
     assert "no job" in next(row for row in rows if row.startswith("2026-01-09"))
-    assert pages.texts("figcaption")[:2] == ["loss", "accuracy"]
+    assert pages.texts("figcaption")[:2] == ["loss", "Duration"]
     pages.open(f"/dags/{DAG_ID}/plugin/trainings?metric=accuracy")
     point = pages.see(".pickable .u-over")
     _click(pages, point, 0.99, -0.8)  # the newest date is on the right, and its accuracy the highest

@@ -9,7 +9,6 @@ import { useQuery } from "./query.js";
 import { toJob, toJobs, toRun } from "./routes.js";
 
 const METRICS = 6; // charts at a time
-const FIRST = 2; // of them, before anything is chosen
 const RENEWED = 30; // seconds
 const ROWS = 400; // of the table
 const TASKS = 50; // to switch between
@@ -46,7 +45,7 @@ function Tasks({ dagId, tasks }) {
     return next;
   }, { replace: true });
   const asked = query.getAll("metric").filter((name) => task.metrics.includes(name));
-  const chosen = asked.length || query.has("metric") ? asked.slice(0, METRICS) : task.metrics.slice(0, FIRST);
+  const chosen = asked.length || query.has("metric") ? asked.slice(0, METRICS) : task.metrics.slice(0, 1);
   return html`<div>
     ${tasks.length > 1 && html`<${Switch} label="Task" options=${tasks.slice(0, TASKS).map((each) => [named(each), named(each)])} value=${named(task)} onChange=${(value) => set("training", [value])} />`}
     ${task.metrics.length > 0 && html`<${Choice} title="Published metrics" word="metric" names=${task.metrics} chosen=${chosen} most=${METRICS} onChange=${(all) => set("metric", all.length ? all : [""])} />`}
