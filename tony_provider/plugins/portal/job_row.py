@@ -71,7 +71,7 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
     for name, (default, types) in _FIELDS.items():
         found = plain.get(name)
-        if found is not None and (type(found) not in types or not _is_sound(name, found)):
+        if found is not None and (type(found) not in types or (type(found) is not str and not _is_sound(name, found))):
             problems.append(f"{name} is no {types[0].__name__}, or none that can be")
             found = None
         row[name] = default if found is None else found

@@ -6,7 +6,7 @@ Many a list is asked for again every few seconds, and its jobs have ended long a
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from tony_provider.cluster.history.summary_parts import JOB_KEY
 from tony_provider.plugins.portal.job_row import Row, row_of
 
 _MOST = 50_000  # rows
-_BATCH = 500  # rows that are read at a time
+BATCH = 500  # rows that are read at a time
 
 COLUMNS = (Stored.dag_id, Stored.run_id, Stored.task_id, Stored.map_index)
 # What of a stored summary tells whether its row is kept; its value, which is long, is read where it is not.
@@ -35,25 +35,20 @@ class RowMemory:
         self._lock = threading.Lock()
 
     def rows(self, session: Session, heads: Sequence[Any]) -> dict[int, Row]:
-        """By their ids in the database. ``heads``: of HEAD. Without those that were deleted meanwhile."""
-        found = self._kept(heads)
-        # The newest first, in each thread: what another has read shortly before is not read again.
-        missing = sorted((each for each in heads if each.id not in found), key=lambda each: each.id, reverse=True)
-        for start in range(0, len(missing), _BATCH):
-            some = missing[start : start + _BATCH]
-            found |= self._kept(some)
-            wanted = {each.id: each for each in some if each.id not in found}
-            if wanted:
-                values = session.execute(select(Stored.id, Stored.value).where(Stored.id.in_(wanted)))
-                found |= {row_id: self._row(wanted[row_id], value) for row_id, value in values}
+        """By their ids in the database. ``heads``: of HEAD, at most BATCH. Without those deleted meanwhile."""
+        found = {each.id: row for each in heads if (row := self._get(each)) is not None}
+        wanted = {each.id: each for each in heads if each.id not in found}
+        if wanted:
+            values = session.execute(select(Stored.id, Stored.value).where(Stored.id.in_(wanted)))
+            found |= {row_id: self._row(wanted[row_id], value) for row_id, value in values}
         return found
 
     def read_ahead(self) -> Iterator[None]:
         """Reads the newest rows, as many as are kept: some more at each step, each with a session of its own."""
         older: list[Any] = []
-        for _ in range(0, _MOST, _BATCH):
+        for _ in range(0, _MOST, BATCH):
             with create_session(scoped=False) as session:
-                query = select(*HEAD).where(IS_JOB, *older).order_by(Stored.id.desc()).limit(_BATCH)
+                query = select(*HEAD).where(IS_JOB, *older).order_by(Stored.id.desc()).limit(BATCH)
                 heads = session.execute(query).all()
                 self.rows(session, heads)
             if not heads:
@@ -64,9 +59,6 @@ class RowMemory:
     def clear(self) -> None:
         with self._lock:
             self._rows.clear()
-
-    def _kept(self, heads: Iterable[Any]) -> dict[int, Row]:
-        return {each.id: row for each in heads if (row := self._get(each)) is not None}
 
     def _get(self, head: Any) -> Row | None:
         found = self._rows.get(head.id)

@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, plain_of, read_summary
 from tony_provider.plugins.portal.job_row import Row, with_state
-from tony_provider.plugins.portal.row_memory import COLUMNS, HEAD, IS_JOB, MEMORY
+from tony_provider.plugins.portal.row_memory import BATCH, COLUMNS, HEAD, IS_JOB, MEMORY
 
 # Of a summary, as the row has them: from the database's columns, and checked.
 _REQUIRED = ("application_id", "application_dir", "dag_id", "run_id", "task_id", "map_index")
@@ -80,14 +80,34 @@ class StoredJobs:
         return summary, [*parts[0][1], *parts[1][1], *problems]
 
     def _rows(self, *where: ColumnElement[bool]) -> list[Row]:
-        # Asked of the database, so that the time that it takes tells nobody what there is of other DAGs.
-        query = select(*HEAD, TaskInstance.state).select_from(Stored).outerjoin(TaskInstance, _INSTANCE)
-        query = query.where(Stored.dag_id.in_(self.dags), *where).order_by(Stored.id)
-        found = self.session.execute(query).all()
-        parsed = MEMORY.rows(self.session, found)
-        rows = [(row, each.state) for each in found if (row := parsed.get(each.id)) is not None]
-        newest = _newest(row for row, _ in rows)
-        return [row if row["state"] is not None else _open(row, state, newest) for row, state in rows]
+        # Asked of the database, so that the time that it takes tells nobody what there is of other DAGs. The newest
+        # first, in each thread: what another thread has parsed shortly before is not parsed again.
+        query = select(*HEAD).where(Stored.dag_id.in_(self.dags), *where).order_by(Stored.id.desc())
+        found: dict[int, Row] = {}
+        for heads in self.session.execute(query).partitions(BATCH):  # garbage that dies young
+            found |= MEMORY.rows(self.session, heads)
+        self._add_states(found)
+        return [found[row_id] for row_id in sorted(found)]
+
+    def _add_states(self, found: dict[int, Row]) -> None:
+        """To those without a verdict, by their task instances.
+
+        These few are read once more, each with its task instance: of two queries the second might find the end of a
+        task whose job had none in the first. Joining all of them is slow where the database has not yet counted its
+        tables (PostgreSQL 15: 0.44 s of 10,000 jobs, and 0.02 s without).
+        """
+        newest = _newest(found.values())
+        unended = [row_id for row_id, row in found.items() if row["state"] is None]
+        for start in range(0, len(unended), BATCH):
+            some = unended[start : start + BATCH]
+            query = select(*HEAD, TaskInstance.state).select_from(Stored).outerjoin(TaskInstance, _INSTANCE)
+            heads = self.session.execute(query.where(Stored.id.in_(some))).all()
+            rows = MEMORY.rows(self.session, heads)
+            for each in heads:
+                if (row := rows.get(each.id)) is not None:
+                    found[each.id] = row if row["state"] is not None else _with_state(row, each.state, newest)
+            for row_id in set(some) - set(rows):  # deleted meanwhile
+                del found[row_id]
 
 
 def _instance(row: Row) -> tuple[Any, ...]:
@@ -104,5 +124,5 @@ def _newest(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     return found
 
 
-def _open(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
+def _with_state(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
     return with_state(row, task_state, is_newest=newest[_instance(row)] == row["submitted_ms"])
