@@ -68,6 +68,8 @@ class Heir(LocalResourceManager):
         registered = await super().register(host=host, port=port, tracking_url=tracking_url)
         found = []
         for directory in sorted((self._root / "containers").glob("*")):
+            if not (directory / PID_FILE).exists():
+                continue  # it has ended, and the former master was killed as it removed the directory
             pid = int((directory / PID_FILE).read_text().split()[0])
             process = Inherited(directory, pid)
             self._held[directory.name] = Share()

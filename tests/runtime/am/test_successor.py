@@ -27,21 +27,24 @@ def job_of(command: str, instances: int = 2) -> JobSpec:
     return JobSpec("standalone", {"worker": worker}, timeouts=Timeouts(grace=Duration(2)))
 
 
-async def until(look: Callable[[], bool], job: LocalJob) -> None:
+async def until(look: Callable[[], bool], job: LocalJob, heir: asyncio.Future[FinalStatus] | None = None) -> None:
+    """Wait for what is to be seen; not any longer once the next application master has failed."""
     try:
         async with asyncio.timeout(DEADLINE):
             while not look():  # noqa: ASYNC110 - other processes make it true
+                if heir and heir.done():
+                    heir.result()
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(job.log + "\n".join(map(str, job.events()))) from None
 
 
-async def until_running(job: LocalJob, attempt: int) -> JobStatus:
+async def until_running(job: LocalJob, attempt: int, heir: asyncio.Future[FinalStatus]) -> JobStatus:
     def running() -> bool:
         status = job.status()
         return status is not None and (status.am_attempt, status.state) == (attempt, JobState.RUNNING)
 
-    await until(running, job)
+    await until(running, job, heir)
     status = job.status()
     assert status
     return status
@@ -105,7 +108,7 @@ async def test_user_processes_go_on_under_the_next_master(tmp_path: Path, traini
     before = job.events()
     await kill(job)
     running = asyncio.ensure_future(inherit(job))
-    status = await until_running(job, attempt=2)
+    status = await until_running(job, attempt=2, heir=running)
     assert {task.state for task in status.tasks} == {TaskState.RUNNING}
     assert all(alive(training.pids(index)[0]) for index in range(2))
     training.end()
@@ -129,7 +132,7 @@ async def test_end_that_no_master_saw_is_told_to_the_next(tmp_path: Path, traini
     training.end(1)
     await until(lambda: not alive(training.pids(1)[0]), job)
     running = asyncio.ensure_future(inherit(job))
-    await until_running(job, attempt=2)
+    await until_running(job, attempt=2, heir=running)
     training.end(0)
     assert await running is FinalStatus.SUCCEEDED
     assert [len(training.pids(index)) for index in range(2)] == [1, 1]
@@ -146,7 +149,7 @@ async def test_executor_that_died_without_a_master_is_replaced(tmp_path: Path, t
     executor = int((job.root / "containers" / str(lost) / PID_FILE).read_text().split()[0])
     os.killpg(executor, signal.SIGKILL)
     running = asyncio.ensure_future(inherit(job))
-    await until(lambda: [len(training.pids(index)) for index in range(2)] == [2, 2], job)
+    await until(lambda: [len(training.pids(index)) for index in range(2)] == [2, 2], job, running)
     training.end()
     assert await running is FinalStatus.SUCCEEDED
     final = result(job)
@@ -161,8 +164,8 @@ async def test_three_masters_one_after_the_other(tmp_path: Path, training: Train
     await kill(job)
     os.kill(training.pids(0)[0], signal.SIGKILL)  # a failure: the second master starts generation 2
     second = asyncio.ensure_future(inherit(job))
-    await until(lambda: [len(training.pids(index)) for index in range(2)] == [2, 2], job)
-    await until(lambda: rendezvous(job) == 2, job)
+    await until(lambda: [len(training.pids(index)) for index in range(2)] == [2, 2], job, second)
+    await until(lambda: rendezvous(job) == 2, job, second)
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
     training.end()
@@ -212,7 +215,7 @@ async def test_job_that_was_ending_ends_as_it_was_to(tmp_path: Path, training: T
     await until(lambda: any(event["event"] == "verdict" for event in job.events()), job)
     await kill(job)
     running = asyncio.ensure_future(inherit(job))
-    await until(lambda: any(event["event"] == "recovering" for event in job.events()), job)
+    await until(lambda: any(event["event"] == "recovering" for event in job.events()), job, running)
     assert alive(training.pids(0)[0])
     training.end()
     assert await running is FinalStatus.FAILED
