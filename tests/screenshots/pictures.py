@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from selenium.webdriver.common.by import By
@@ -10,16 +12,20 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.demo.airflow import DAG as DIGITS
-from tests.e2e.runs import Run
+from tests.e2e.runs import Backfill, Run
+from tests.portal.seen import JOBS
 from tests.screenshots.camera import HEIGHT, Camera
-from tests.screenshots.stage import TUTORIAL, Stage
+from tests.screenshots.stage import CLICKS, TUTORIAL, Stage
 from tests.waiting import until
 from tony_provider.get_provider_info import get_provider_info
 
 LONG = 2000  # higher than any dialog
+PORTAL_HEIGHT = 1300  # of a job's page: its figures and curves
 DIALOG = "//*[@role='dialog'][.//footer]"
 # Three workers, since two do not look like several; and more epochs than there is time for.
 CONF = {"workers": 3, "epochs": 1000}
+BACKFILLED = 12  # days
+PORTAL = ".tony-portal"
 # Enough to see a training go on: of the digits', which have 1,000, and in the log of the tutorial's.
 FIRST_STEP = 25
 PROGRESS_LINES = 5
@@ -28,12 +34,16 @@ TRAIN_SECONDS = 300.0  # on a machine that is busy
 
 def take_all(stage: Stage, camera: Camera) -> None:
     """The trainings go on while the forms are looked at."""
+    today = datetime.now(UTC).date()
+    dates = [str(today - timedelta(days)) for days in range(BACKFILLED, 0, -1)]
+    days = stage.backfill(CLICKS, dates, python_env=sys.prefix)
     tutorial, digits = stage.trigger(TUTORIAL), stage.trigger(DIGITS, python_env=sys.prefix, **CONF)
     for path in (
         *connection_form(camera),
         trigger_form(camera),
         job_page(stage, camera, digits),
         task_log(camera, tutorial),
+        *portal(camera, days, tutorial),
     ):
         print(f"{path} ({path.stat().st_size:,} bytes)", flush=True)
 
@@ -76,11 +86,34 @@ def job_page(stage: Stage, camera: Camera, run: Run) -> Path:
 def task_log(camera: Camera, run: Run) -> Path:
     task = run.task()
     until(lambda: task.log().count(" of 360 (") >= PROGRESS_LINES, task.log, TRAIN_SECONDS)
+    camera.size(780)  # before the page is there: of a long log Airflow draws what is in sight
     camera.open(f"/dags/{run.dag_id}/runs/{run.run_id}/tasks/train")
     camera.see_text("Job is RUNNING")
-    camera.size(780)
+    progress = "//*[contains(text(), ' of 360 (')]"
+    until(lambda: len(camera.driver.find_elements(By.XPATH, progress)) >= PROGRESS_LINES, "the lines in the log's page")
     camera.leave()
     return camera.take("task-log")
+
+
+def portal(camera: Camera, days: Backfill, trained: Run) -> Iterator[Path]:
+    """What has become of every day's training: a list, and all dates; and one job that trained for some minutes."""
+    days.end(TRAIN_SECONDS)
+    camera.size(HEIGHT)
+    camera.open(f"{JOBS}?dag_id={CLICKS}")
+    camera.see(By.CSS_SELECTOR, f"{PORTAL} table.jobs")
+    yield camera.take("portal-jobs")
+    camera.open(f"/dags/{CLICKS}/plugin/trainings?metric=log_loss")
+    camera.see(By.CSS_SELECTOR, f"{PORTAL} section canvas")
+    yield camera.take("portal-dates")
+    trained.end(TRAIN_SECONDS)
+    camera.open(f"{JOBS}?dag_id={trained.dag_id}")
+    job = camera.see(By.CSS_SELECTOR, f"{PORTAL} table.jobs a[href*='job=']").get_attribute("href")
+    assert job
+    camera.size(PORTAL_HEIGHT)
+    camera.go(job)
+    camera.see(By.CSS_SELECTOR, f"{PORTAL} section canvas")
+    camera.see_text("Time line")
+    yield camera.take("portal-job")
 
 
 def _unfold(camera: Camera, title: str, field: str) -> None:

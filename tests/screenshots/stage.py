@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.documents.pages import blocks
 from tests.e2e.airflow import Airflow, AirflowError
 from tests.e2e.installation import LOCAL
 from tests.e2e.rest import Rest
-from tests.e2e.runs import Run
+from tests.e2e.runs import Backfill, Run
 from tests.jobs.places import LocalPlace
 from tests.waiting import until
 from tony_provider.cluster.base import Application
@@ -22,6 +23,7 @@ from tony_provider.runtime.protocol import tracking
 
 HOME = Path("/tmp/tony")  # it is seen in the pictures, so it is no folder of whoever takes them
 TUTORIAL = "tutorial"
+CLICKS = "clicks_daily"
 # What the trigger form proposes: as clusters have it. Runs name the environment of this machine.
 PYTHON_ENV = "/opt/envs/tf"
 
@@ -52,20 +54,28 @@ class Stage:
         return self._hook
 
     def set_up(self) -> None:
-        """Until both DAGs are known. Raises AirflowError."""
+        """Until all DAGs are known. Raises AirflowError."""
         if self.home.exists():
             raise AirflowError(f"{self.home} is there already: another process takes pictures, or one left it behind")
         self._lay_out()
         self.airflow.start()
-        wanted = {TUTORIAL, DIGITS}
+        wanted = {TUTORIAL, DIGITS, CLICKS}
         until(lambda: wanted <= self._known(), lambda: f"DAGs {wanted}; there are {self._known()}")
 
     def trigger(self, dag_id: str, **conf: Any) -> Run:
         run = Run(self.rest, dag_id, "manual")
         body = {"dag_run_id": run.run_id, "logical_date": None, "conf": conf}
-        self.rest.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+        self._open(dag_id)
         self.rest.call("POST", f"/dags/{dag_id}/dagRuns", body)
         return run
+
+    def backfill(self, dag_id: str, dates: Sequence[str], **conf: Any) -> Backfill:
+        """Of all dates from the first to the last, one after the other."""
+        self._open(dag_id)
+        return Backfill.create(self.rest, dag_id, dates, at_once=1, reprocess="failed", conf=conf)
+
+    def _open(self, dag_id: str) -> None:
+        self.rest.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
     def application(self, run: Run) -> Application:
         """The newest one of the task ``train``; waits until there is one that has a page."""

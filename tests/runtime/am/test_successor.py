@@ -31,7 +31,7 @@ async def until(look: Callable[[], bool], job: LocalJob, heir: asyncio.Future[Fi
     """Wait for what is to be seen; not any longer once the next application master has failed."""
     try:
         async with asyncio.timeout(DEADLINE):
-            while not look():  # noqa: ASYNC110 - other processes make it true
+            while not look():
                 if heir and heir.done():
                     heir.result()
                 await asyncio.sleep(0.05)
