@@ -110,6 +110,8 @@ class Airflow:
             "scheduler__orphaned_tasks_check_interval": 10,
             "triggerer__triggerer_health_check_threshold": HEALTH_SECONDS,
             "usage_data_collection__enabled": False,
+            # So often a supervisor looks whether its task's process has ended, and so long deferrals last at least.
+            "workers__min_heartbeat_interval": 1,
             # On a busy machine the api-server's first answers take longer than the 5 s that tasks wait by default.
             "workers__execution_api_timeout": 60,
         }

@@ -62,7 +62,14 @@ class Browser:
         ).click()
 
     def fill(self, element: WebElement, text: str) -> None:
-        """In place of what is there."""
+        """In place of what is there, once it has come to rest: forms unfold."""
+        seen: list[object] = []
+
+        def rests(_: object) -> bool:
+            seen.append(element.rect)
+            return len(seen) > 1 and seen[-1] == seen[-2]
+
+        WebDriverWait(self.driver, PAGE_SECONDS).until(rests, "the field to come to rest")
         element.click()
         element.send_keys(Keys.CONTROL, "a")
         element.send_keys(text)

@@ -62,6 +62,16 @@ async def first_event(trigger: TonyJobTrigger) -> dict[str, Any]:
     return (await asyncio.wait_for(get(), DEADLINE)).payload  # type: ignore[no-any-return]
 
 
+async def test_the_task_is_not_woken_up_before_the_scheduler_has_heard_of_its_deferral(local: TonyHook) -> None:
+    """A quick job has ended by then: the event waits for its moment, also where that was in the past."""
+    identity, application_id = submit(local, "true")
+    await first_event(trigger_for(identity, application_id))
+    began = time.time()
+    await first_event(trigger_for(identity, application_id, earliest=began + 3))
+    assert time.time() >= began + 3
+    await first_event(trigger_for(identity, application_id, earliest=began - 3600))
+
+
 def is_alive(hook: TonyHook, application_id: str) -> bool:
     application = hook.application(application_id)
     return application is not None and not application.is_final

@@ -51,6 +51,7 @@ from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
+from tony_provider.triggers.earliest_event import earliest_event
 from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching.kill_switch import KILL_REASON
 from tony_provider.watching.observation import Observation, observe
@@ -293,8 +294,10 @@ class Training:
             mlflow=self._telemetry.open_run,
         )
         deferral.note(self._store, deferral.Deferral(self._try.id, self._try.max_tries, job))
-        # A triggerer beside ``dag.test()`` would take what comes next for a user's action.
-        watched = attrs.evolve(job, kill=job.kill and not is_of_dag_test(self._context))
+        # A triggerer beside ``dag.test()``, which runs the trigger itself, would take what comes next for a user's
+        # action; and no scheduler fails the task there.
+        is_test = is_of_dag_test(self._context)
+        watched = attrs.evolve(job, kill=job.kill and not is_test)
         task.defer(
             trigger=TonyJobTrigger(
                 job=to_plain(watched),
@@ -302,6 +305,7 @@ class Training:
                 end=deadlines.end,
                 queue=deadlines.queue,
                 whose=self._try.name,
+                earliest=None if is_test else earliest_event(),
             ),
             method_name="execute_complete",
             timeout=None if deadlines.end is None else deferral_timeout(deadlines.end),

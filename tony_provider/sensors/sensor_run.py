@@ -12,11 +12,12 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTas
 
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale, TonySpecError
-from tony_provider.operators.tries import TaskTry, gets_another_trigger
+from tony_provider.operators.tries import TaskTry, gets_another_trigger, is_of_dag_test
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.sensors.sensor_arguments import SensorArguments
 from tony_provider.sensors.sensor_memory import recall, remember
 from tony_provider.state_store import StateStore
+from tony_provider.triggers.earliest_event import earliest_event
 from tony_provider.triggers.sensor import (
     VERSION,
     TonyHeartbeatTrigger,
@@ -88,6 +89,7 @@ class SensorRun(ABC):
                 start_timeout=sensor.start_timeout,
                 began=_began(context) if began is None else began,
                 end=end,
+                earliest=None if is_of_dag_test(context) else earliest_event(),
                 version=VERSION,
             ),
             method_name="execute_complete",

@@ -14,6 +14,7 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.triggers.earliest_event import until_earliest
 from tony_provider.triggers.versions import refuse_newer
 from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
 from tony_provider.watching.job_poller import following
@@ -40,6 +41,7 @@ class TonySensorTrigger(BaseTrigger):
     :param start_timeout: seconds that there may be no application; None: no limit.
     :param began: epoch seconds, from when that counts at first.
     :param end: epoch seconds; at that time it yields ``timeout``.
+    :param earliest: epoch seconds, see ``earliest_event``; None: at once.
     :param version: of these arguments; a task may have been deferred by an earlier release.
     """
 
@@ -54,6 +56,7 @@ class TonySensorTrigger(BaseTrigger):
         start_timeout: float | None,
         began: float,
         end: float | None,
+        earliest: float | None = None,
         version: int = 1,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -65,6 +68,7 @@ class TonySensorTrigger(BaseTrigger):
         self.start_timeout = start_timeout
         self.began = began
         self.end = end
+        self.earliest = earliest
         self.version = version
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -77,6 +81,7 @@ class TonySensorTrigger(BaseTrigger):
             "start_timeout": self.start_timeout,
             "began": self.began,
             "end": self.end,
+            "earliest": self.earliest,
             "version": VERSION,
         }
         return f"{type(self).__module__}.{type(self).__qualname__}", {**common, **self._own_arguments()}
@@ -88,6 +93,7 @@ class TonySensorTrigger(BaseTrigger):
             outcome = await self._watch()
         except (ClusterError, StorageError, ConfigurationProblem) as problem:
             error = problem
+        await until_earliest(self.earliest)
         yield TriggerEvent(event_of(outcome, error))  # type: ignore[no-untyped-call]
 
     @abstractmethod

@@ -15,6 +15,7 @@ from tony_provider.configuration import ConfigurationProblem
 from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
+from tony_provider.triggers.earliest_event import until_earliest
 from tony_provider.triggers.versions import refuse_newer
 from tony_provider.watching.job_poller import FollowedJob, following
 from tony_provider.watching.shown_output import ShownOutput, shown_output
@@ -37,6 +38,7 @@ class TonyJobTrigger(BaseTrigger):
     :param job: a ``DeferredJob``, as plain JSON.
     :param poll_interval: seconds between two looks at its steps and metrics, at least.
     :param end, queue: epoch seconds, see ``WatchLimits``.
+    :param earliest: epoch seconds, see ``earliest_event``; None: at once.
     :param whose: the name of the try; the application's diagnostics hold it when the try's end was its end.
     :param version: of these arguments; a task may have been deferred by another release.
     """
@@ -49,6 +51,7 @@ class TonyJobTrigger(BaseTrigger):
         end: float | None,
         queue: float | None,
         whose: str,
+        earliest: float | None = None,
         version: int = VERSION,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -56,6 +59,7 @@ class TonyJobTrigger(BaseTrigger):
         self.poll_interval = poll_interval
         self.limits = WatchLimits(end, queue)
         self.whose = whose
+        self.earliest = earliest
         self.version = version
 
     @cached_property
@@ -70,6 +74,7 @@ class TonyJobTrigger(BaseTrigger):
             "end": self.limits.end,
             "queue": self.limits.queue,
             "whose": self.whose,
+            "earliest": self.earliest,
             "version": self.version,
         }
 
@@ -82,6 +87,7 @@ class TonyJobTrigger(BaseTrigger):
             event = WatchEvent(self.job, ending.reason, ending.last_message, told=told)
         except (ClusterError, StorageError, ConfigurationProblem) as problem:
             event = WatchEvent(self.job, error=str(problem))
+        await until_earliest(self.earliest)
         yield TriggerEvent(to_plain(event))  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
