@@ -58,6 +58,13 @@ def test_from_the_list_to_a_job(pages: Pages) -> None:
     pages.see_text(expected.reason)
     assert f"412 of {expected.total_steps:,}" in pages.section("Figures")
     until(lambda: len(pages.all("section canvas")) >= 2, "the curves")
+    one_point = """
+        const done = arguments[0];
+        const { name } = performance.getEntriesByType("resource").find((each) => each.name.includes("/series.js"));
+        const axes = [[[1000], { time: true }], [[1000], {}], [[86400], { time: true, utc: true }], [[1, 2], {}]];
+        import(name).then(({ aroundOne }) => done(axes.map((each) => aroundOne(...each))));
+    """
+    assert pages.driver.execute_async_script(one_point) == [[970, 1030], [999, 1001], [43200, 129600], None]
     assert application_id(DAG_ID, 50 + FAILED) in pages.section("Other tries of this task")
     assert complaints(pages.driver) == []
 

@@ -2,7 +2,7 @@
 import { figure, NOTHING } from "./format.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "./html.js";
 import { Fold, Table } from "./parts.js";
-import { inWords, remarks } from "./series.js";
+import { aroundOne, inWords, remarks } from "./series.js";
 import uPlot from "./vendor/uPlot.js";
 
 const COLOURS = 8; // in portal.css; series beyond them are dashed
@@ -100,7 +100,7 @@ function options({ element, all, x, y, write, points, height, pick, onPick }) {
     legend: { show: false },
     cursor: { points: { size: 8 }, focus: { prox: 24 }, drag: onPick ? { x: false, y: false, click: () => {} } : { x: true, y: false } },
     focus: { alpha: 0.35 },
-    scales: { x: { time: Boolean(x.time), range: wide(x.time) }, y: { range: padded } },
+    scales: { x: { time: Boolean(x.time), range: (plot, low, high) => aroundOne(plot.data[0], x) ?? [low, high] }, y: { range: padded } },
     axes: [
       { ...axis, label: x.label, labelSize: 18, labelFont: axis.font, labelGap: 2, size: x.time ? 48 : 32, space: 90, values: x.time ? TIMES : (_, ticks) => ticks.map(write.x), ...(x.steps ? { incrs: x.steps } : {}) },
       { ...axis, size: widest, values: (_, ticks) => ticks.map(write.y), ...(y.steps ? { incrs: y.steps } : {}) },
@@ -108,11 +108,6 @@ function options({ element, all, x, y, write, points, height, pick, onPick }) {
     series: [{}, ...lines],
     hooks: { ready: [(plot) => listen(plot, pick)], setCursor: [(plot) => tell(plot, all, x, write)] },
   };
-}
-
-// One point alone needs room on both sides.
-function wide(time) {
-  return (_, low, high) => (low === high && low !== null ? [low - (time ? 43200 : 1), high + (time ? 43200 : 1)] : [low, high]);
 }
 
 function padded(_, low, high) {

@@ -22,6 +22,13 @@ export function series(label, rawXs, rawYs) {
   return { label, xs: kept.map(([x]) => x), ys, gaps, again: points.length - kept.length, back };
 }
 
+// The x that are drawn where there is one point alone: room on both sides, half a day where days are drawn. Null where
+// there are more. uPlot itself would draw a moment in three years.
+export function aroundOne(xs, { time, utc }) {
+  const room = time ? (utc ? 43200 : 30) : 1;
+  return xs.length === 1 ? [xs[0] - room, xs[0] + room] : null;
+}
+
 const SEEN = 0.05; // of the points: fewer at the same step are what any program does that reports twice at one
 
 // What a drawing does not show by itself, for people. `time`: whether x is time, and not steps.
