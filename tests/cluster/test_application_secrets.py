@@ -8,9 +8,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from tony_provider.cluster.application_secrets import add_store_token, application_secrets
+from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.runtime import contract
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
 
 APPLICATION = "application_1700000000000_0042"
 
@@ -76,11 +75,3 @@ def test_each_application_has_its_own(secrets: dict[str, bytes]) -> None:
 
 def test_user_secrets_are_kept_apart_by_their_prefix(secrets: dict[str, bytes]) -> None:
     assert secrets[contract.SECRET_USER_PREFIX + "API_KEY"].decode() == "s3cret ä"
-
-
-def test_a_store_token_serves_localisation_and_the_runtime() -> None:
-    token = Token(b"identifier", b"password", WEBHDFS_TOKEN, "")
-    credentials = Credentials()
-    add_store_token(credentials, token.to_url_string(), "ha-hdfs:prod")
-    assert credentials.tokens == {"ha-hdfs:prod": Token(b"identifier", b"password", HDFS_TOKEN, "ha-hdfs:prod")}
-    assert Token.from_url_string(credentials.secrets[contract.SECRET_STORE_TOKEN].decode()) == token

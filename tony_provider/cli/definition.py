@@ -108,6 +108,21 @@ _EXPORT = ActionCommand(
         ),
     ),
 )
+_RENEW = ActionCommand(
+    name="renew",
+    help="Bring running jobs newer HDFS tokens",
+    description=(
+        "On clusters with Kerberos: a job whose task waits for it gets them by itself. For those of tasks with "
+        "wait_for_completion=False run this regularly, such as once an hour; a token is brought once half the life of "
+        "the job's own is over."
+    ),
+    func=lazily("tony_provider.cli.renew.renew"),
+    args=(
+        _arg("application_ids", nargs="*", metavar="application_id", help="Default: all that run"),
+        *_CONNECTION,
+        _arg("--now", action="store_true", help="However long the job's own token holds"),
+    ),
+)
 _TENSORBOARD = ActionCommand(
     name="tensorboard",
     help="Draw the curves of jobs that run or have ended",
@@ -219,5 +234,5 @@ def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
     shown = (_STATUS, _LOGS, _TENSORBOARD, _ADVISE, _LIST)
-    commands = (_SUBMIT, _KILL, _EXPORT, *shown, _CHECK, _DOCTOR, _GC, runtime)
+    commands = (_SUBMIT, _KILL, _EXPORT, _RENEW, *shown, _CHECK, _DOCTOR, _GC, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

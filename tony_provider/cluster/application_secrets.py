@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
 
 _CLOCK_SKEW = timedelta(days=1)
 _VALIDITY = timedelta(days=3650)  # the keys die with the application; a job must never outlive its certificates
@@ -48,18 +47,6 @@ def application_secrets(application_id: str, user_secrets: Mapping[str, str]) ->
     }
     made.update({contract.SECRET_USER_PREFIX + name: value.encode() for name, value in user_secrets.items()})
     return made
-
-
-def add_store_token(credentials: Credentials, webhdfs_token: str, service: str) -> None:
-    """Put a WebHDFS delegation token in, twice: for the runtime's own use, and as the form that HDFS's RPC wants.
-
-    NodeManagers localise files with the second; ``service`` is ``ip:port`` of the NameNode's RPC address or
-    ``ha-hdfs:<nameservice>``. Identifier and password are the same, only the kind differs. The ResourceManager renews
-    the token while the application runs and cancels it at the end.
-    """
-    token = Token.from_url_string(webhdfs_token)
-    credentials.tokens[service] = Token(token.identifier, token.password, HDFS_TOKEN, service)
-    credentials.secrets[contract.SECRET_STORE_TOKEN] = webhdfs_token.encode()
 
 
 def _name(common_name: str) -> x509.Name:

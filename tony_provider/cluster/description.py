@@ -40,9 +40,13 @@ class ApplicationSite:
 
 
 def describe(
-    request: SubmissionRequest, where: ApplicationSite, resources: Resources, about: CheckpointChain
+    request: SubmissionRequest,
+    where: ApplicationSite,
+    resources: Resources,
+    about: CheckpointChain,
+    credentials: Credentials,
 ) -> ApplicationDescription:
-    """The description of the application, which every container of it reads. Raises ClusterError."""
+    """The description of the application, which every container of it reads: no secret. Raises ClusterError."""
     job, cluster = request.job, where.opened.cluster
     access = cluster.access(where.application_id)
     return ApplicationDescription(
@@ -66,6 +70,7 @@ def describe(
         labels=dict(request.labels),
         submitted_ms=epoch_ms(),
         environment=dict(request.environment),
+        authority=credentials.secrets[contract.SECRET_CA].decode(),
     )
 
 

@@ -56,7 +56,7 @@ def build_submission(prepared: PreparedSubmission, changes: StoreChanges) -> Sub
         credentials = Credentials(secrets=application_secrets(changes.application_id, request.secrets))
         chain = changes.take_chain()
         where = ApplicationSite(prepared.opened, prepared.layout, request.identity, changes.application_id, chain.uri)
-        description = describe(request, where, resources, chain.about)
+        description = describe(request, where, resources, chain.about, credentials)
         changes.add_store_token(credentials)
         description_file = changes.write(description)
     except StorageError as error:

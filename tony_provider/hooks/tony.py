@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.garbage import Garbage
     from tony_provider.cluster.history.former_runs import FormerRuns
     from tony_provider.cluster.history.job_history import JobHistory
+    from tony_provider.runtime.protocol.store_token import TokenLife
 
 
 class TonyHook(BaseHook):
@@ -279,6 +280,16 @@ class TonyHook(BaseHook):
         ``checkpoint`` or an ``export`` now (``{"reason": …}``); see ``Cluster.control``.
         """
         return self.get_conn().control(application_id, action, body, seconds=seconds)
+
+    def renew_store_token(self, identity: Identity, application_id: str) -> TokenLife | None:
+        """Bring a running application a newer HDFS token; returns how long it holds.
+
+        None where HDFS asks for no tokens. Whoever waits for the application does this by itself. Raises
+        MasterOutOfReach when no master takes it.
+        """
+        from tony_provider.cluster.store_renewal import renew_store_token
+
+        return renew_store_token(self._open, self.application_dir(identity, application_id), application_id)
 
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
         """Ask a running job for an export of its model, and wait so long for it; the job goes on.

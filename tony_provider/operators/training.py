@@ -57,6 +57,7 @@ from tony_provider.watching.kill_switch import KILL_REASON
 from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.shown_output import OutputWish, Told, shown_output
 from tony_provider.watching.termination import Kill, end_application, killed_by_airflow, killed_for
+from tony_provider.watching.token_renewal import TokenRenewal
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult, deferral_timeout
 
@@ -323,15 +324,20 @@ class Training:
     def _wait(self, application_id: str, deadlines: WatchLimits, wish: OutputWish | None = None) -> WatchResult:
         watch = JobWatch(application_id, deadlines, self._log.info)
         output = shown_output(application_id, wish)
+        renewal = TokenRenewal(self._identity, application_id)
 
         def look() -> Observation:
             ask_master = watch.silence.wants_master
             seen = observe(self._hook, self._identity, application_id, contact=watch.contact, ask_master=ask_master)
             if output is not None and seen.runs and seen.newest is not None and output.is_due(seen.newest):
                 output.look(self._hook, seen.newest)
+            if renewal.is_due(seen):
+                renewal.renew(self._hook, seen)
             return seen
 
         def tell(_: Observation | None) -> None:
+            for line in renewal.lines():
+                self._log.info("%s", line)
             for line in output.lines() if output is not None else ():
                 self._log.info("%s", line)
 

@@ -84,6 +84,7 @@ class ApplicationDescription:
     labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
     submitted_ms: Optional[int] = None  # epoch, by the clock of Airflow's side
     environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own go over them
+    authority: str = ""  # PEM: the certificate that vouches for the application's master; its key is thrown away
     version: int = 1
 
     def owns(self, resource: LocalizedResource) -> bool:

@@ -21,6 +21,7 @@ from tony_provider.watching.job_poller import FollowedJob, following
 from tony_provider.watching.shown_output import ShownOutput, shown_output
 from tony_provider.watching.task_states import TrainTask, TrainTaskStates
 from tony_provider.watching.termination import Kill, end_from_triggerer
+from tony_provider.watching.token_renewal import TokenRenewal
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import WatchLimits, WatchResult
 
@@ -113,7 +114,8 @@ class TonyJobTrigger(BaseTrigger):
         return await asked.ask(STATE_SECONDS)
 
     async def _watch(self, output: ShownOutput | None) -> WatchResult:
-        followed = FollowedJob(self.job.identity, self.job.application_id, self.poll_interval, output)
+        renewal = TokenRenewal(self.job.identity, self.job.application_id)
+        followed = FollowedJob(self.job.identity, self.job.application_id, self.poll_interval, output, renewal)
         async with following(self.job.tony_conn_id, self.job.proxy_user, followed) as poller:
             watch = JobWatch(self.job.application_id, self.limits, self.log.info, contact=poller.contact)
             ending = watch.judge(None)
@@ -121,14 +123,14 @@ class TonyJobTrigger(BaseTrigger):
                 now = time.time()
                 deadline = self.limits.next_after(now)
                 seen = await followed.next(MEANWHILE if deadline is None else min(MEANWHILE, deadline - now))
-                self._tell(output)
+                self._tell(output, renewal)
                 ending = watch.judge(seen)
                 followed.ask_master = watch.silence.wants_master
                 if ending is None and seen is not None and watch.wants_look(seen):
                     poller.hurry(followed)
-        self._tell(output)
+        self._tell(output, renewal)
         return ending
 
-    def _tell(self, output: ShownOutput | None) -> None:
-        for line in output.lines() if output is not None else ():
+    def _tell(self, output: ShownOutput | None, renewal: TokenRenewal) -> None:
+        for line in (*(output.lines() if output is not None else ()), *renewal.lines()):
             self.log.info(line)

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -31,13 +32,14 @@ from tony_provider.runtime.storage.errors import StorageError, StorageUnreachabl
 from tony_provider.watching.contact import Contact, Peer, side_of
 from tony_provider.watching.observation import Observation, observe, observe_status
 from tony_provider.watching.shown_output import ShownOutput
+from tony_provider.watching.token_renewal import TokenRenewal
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_THREADS = 4  # for looks at single jobs; the list has one of its own, and what tasks print
-_PAUSE = 1.0  # seconds between two looks whether any output is to be asked for, while none is
+_THREADS = 4  # for looks at single jobs; the list has one of its own, what tasks print, and newer tokens
+_PAUSE = 1.0  # seconds between two looks whether any output is to be asked for, or a token is due, while none is
 
 
 @attrs.frozen
@@ -57,7 +59,12 @@ class FollowedJob:
     """One job that a poller follows for a waiter, who sees the newest observation, never a backlog."""
 
     def __init__(
-        self, identity: Identity | None, application_id: str, interval: float, output: ShownOutput | None = None
+        self,
+        identity: Identity | None,
+        application_id: str,
+        interval: float,
+        output: ShownOutput | None = None,
+        renewal: TokenRenewal | None = None,
     ) -> None:
         self.identity = identity
         self.application_id = application_id
@@ -65,6 +72,7 @@ class FollowedJob:
         self.looked_at = float("-inf")  # the loop's time
         self.output = output  # what is shown of that of its tasks
         self.output_read_at = float("-inf")  # the loop's time
+        self.renewal = renewal  # of its token; None: this waiter leaves that to others
         self.wanted = False  # a look at it is due before all others
         self.ask_master = False  # the status on the store does not tell how it is
         self.contact = Contact()  # its poller's, once it is followed
@@ -121,6 +129,16 @@ class FollowedJob:
         """Ask the job's master for what its tasks have printed. Blocks. Raises nothing of the cluster's."""
         if self.output is not None and (status := self._newest.newest) is not None:
             self.output.look(hook, status)
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether a newer token of the store is to be brought to it now."""
+        return self.renewal is not None and self.renewal.is_due(self._newest)
+
+    def renew_token(self, hook: TonyHook) -> None:
+        """Bring it a newer token of the store. Blocks. Raises nothing of the cluster's or the store's."""
+        if self.renewal is not None:
+            self.renewal.renew(hook, self._newest)
 
     def read_status(self, hook: TonyHook) -> Observation:
         """Read the job's status from the store; what the list has told of it is not asked for again."""
@@ -198,7 +216,7 @@ class JobPoller:
         self._urgent: deque[FollowedJob] = deque()
         self._work = asyncio.Event()  # there is an urgent look, or a new job
         self._turn = asyncio.Lock()  # of looks at details: they are so many a second, of whatever kind
-        self._threads = ThreadPoolExecutor(_THREADS + 2, thread_name_prefix="tony-poller")
+        self._threads = ThreadPoolExecutor(_THREADS + 3, thread_name_prefix="tony-poller")
         self._task: asyncio.Task[None] | None = None
 
     # -- its jobs ----------------------------------------------------------------------------------------------------
@@ -252,6 +270,7 @@ class JobPoller:
                     group.create_task(self._look_at_urgent())
                 group.create_task(self._look_in_turn())
                 group.create_task(self._read_output_in_turn())
+                group.create_task(self._renew_tokens())
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
@@ -306,6 +325,16 @@ class JobPoller:
                 continue
             await self._next_turn()
             await self._read_output(oldest)
+
+    async def _renew_tokens(self) -> None:
+        """One after the other: each asks the NameNode and a master, and there is time."""
+        while True:
+            for job in [job for job in self._jobs if job.needs_token]:
+                try:
+                    await self._in_thread(partial(job.renew_token, self._hook))
+                except Exception as fault:  # noqa: BLE001 - as of a look: of this one job, which is told
+                    job.has_failed(fault)
+            await asyncio.sleep(_PAUSE)
 
     async def _read_output(self, job: FollowedJob) -> None:
         job.output_read_at = asyncio.get_running_loop().time()

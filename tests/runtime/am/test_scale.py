@@ -30,6 +30,7 @@ from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.am.resource_manager import Registered
 from tony_provider.runtime.am.service import WriteTurns
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.store_access import StoreAccess
 from tony_provider.runtime.am.wire_messages import Rendezvous
 from tony_provider.runtime.frameworks.base import TaskAddress
 from tony_provider.runtime.local.archives import shared_cache
@@ -151,9 +152,9 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     chain = OwnChain(ownership)
     manager = LocalResourceManager(description, description.local, shared_cache(description.local))
     launches = ExecutorLaunches(description, credentials, b"", description.runtime, Address("127.0.0.1", 1))
-    leading = master.Master(
-        description, manager, launches, ApplicationRecords(LocalStorage(), description), ownership, chain
-    )
+    records = ApplicationRecords(LocalStorage(), description)
+    access = StoreAccess(description, credentials, LocalStorage())
+    leading = master.Master(description, manager, launches, records, ownership, chain, access=access)
     rounds = [0]
 
     async def others() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import socket
 
-from tony_provider.cluster.application_secrets import add_store_token
 from tony_provider.cluster.errors import ConfigurationHidden, StagingFailed
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol.store_token import StoreToken, put_store_token
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
@@ -37,19 +37,23 @@ class StoreTokens:
         Raises StorageError, StagingFailed when HDFS gives none.
         """
         service = self._service()  # before there is a token that its failure would leave behind
-        token = self._storage.get_delegation_token(self._renewer())
-        if token is None:
-            raise StagingFailed(
-                "HDFS gives no delegation token, as if it had no Kerberos; set `kerberos` to false in the tony "
-                "connection, or name a secure NameNode"
-            )
-        add_store_token(credentials, token, service)
+        token = self._token(self._renewer())
+        put_store_token(credentials, token, [service])
         return token
 
     def pretend(self, credentials: Credentials) -> None:
         """Put an empty token where ``fetch`` would put one, for people to see; HDFS is asked for nothing."""
         empty = Token(b"", b"", HDFS_TOKEN, "")
-        add_store_token(credentials, empty.to_url_string(), self._service())
+        put_store_token(credentials, empty.to_url_string(), [self._service()])
+
+    def newer(self, user: str) -> StoreToken:
+        """A token for an application of ours that runs already: one that we renew ourselves, not the ResourceManager.
+
+        So its end is known, which HDFS tells whoever renews it; it does until then without anybody's help.
+        ``user``: whom we act as. Raises StorageError, StagingFailed when HDFS gives none.
+        """
+        text = self._token(user)
+        return StoreToken(text, self._storage.renew_delegation_token(text))
 
     def cancel(self, token: str) -> None:
         """Cancel a token that no application will use. Failing to is only logged, since it expires."""
@@ -57,6 +61,15 @@ class StoreTokens:
             self._storage.cancel_delegation_token(token)
         except StorageError as error:
             log.info("A delegation token could not be cancelled: %s", error)
+
+    def _token(self, renewer: str) -> str:
+        token = self._storage.get_delegation_token(renewer)
+        if token is None:
+            raise StagingFailed(
+                "HDFS gives no delegation token, as if it had no Kerberos; set `kerberos` to false in the tony "
+                "connection, or name a secure NameNode"
+            )
+        return token
 
     def _renewer(self) -> str:
         principal = self._rm_principal

@@ -17,6 +17,7 @@ from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.am.store_access import StoreAccess
 from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.task_identity import TaskIdentity
 
@@ -38,6 +39,7 @@ class ExecutorGateway(Listener):
         post: Callable[[Step], None],
         heard: Callable[[str, int, Union[Heartbeat, ProcessEnd], float], None],
         last_outputs: LastOutputs,
+        access: StoreAccess,
         *,
         am_attempt: int,
     ) -> None:
@@ -49,6 +51,7 @@ class ExecutorGateway(Listener):
         self._post = post
         self._heard = heard
         self._last_outputs = last_outputs
+        self._access = access
         self._am_attempt = am_attempt
 
     def refusal(self, identity: TaskIdentity) -> Optional[str]:
@@ -79,6 +82,8 @@ class ExecutorGateway(Listener):
         identity = stream.identity
         self.streams.attach(stream)
         stream.send(wire_messages.welcome(self._am_attempt, self._session.heartbeat_seconds))
+        if self._access.newer:  # its container may have been launched before
+            stream.send(wire_messages.newer_token(self._access.newer))
         log.info(
             "%s: its executor is process %d on %s, with Python %s",
             identity.task,

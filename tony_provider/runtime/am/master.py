@@ -49,11 +49,13 @@ from tony_provider.runtime.am.session.containers.impossible_requests import too_
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.am.store_access import StoreAccess
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
+from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import StorageError
@@ -87,6 +89,7 @@ class Master:
         ownership: Ownership,
         chain: OwnChain,
         *,
+        access: StoreAccess,
         inputs: Sequence[OpenedInput] = (),
         outputs: Optional[OutputPublisher] = None,
         former: Optional[PreviousMasters] = None,
@@ -102,6 +105,8 @@ class Master:
         self._records = records
         self._ownership = ownership
         self._former = former
+        self._access = access
+        access.listeners.append(self._has_newer_token)
         started = former.history.started if former else None
         self._started_ms = epoch_ms() if started is None else int(started * 1000)
         job = description.job
@@ -126,6 +131,7 @@ class Master:
             self._steps.put_nowait,
             self._heard,
             self._last_outputs,
+            access,
             am_attempt=ownership.am_attempt,
         )
         self._rendezvous = wire_messages.Rendezvous()
@@ -157,9 +163,13 @@ class Master:
             # The two clocks may differ.
             queue = max(0.0, round((self._started_ms - submitted_ms) / 1000, 1))
             status = attrs.evolve(status, times=attrs.evolve(status.times, queue=queue))
-        away = [self._cluster_away] if self._cluster_away else []
+        troubles = filter(None, [self._cluster_away, self._access.trouble(epoch_ms()), *self._records.troubles])
         return attrs.evolve(
-            status, troubles=[*away, *self._records.troubles], inputs=self._inputs.status, outputs=self._outputs.status
+            status,
+            troubles=list(troubles),
+            inputs=self._inputs.status,
+            outputs=self._outputs.status,
+            store_token=self._access.life,
         )
 
     def stop(self, reason: str, grace: Optional[float] = None) -> None:
@@ -369,6 +379,11 @@ class Master:
             actions.PublishOutputs: lambda action: self._background.spawn(self._publish(action)),
             actions.Finish: self._finish,
         }
+
+    def _has_newer_token(self, token: StoreToken) -> None:
+        self._note(Note("store_token", f"a newer token of the store, which holds until {moment(token.until_ms)}"))
+        self.executors.streams.send_all([task.name for task in self.session.tasks], wire_messages.newer_token(token))
+        self._records.changed()
 
     def _note(self, note: Note) -> None:
         log.info("%s%s: %s", f"{note.task} " if note.task else "", note.event, note.message)

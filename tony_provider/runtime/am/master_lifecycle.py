@@ -26,6 +26,8 @@ from tony_provider.runtime.am.service import ExecutorService, Server
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.signals import Signals, write_killed
+from tony_provider.runtime.am.store_access import StoreAccess
+from tony_provider.runtime.am.web.token_orders import token_route
 from tony_provider.runtime.am.web.web_app import WebApp
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
@@ -90,18 +92,21 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
     address_key = secret(secrets, contract.SECRET_ADDRESS_KEY)
     ownership = Ownership(storage, description, context.attempt, address_key)
     chain = OwnChain(ownership)
+    access = StoreAccess(description, context.credentials, storage)
     server = Server.bind(secrets, context.host, description.job.port_range)
     web_app: Optional[WebApp] = None
     try:
         authenticator = open_gate(description, context.user)
         user_secrets = list(contract.user_secrets(secrets).values())
-        web_app = await WebApp.open(description, storage, context.host, authenticator, user_secrets)
+        tokens = await token_route(access, secrets)
+        web_app = await WebApp.open(description, storage, context.host, authenticator, tokens, user_secrets)
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )
         web_app.authenticator.learn(registered.access_lists)
         log.info("registered; executors find this application master at %s", server.address)
-        lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app)
+        await web_app.begin()
+        lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app, access)
         return await lifecycle.live(registered)
     except SupersededError as error:
         log.info("nothing is left to do here: %s", error)
@@ -131,6 +136,7 @@ class MasterLifecycle:
     chain: OwnChain
     server: Server
     web_app: WebApp
+    access: StoreAccess
 
     async def live(self, registered: Registered) -> FinalStatus:
         """Run the job, or end what a former master left; returns how the application ended.
@@ -139,6 +145,7 @@ class MasterLifecycle:
         """
         description, storage = self.ownership.description, self.ownership.storage
         try:
+            await self.access.until_it_holds()
             found = await from_store(partial(look, self.ownership))
             legacy = found.legacy
             records = ApplicationRecords(
@@ -166,6 +173,7 @@ class MasterLifecycle:
             records,
             self.ownership,
             self.chain,
+            access=self.access,
             inputs=inputs,
             outputs=outputs,
             former=legacy,

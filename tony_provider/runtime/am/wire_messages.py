@@ -14,6 +14,7 @@ from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol import addresses, points, tony_pb2
 from tony_provider.runtime.protocol.export_status import ExportedModel
 from tony_provider.runtime.protocol.status import ProcessStatus, TaskProgress
+from tony_provider.runtime.protocol.store_token import StoreToken
 
 
 def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
@@ -140,6 +141,11 @@ def export_now(action: AskExport) -> tony_pb2.ToExecutor:
 def exported(message: tony_pb2.Exported) -> ExportedModel:
     """The message of an export as the session takes it."""
     return ExportedModel(message.step, message.uri, message.exported_ms, message.asked_ms)
+
+
+def newer_token(token: StoreToken) -> tony_pb2.ToExecutor:
+    """The message that brings an executor a newer token of the store."""
+    return tony_pb2.ToExecutor(newer_token=tony_pb2.NewerToken(text=token.text, until_ms=token.until_ms))
 
 
 def tail_wanted(question: int, size: int, after: Optional[int] = None) -> tony_pb2.ToExecutor:

@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.executor.commit_requests import CommitRequests
+from tony_provider.runtime.executor.container_token import take_newer_token
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.heartbeat_content import HeartbeatContent
@@ -150,6 +151,8 @@ class Executor:
         elif kind == "copy_checkpoint":
             if self._current is not None:
                 self._current.copy_checkpoint(message.copy_checkpoint)
+        elif kind == "newer_token":
+            self._send_on_errand(asyncio.to_thread(take_newer_token, self._context, message.newer_token))
         elif kind == "page_wanted":
             self._send_on_errand(self._tunnel.answer(message.page_wanted))
         elif kind == "tail_wanted":

@@ -15,6 +15,7 @@ from tony_provider.runtime import quantities
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
+from tony_provider.runtime.protocol.store_token import TokenLife
 
 
 class JobState(str, Enum):
@@ -207,6 +208,7 @@ class JobStatus:
     outputs: list[OutputStatus] = attrs.field(factory=list)
     times: Optional[TimeUse] = None  # None: an older master does not say
     use: list[TypeUse] = attrs.field(factory=list)  # by task type, in the job's order
+    store_token: Optional[TokenLife] = None  # None: the store asks for none, or an older master does not say
     version: int = 1  # of this message's form
 
     @property

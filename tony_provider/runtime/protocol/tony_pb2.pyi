@@ -39,7 +39,7 @@ class FromExecutor(_message.Message):
     def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
-    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint", "input_part", "shard_answer", "export_now")
+    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint", "input_part", "shard_answer", "export_now", "newer_token")
     RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class ToExecutor(_message.Message):
     INPUT_PART_FIELD_NUMBER: _ClassVar[int]
     SHARD_ANSWER_FIELD_NUMBER: _ClassVar[int]
     EXPORT_NOW_FIELD_NUMBER: _ClassVar[int]
+    NEWER_TOKEN_FIELD_NUMBER: _ClassVar[int]
     rendezvous: Rendezvous
     stop: StopProcess
     shutdown: Shutdown
@@ -64,7 +65,8 @@ class ToExecutor(_message.Message):
     input_part: InputPart
     shard_answer: ShardAnswer
     export_now: ExportNow
-    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ..., export_now: _Optional[_Union[ExportNow, _Mapping]] = ...) -> None: ...
+    newer_token: NewerToken
+    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ..., export_now: _Optional[_Union[ExportNow, _Mapping]] = ..., newer_token: _Optional[_Union[NewerToken, _Mapping]] = ...) -> None: ...
 
 class Registration(_message.Message):
     __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed", "shards")
@@ -484,6 +486,14 @@ class Exported(_message.Message):
     asked_ms: int
     problem: str
     def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., exported_ms: _Optional[int] = ..., asked_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class NewerToken(_message.Message):
+    __slots__ = ("text", "until_ms")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    until_ms: int
+    def __init__(self, text: _Optional[str] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class StopProcess(_message.Message):
     __slots__ = ("generation", "grace_seconds", "reason", "start", "checkpoint_seconds", "stacks")

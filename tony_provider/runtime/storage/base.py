@@ -104,6 +104,10 @@ class Storage(ABC):
         Raises StorageNotEmpty without ``recursive``, StorageInvalidPath for the root.
         """
 
+    def take_token(self, token: str) -> None:
+        """Show a newer delegation token from now on, from all threads. Nothing to do where none is asked for."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """End waits for unreachable servers and free what is held. Streams that are open stay so."""

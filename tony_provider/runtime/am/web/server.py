@@ -55,7 +55,10 @@ class WebServer:
         return f"http://{self.address}/"
 
     async def start(self, answer: Answer) -> None:
+        """Serve; called again, answer otherwise from then on."""
         self._answer = answer
+        if self._servers:
+            return
         for each in self._sockets:
             self._servers.append(await asyncio.start_server(self._accept, sock=each, backlog=_BACKLOG))
 

@@ -12,6 +12,7 @@ from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.am.web.page.curves import SECONDS, JobCurves
+from tony_provider.runtime.am.web.router import Route, Router
 from tony_provider.runtime.am.web.routes import Routes, router
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import TensorBoardPages
@@ -29,6 +30,7 @@ class WebApp:
     _server: WebServer
     _description: ApplicationDescription
     _storage: Storage
+    _tokens: Optional[Route]  # by which a newer token of the store is brought; None: it asks for none
     _secrets: Sequence[str] = attrs.field(factory=tuple, repr=False)
     _tails: Optional[LogTails] = None
     _curves: JobCurves = attrs.field(factory=JobCurves)
@@ -41,15 +43,21 @@ class WebApp:
         storage: Storage,
         host: str,
         authenticator: Authenticator,
+        tokens: Optional[Route] = None,
         secrets: Sequence[str] = (),
     ) -> WebApp:
         """``secrets``: values that are masked in what tasks have printed. Raises OSError."""
         server = await WebServer.bind(host, description.job.port_range)
-        return cls(authenticator, server, description, storage, secrets)
+        return cls(authenticator, server, description, storage, tokens, secrets)
 
     @property
     def url(self) -> str:
         return self._server.url
+
+    async def begin(self) -> None:
+        """Serve what there is before there is a master: it may wait for a token."""
+        if self._tokens:
+            await self._server.start(Routes(self.authenticator, Router([self._tokens])).answer)
 
     async def serve(self, master: Master) -> None:
         job, executor_requests = self._description.job, master.executors.executor_requests
@@ -62,7 +70,7 @@ class WebApp:
             curves=self._curves,
             use=master.use,
             places=tensorboard.places if tensorboard else tuple,
-            more=tensorboard.routes if tensorboard else (),
+            more=[*(tensorboard.routes if tensorboard else ()), *([self._tokens] if self._tokens else ())],
         )
         self._drawing = asyncio.create_task(self._draw(master), name="curves")
         await self._server.start(Routes(self.authenticator, routes).answer)

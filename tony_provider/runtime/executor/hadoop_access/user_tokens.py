@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Optional
 
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials
+from tony_provider.runtime.private_file import write_private_file
 
 
 class UserTokens:
@@ -36,18 +36,8 @@ class UserTokens:
             if token.kind == HDFS_TOKEN
         }
         if tokens:
-            _write_privately(self._target, Credentials(tokens).to_bytes())
+            write_private_file(self._target, Credentials(tokens).to_bytes())
         else:
             self._target.unlink(missing_ok=True)
         self.services = [token.service for token in tokens.values()]
         self._read = state
-
-
-def _write_privately(path: Path, content: bytes) -> None:
-    """In one act, so that nobody reads half of it; only its owner may read it from its first moment on."""
-    partial = path.with_name(f"{path.name}.part")
-    partial.unlink(missing_ok=True)  # whose rights might be others
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    partial.replace(path)

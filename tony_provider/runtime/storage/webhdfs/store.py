@@ -122,6 +122,9 @@ class WebHdfsStorage(Storage):
             raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
         return self._remove(parsed, recursive=recursive)
 
+    def take_token(self, token: str) -> None:
+        self._namenodes.token = token
+
     def close(self) -> None:
         self._namenodes.close()
 
@@ -141,6 +144,11 @@ class WebHdfsStorage(Storage):
         """
         call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
         return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
+
+    def renew_delegation_token(self, token: str) -> int:
+        """Have a token that we are the renewer of hold for another interval; returns until when, in epoch ms."""
+        call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
+        return self._ask(call, lambda json: int(json["long"]))
 
     def cancel_delegation_token(self, token: str) -> None:
         call = Call("PUT", "CANCELDELEGATIONTOKEN", Uri("hdfs", "", "/"), "cancel a token of", {"token": token})

@@ -1,0 +1,89 @@
+"""The master's access to its store: which newer tokens are taken, and what is told of the one that is there.
+
+The store here is a directory, which takes any token; tests/jobs/test_token_renewal.py has a real HDFS.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.am.chains import describe as description
+from tests.runtime.delegation_tokens import made
+from tony_provider.runtime import contract
+from tony_provider.runtime.am.store_access import StoreAccess, TokenRefusedError
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol.store_token import StoreToken, TokenLife, put_store_token
+from tony_provider.runtime.storage import LocalStorage
+
+SERVICE = "ha-hdfs:tony"
+FIRST = made(1, 1000, 9000)
+
+
+@pytest.fixture
+def credentials() -> Credentials:
+    found = Credentials({"am": Token(b"i", b"p", "YARN_AM_RM_TOKEN")}, {"other": b"secret"})
+    put_store_token(found, FIRST.text, [SERVICE])
+    return found
+
+
+@pytest.fixture
+def access(credentials: Credentials, tmp_path: Path) -> StoreAccess:
+    return StoreAccess(description(tmp_path), credentials, LocalStorage())
+
+
+async def test_a_newer_token_is_what_all_have_from_then_on(access: StoreAccess, credentials: Credentials) -> None:
+    told: list[StoreToken] = []
+    access.listeners.append(told.append)
+    newer = made(2, 5000, 15000)
+    assert access.newer is None
+    assert await access.take(newer) == access.life == TokenLife(5000, 15000)
+    assert told == [access.newer] == [newer]
+    assert credentials.secrets == {"other": b"secret", contract.SECRET_STORE_TOKEN: newer.text.encode()}
+    token = Token.from_url_string(newer.text)
+    assert credentials.tokens[SERVICE] == Token(token.identifier, token.password, HDFS_TOKEN, SERVICE)
+    assert credentials.tokens["am"].kind == "YARN_AM_RM_TOKEN"
+
+
+async def test_one_that_was_taken_is_taken_once(access: StoreAccess) -> None:
+    told: list[StoreToken] = []
+    access.listeners.append(told.append)
+    newer = made(2, 5000, 15000)
+    assert await access.take(newer) == await access.take(newer)
+    assert len(told) == 1
+
+
+async def test_an_older_one_changes_nothing(access: StoreAccess) -> None:
+    assert await access.take(made(0, 500, 20000)) == TokenLife(1000, 9000)
+    assert access.newer is None
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        pytest.param(made(2, 5000, 15000, "bob@TONY.TEST"), "a token of bob@TONY.TEST", id="another user's"),
+        pytest.param(StoreToken("no token", 15000), "not a token's URL-safe form", id="no token"),
+        pytest.param(StoreToken(Token(b"\7", b"", "x").to_url_string(), 1), "of version 7", id="unknown"),
+    ],
+)
+async def test_what_is_not_taken(access: StoreAccess, credentials: Credentials, token: StoreToken, why: str) -> None:
+    with pytest.raises(TokenRefusedError, match=why):
+        await access.take(token)
+    assert credentials.secrets[contract.SECRET_STORE_TOKEN] == FIRST.text.encode()
+    assert access.newer is None
+
+
+async def test_a_store_that_asks_for_none_takes_none(tmp_path: Path) -> None:
+    access = StoreAccess(description(tmp_path), Credentials(), LocalStorage())
+    assert access.life is None
+    assert access.trouble(10**15) is None
+    await access.until_it_holds()
+    with pytest.raises(TokenRefusedError, match="asks for none"):
+        await access.take(FIRST)
+
+
+def test_people_are_told_when_a_quarter_is_left_and_nobody_has_brought_another(access: StoreAccess) -> None:
+    assert access.trouble(6999) is None
+    assert "ends at" in str(access.trouble(7001))
+    assert "has ended" in str(access.trouble(9001))

@@ -1,0 +1,111 @@
+"""One end of a TLS connection whose bytes somebody else carries."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Mapping
+from typing import Optional
+
+from tony_provider.runtime import contract
+from tony_provider.runtime.task_identity import secret
+
+MOST = 16 << 10  # bytes of one message
+_END = b"\n"
+
+
+class PipeError(Exception):
+    """The other end is not who it must be, or does not speak TLS as it should."""
+
+
+def master_context(secrets: Mapping[str, bytes]) -> ssl.SSLContext:
+    """The TLS settings of an application master, with the certificate of its application.
+
+    Blocks; raises OSError, MissingSecretError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # Python reads a key from a file only; this one is its owner's alone, and is gone at once.
+    with tempfile.NamedTemporaryFile(dir=".", prefix=".tony-") as file:
+        file.write(secret(secrets, contract.SECRET_AM_KEY) + secret(secrets, contract.SECRET_AM_CERTIFICATE))
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+def client_context(authority: str) -> ssl.SSLContext:
+    """The TLS settings of whoever speaks to a master; ``authority``: PEM, the certificate that vouches for it.
+
+    Raises PipeError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_verify_locations(cadata=authority)
+    except (ssl.SSLError, ValueError) as error:
+        raise PipeError(f"the application's authority is no certificate: {error}") from error
+    return context
+
+
+class TlsPipe:
+    """One end of a TLS connection: takes what has come from the other end, and gives what is to go there.
+
+    Each message is of at most ``MOST`` bytes and holds no newline.
+    """
+
+    def __init__(self, context: ssl.SSLContext, application_id: Optional[str] = None) -> None:
+        """``application_id``: whose master the other end must be; None: this end is the master."""
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=application_id is None, server_hostname=application_id
+        )
+        self._open = False
+        self._message = b""
+
+    def take(self, data: bytes) -> None:
+        """Take what has come. Raises PipeError."""
+        self._incoming.write(data)
+        self._shake_hands()
+
+    def give(self, message: Optional[bytes] = None) -> bytes:
+        """What is to go to the other end, with a message once both know each other. Raises PipeError."""
+        self._shake_hands()
+        if message is not None:
+            if not self._open:
+                raise PipeError("the other end has not proved who it is")
+            self._tls.write(message + _END)
+        return self._outgoing.read()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both ends have agreed on their keys, and the master has proved to be the one."""
+        return self._open
+
+    def message(self) -> Optional[bytes]:
+        """The message that has come; None: not all of it yet. Raises PipeError."""
+        if not self._open:
+            return None
+        try:
+            while _END not in self._message and len(self._message) <= MOST:
+                self._message += self._tls.read(MOST)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise PipeError(str(error)) from error
+        if len(self._message) > MOST + len(_END):
+            raise PipeError(f"a message of more than {MOST} bytes")
+        message, end, _ = self._message.partition(_END)
+        return message if end else None
+
+    def _shake_hands(self) -> None:
+        if self._open:
+            return
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLCertVerificationError as error:
+            raise PipeError(f"the other end is not the application's master: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise PipeError(f"the other end does not speak TLS 1.3: {error}") from error
+        self._open = True
