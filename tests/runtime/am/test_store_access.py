@@ -5,6 +5,7 @@ The store here is a directory, which takes any token; tests/jobs/test_token_rene
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.runtime.am.chains import describe as description
 from tests.runtime.delegation_tokens import made
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.store_access import StoreAccess, TokenRefusedError
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.protocol.store_token import StoreToken, TokenLife, put_store_token
 from tony_provider.runtime.storage import LocalStorage
@@ -81,6 +83,26 @@ async def test_a_store_that_asks_for_none_takes_none(tmp_path: Path) -> None:
     await access.until_it_holds()
     with pytest.raises(TokenRefusedError, match="asks for none"):
         await access.take(FIRST)
+
+
+async def test_a_last_checkpoint_is_asked_for_once_for_each_token_that_nobody_replaces(
+    credentials: Credentials, tmp_path: Path
+) -> None:
+    now = epoch_ms()
+    put_store_token(credentials, made(1, now - 9000, now + 1000).text, [SERVICE])
+    access = StoreAccess(description(tmp_path), credentials, LocalStorage())
+    called: asyncio.Queue[str] = asyncio.Queue()
+    minding = asyncio.ensure_future(access.mind(0.5, called.put_nowait))
+    try:
+        async with asyncio.timeout(30):
+            assert (await called.get()).startswith("the HDFS token ends at 20")
+            assert epoch_ms() >= now + 500
+            await access.take(made(2, now + 1, now + 3_600_000))
+            await access.take(made(3, now + 2, now + 700))
+            await called.get()
+        assert called.empty()
+    finally:
+        minding.cancel()
 
 
 def test_people_are_told_when_a_quarter_is_left_and_nobody_has_brought_another(access: StoreAccess) -> None:

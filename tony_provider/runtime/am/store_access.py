@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Callable, Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
-from tony_provider.runtime.clock import moment
+from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -39,7 +40,8 @@ class StoreAccess:
         self._storage = storage
         self._newest = store_token(credentials)
         self._turn = asyncio.Lock()
-        self._brought = asyncio.Event()
+        self._renewed = asyncio.Event()  # at least once
+        self._brought = asyncio.Event()  # since ``mind`` has looked
         self.newer: Optional[StoreToken] = None  # than those that containers were launched with, perhaps
         self.listeners: list[Callable[[StoreToken], None]] = []  # told of each newer one
 
@@ -69,11 +71,30 @@ class StoreAccess:
         except StorageAuthError as error:
             log.warning("waiting %g s for a newer token of the store: %s", _WAIT_SECONDS, error)
             try:
-                await within(self._brought.wait(), _WAIT_SECONDS)
+                await within(self._renewed.wait(), _WAIT_SECONDS)
             except asyncio.TimeoutError:
                 raise error from None
         except StorageError as error:
             log.warning("whether the store takes the token cannot be seen: %s", error)
+
+    async def mind(self, seconds: float, last_call: Callable[[str], None]) -> None:
+        """Call ``last_call``, with the reason, when a token that nobody has replaced is about to end.
+
+        ``seconds`` before that, while a checkpoint can still be copied, but not before the token's last quarter. Ends
+        where the store asks for no token.
+        """
+        called = -1  # the end of the token that was called for
+        while (life := self.life) is not None:
+            self._brought.clear()
+            left: Optional[float] = None
+            if called != life.until_ms:
+                at_ms = max(life.last_quarter_ms, life.until_ms - int(seconds * 1000))
+                left = (at_ms - epoch_ms()) / 1000
+                if left <= 0:
+                    called, left = life.until_ms, None
+                    last_call(f"the HDFS token ends at {moment(life.until_ms)}")
+            with suppress(asyncio.TimeoutError):
+                await within(self._brought.wait(), left)
 
     async def take(self, token: StoreToken) -> TokenLife:
         """Use a newer token from now on. Idempotent. Raises TokenRefusedError."""
@@ -110,6 +131,7 @@ class StoreAccess:
         replace_store_token(self._credentials, token.text)
         self._storage.take_token(token.text)
         self._newest = self.newer = token
+        self._renewed.set()
         self._brought.set()
         log.info("a newer token of the store, which holds until %s", moment(token.until_ms))
         for listener in self.listeners:
