@@ -19,6 +19,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.termination import clean_up
+from tony_provider.watching.token_renewal import TokenRenewal
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import WatchLimits, WatchResult
 
@@ -62,16 +63,22 @@ def until_the_end(
     ``say`` is given lines of news; ``show`` is given each observation, and who keeps silent.
     """
     watch = JobWatch(application_id, WatchLimits(), say)
+    renewal = TokenRenewal(identity, application_id)
 
     def look() -> Observation:
         asks = watch.silence.wants_master
-        return observe(hook, identity, application_id, contact=watch.contact, ask_master=asks)
+        seen = observe(hook, identity, application_id, contact=watch.contact, ask_master=asks)
+        if renewal.is_due(seen):
+            renewal.renew(hook, seen)
+        return seen
 
     newest: Observation | None = None
 
     def seen(observation: Observation | None) -> None:
         nonlocal newest
         newest = observation
+        for line in renewal.lines():
+            say(line)
         meanwhile()
 
     def meanwhile() -> None:
