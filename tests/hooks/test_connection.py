@@ -12,7 +12,7 @@ from airflow.sdk.log import mask_secret
 
 from tests.hooks.conftest import AddConnection
 from tony_provider.cluster.errors import ConnectionProblem
-from tony_provider.cluster.settings import Backend, Settings
+from tony_provider.cluster.settings import Backend, MasterKeytab, Settings
 from tony_provider.hooks.connection import read_connection, settings_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.application import GpuDealing
@@ -76,6 +76,8 @@ def test_every_setting(add_connection: AddConnection) -> None:
             "python": "/opt/python3.11,/usr/bin/python3.9",
             "kerberos": "true",
             "rm_principal": "rm/_HOST@REALM",
+            "master_keytab": "/etc/keytabs/bob.keytab",
+            "master_principal": "bob/edge@REALM",
             "verify": "/etc/ca.pem",
             "nodes_ca_file": "/etc/pki/ca.pem",
             "trust_env": True,
@@ -88,6 +90,8 @@ def test_every_setting(add_connection: AddConnection) -> None:
     assert settings.yarn is not None
     assert settings.yarn.kerberos
     assert settings.yarn.scheduler == ["rm1:8030", "rm2:8030"]
+    assert settings.yarn.master_keytab == MasterKeytab(Path("/etc/keytabs/bob.keytab"), "bob/edge@REALM")
+    assert settings.yarn.master_keytab.user == "bob"
     assert (settings.yarn.verify, settings.yarn.webhdfs.ca_file) == ("/etc/ca.pem", "/etc/ca.pem")
     assert settings.yarn.timeout == 30
 

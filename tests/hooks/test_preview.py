@@ -95,5 +95,5 @@ def test_secrets_are_not_in_the_words_for_a_request(local: TonyHook, tmp_path: P
 
 def test_a_token_that_is_only_shown_is_asked_of_nobody() -> None:
     nobody, credentials = cast(WebHdfsStorage, None), Credentials()
-    StoreTokens(nobody, cast(YarnRest, None), "127.0.0.1:8020", "rm/_HOST@REALM").pretend(credentials)
+    StoreTokens(nobody, cast(YarnRest, None), "127.0.0.1:8020", "alice", "rm/_HOST@REALM").pretend(credentials)
     assert list(credentials.tokens) == ["127.0.0.1:8020"]

@@ -93,7 +93,8 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         # A file of this machine is of no use there, and whom they act for, their token or their user says.
         nodes_webhdfs = attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
         if yarn.kerberos:
-            tokens = StoreTokens(storage, rest, uris.parse(staging_dir).authority, yarn.rm_principal)
+            authority = uris.parse(staging_dir).authority
+            tokens = StoreTokens(storage, rest, authority, user, yarn.rm_principal, yarn.master_keytab)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
     return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs, tokens)
 

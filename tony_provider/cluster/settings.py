@@ -21,6 +21,19 @@ class Backend(StrEnum):
 
 
 @attrs.frozen
+class MasterKeytab:
+    """A keytab that application masters get, so that nobody need bring their jobs newer tokens."""
+
+    path: Path  # on the worker
+    principal: str
+
+    @property
+    def user(self) -> str:
+        """The principal's short name, by Hadoop's default rule: what stands before ``/`` or ``@``."""
+        return self.principal.split("@")[0].split("/")[0]
+
+
+@attrs.frozen
 class YarnSettings:
     """How a YARN cluster and its HDFS are reached."""
 
@@ -34,6 +47,7 @@ class YarnSettings:
     timeout: float = defaults.CALL_SECONDS  # seconds for one call, with every retry and failover
     autoscaling: bool = False  # nodes are added where jobs wait for them
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
+    master_keytab: MasterKeytab | None = None
 
 
 @attrs.frozen

@@ -33,7 +33,7 @@ def renew_store_token(
     if opened.tokens is None:
         return None
     authority = _authority(opened, application_dir)
-    token = opened.tokens.newer(opened.cluster.user)
+    token = opened.tokens.newer()
     try:
         ask = partial(opened.cluster.control, application_id, ACTION, seconds=seconds)
         answer = send_sealed(ask, application_id, authority, dump_json(token))

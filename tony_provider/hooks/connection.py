@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
-from tony_provider.cluster.settings import Backend, LocalSettings, Settings, YarnSettings
+from tony_provider.cluster.settings import Backend, LocalSettings, MasterKeytab, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.runtime.application import GpuDealing
@@ -134,7 +134,17 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         trust_env=extra.flag("trust_env", False),
         timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
         nodes_ca_file=extra.text("nodes_ca_file"),
+        master_keytab=_master_keytab(extra),
     )
+
+
+def _master_keytab(extra: _Extra) -> MasterKeytab | None:
+    path, principal = extra.text("master_keytab"), extra.text("master_principal")
+    if path is None and principal is None:
+        return None
+    if path is None or principal is None:
+        raise extra.problem("master_keytab", "and `master_principal` are given both, or neither")
+    return MasterKeytab(Path(path), principal)
 
 
 def _user(connection: Connection, yarn: YarnSettings | None) -> str | None:

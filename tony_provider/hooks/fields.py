@@ -64,6 +64,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "ResourceManager's principal",
             "The principal that renews HDFS tokens. Default: as the ResourceManager's own configuration says.",
         ),
+        master_keytab=_text(
+            "Keytab of masters",
+            "A keytab on the worker that each application master gets, to fetch newer HDFS tokens by itself. It then "
+            "lies on a node and in YARN's state store. Default: whoever waits for a job brings it tokens.",
+        ),
+        master_principal=_text("Its principal", "Whom the keytab is of, such as alice@EXAMPLE.COM: whom jobs run as."),
         verify=_text(
             "Verify TLS",
             "true, false, or the PEM file that https servers are checked against on the worker. Default: true.",

@@ -6,7 +6,9 @@ import logging
 import socket
 
 from tony_provider.cluster.errors import ConfigurationHidden, StagingFailed
+from tony_provider.cluster.settings import MasterKeytab
 from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.runtime import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.protocol.store_token import StoreToken, put_store_token
 from tony_provider.runtime.storage.errors import StorageError
@@ -22,20 +24,34 @@ class StoreTokens:
     """Gets and cancels HDFS delegation tokens for applications.
 
     :param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
+    :param user: whom applications run as.
     :param rm_principal: the ResourceManager's Kerberos principal, which renews the tokens; None: it says itself.
+    :param keytab: what application masters get to fetch newer tokens by themselves; None: others bring them.
     """
 
-    def __init__(self, storage: WebHdfsStorage, rest: YarnRest, authority: str, rm_principal: str | None) -> None:
+    def __init__(
+        self,
+        storage: WebHdfsStorage,
+        rest: YarnRest,
+        authority: str,
+        user: str,
+        rm_principal: str | None,
+        keytab: MasterKeytab | None = None,
+    ) -> None:
         self._storage = storage
         self._rest = rest
         self._authority = authority
+        self._user = user
         self._rm_principal = rm_principal
+        self._keytab = keytab
 
     def fetch(self, credentials: Credentials) -> str:
         """Get a token for the user we are and put it into ``credentials``; returns it, for ``cancel``.
 
         Raises StorageError, StagingFailed when HDFS gives none.
         """
+        if self._keytab is not None:
+            credentials.secrets.update(self._keytab_secrets(self._keytab))
         service = self._service()  # before there is a token that its failure would leave behind
         token = self._token(self._renewer())
         put_store_token(credentials, token, [service])
@@ -46,13 +62,13 @@ class StoreTokens:
         empty = Token(b"", b"", HDFS_TOKEN, "")
         put_store_token(credentials, empty.to_url_string(), [self._service()])
 
-    def newer(self, user: str) -> StoreToken:
+    def newer(self) -> StoreToken:
         """A token for an application of ours that runs already: one that we renew ourselves, not the ResourceManager.
 
-        So its end is known, which HDFS tells whoever renews it; it does until then without anybody's help.
-        ``user``: whom we act as. Raises StorageError, StagingFailed when HDFS gives none.
+        So its end is known, which HDFS tells whoever renews it; it does until then without anybody's help. Raises
+        StorageError, StagingFailed when HDFS gives none.
         """
-        text = self._token(user)
+        text = self._token(self._user)
         return StoreToken(text, self._storage.renew_delegation_token(text))
 
     def cancel(self, token: str) -> None:
@@ -70,6 +86,18 @@ class StoreTokens:
                 "connection, or name a secure NameNode"
             )
         return token
+
+    def _keytab_secrets(self, keytab: MasterKeytab) -> dict[str, bytes]:
+        if keytab.user != self._user:
+            raise StagingFailed(
+                f"the connection's master_principal {keytab.principal} is not {self._user}, whom the job runs as: its "
+                "tokens would open another user's files"
+            )
+        try:
+            content = keytab.path.read_bytes()
+        except OSError as error:
+            raise StagingFailed(f"the connection's master_keytab {keytab.path}: {error.strerror}") from error
+        return {contract.SECRET_KEYTAB: content, contract.SECRET_PRINCIPAL: keytab.principal.encode()}
 
     def _renewer(self) -> str:
         principal = self._rm_principal

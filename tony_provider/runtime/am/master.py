@@ -218,6 +218,7 @@ class Master:
             for work in (self._listen, self._tick, self._work, self._announce, collect_seldom):
                 self._background.spawn(work())
             last_call = 2 * self.description.job.timeouts.checkpoint  # to save one, and to copy it
+            self._background.spawn(self._access.fetch())
             self._background.spawn(self._access.mind(last_call, self.ask_checkpoint))
             for worker in (self._checkpoints, self._inputs, self._task_parts):
                 self._background.spawn(worker.run())

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Callable, Optional
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.am.keytab_tokens import KeytabTokens
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.clock import epoch_ms, moment
@@ -20,6 +21,8 @@ from tony_provider.runtime.storage import Storage, StorageAuthError, StorageErro
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 20.0  # for the store to say whether it takes a token
+_OWN_SHARE = 0.4  # of a token's life, after which the master fetches another by its keytab: before others bring one
+_PAUSE = 30.0  # seconds after such a try that has failed
 _WAIT_SECONDS = 900.0  # of a master whose token has ended, for somebody who brings a newer one
 
 
@@ -38,6 +41,7 @@ class StoreAccess:
         self._description = description
         self._credentials = credentials
         self._storage = storage
+        self._keytab = KeytabTokens.of(description, credentials.secrets)
         self._newest = store_token(credentials)
         self._turn = asyncio.Lock()
         self._renewed = asyncio.Event()  # at least once
@@ -69,6 +73,8 @@ class StoreAccess:
         try:
             await asyncio.to_thread(self._storage.exists, self._description.application_dir)
         except StorageAuthError as error:
+            if await self._fetch():
+                return
             log.warning("waiting %g s for a newer token of the store: %s", _WAIT_SECONDS, error)
             try:
                 await within(self._renewed.wait(), _WAIT_SECONDS)
@@ -113,6 +119,25 @@ class StoreAccess:
                 self._use(token)
                 return _life(token)
             return _life(newest)
+
+    async def fetch(self) -> None:
+        """Fetch newer tokens in time, for ever. Ends where the master has no keytab."""
+        while self._keytab is not None and (life := self.life) is not None:
+            wait_ms = life.issued_ms + (life.until_ms - life.issued_ms) * _OWN_SHARE - epoch_ms()
+            await asyncio.sleep(max(0.0, wait_ms / 1000))
+            if self.life == life and not await self._fetch():
+                await asyncio.sleep(_PAUSE)
+
+    async def _fetch(self) -> bool:
+        """Whether there is a newer one."""
+        if self._keytab is None:
+            return False
+        try:
+            await self.take(await asyncio.to_thread(self._keytab.newer))
+        except (StorageError, TokenRefusedError) as error:
+            log.warning("no newer token of the store by the keytab: %s", error)
+            return False
+        return True
 
     async def _try(self, token: StoreToken) -> None:
         try:

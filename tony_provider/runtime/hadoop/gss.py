@@ -1,0 +1,140 @@
+"""SPNEGO by the node's own Kerberos library, through ctypes: what travels to the nodes has no compiled parts.
+
+Nodes of a cluster with Kerberos have MIT's libgssapi_krb5. It gets its tickets from a client keytab by itself
+(``KRB5_CLIENT_KTNAME``, https://web.mit.edu/kerberos/krb5-latest/doc/basic/keytab_def.html#default-client-keytab).
+The functions are those of RFC 2744; SPNEGO's object identifier is of RFC 4178.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import os
+from pathlib import Path
+from typing import Any, Optional
+
+_LIBRARY = "libgssapi_krb5.so.2"
+_COMPLETE, _CONTINUE = 0, 1
+_GSS_CODE, _MECHANISM_CODE = 1, 2  # of gss_display_status
+_INITIATE = 1
+_NO_TIME_LIMIT = 0xFFFFFFFF
+_MUTUAL = 2
+_MOST_MESSAGES = 8
+
+
+class GssError(Exception):
+    """No ticket could be had, or the library is not there; the message is the library's own."""
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_size_t), ("value", ctypes.c_void_p))
+
+    @classmethod
+    def of(cls, data: bytes) -> _Buffer:
+        found = cls(len(data), ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p))
+        found.kept = data  # as long as the library may look at it
+        return found
+
+    @property
+    def data(self) -> bytes:
+        return ctypes.string_at(self.value, self.length) if self.value else b""
+
+
+class _Oid(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_uint32), ("elements", ctypes.c_void_p))
+
+    @classmethod
+    def of(cls, data: bytes) -> _Oid:
+        found = cls(len(data), ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p))
+        found.kept = data
+        return found
+
+
+class _OidSet(ctypes.Structure):
+    _fields_ = (("count", ctypes.c_size_t), ("elements", ctypes.POINTER(_Oid)))
+
+
+_SPNEGO = _Oid.of(b"\x2b\x06\x01\x05\x05\x02")
+_HOSTBASED_SERVICE = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x01\x04")
+_PRINCIPAL_NAME = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
+
+
+class KeytabTickets:
+    """Who a keytab says we are, towards HTTP servers. For one keytab in a process: the library reads its environment.
+
+    Blocks for the KDC's answers; from several threads at a time.
+    """
+
+    def __init__(self, keytab: Path, principal: str) -> None:
+        """``keytab``: the file, which must stay. Raises GssError where the node has no such library."""
+        os.environ["KRB5_CLIENT_KTNAME"] = f"FILE:{keytab}"
+        os.environ["KRB5CCNAME"] = "MEMORY:tony"
+        try:
+            self._gss: Any = ctypes.CDLL(_LIBRARY)
+        except OSError as error:
+            raise GssError(f"this node has no {_LIBRARY}: {error}") from error
+        self._principal = principal
+
+    def negotiate(self, host: str) -> str:
+        """The value of an ``Authorization`` header for ``HTTP@host``. Raises GssError."""
+        own, service = ctypes.c_void_p(), ctypes.c_void_p()
+        credentials, context = ctypes.c_void_p(), ctypes.c_void_p()
+        said = _Buffer()
+        minor = ctypes.c_uint32()
+        try:
+            self._name(self._principal, _PRINCIPAL_NAME, own)
+            self._name(f"HTTP@{host}", _HOSTBASED_SERVICE, service)
+            mechanisms = _OidSet(1, ctypes.pointer(_SPNEGO))
+            self._check(
+                self._gss.gss_acquire_cred(
+                    ctypes.byref(minor), own, _NO_TIME_LIMIT, ctypes.byref(mechanisms), _INITIATE,
+                    ctypes.byref(credentials), None, None,
+                ),
+                minor,
+            )  # fmt: skip
+            self._check(
+                self._gss.gss_init_sec_context(
+                    ctypes.byref(minor), credentials, ctypes.byref(context), service, ctypes.byref(_SPNEGO), _MUTUAL,
+                    0, None, None, None, ctypes.byref(said), None, None,
+                ),
+                minor,
+            )  # fmt: skip
+            return f"Negotiate {base64.b64encode(said.data).decode()}"
+        finally:
+            self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
+            self._gss.gss_delete_sec_context(ctypes.byref(minor), ctypes.byref(context), None)
+            self._gss.gss_release_cred(ctypes.byref(minor), ctypes.byref(credentials))
+            for name in (own, service):
+                self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
+
+    def _name(self, text: str, kind: _Oid, found: ctypes.c_void_p) -> None:
+        minor = ctypes.c_uint32()
+        written = _Buffer.of(text.encode())
+        self._check(
+            self._gss.gss_import_name(
+                ctypes.byref(minor), ctypes.byref(written), ctypes.byref(kind), ctypes.byref(found)
+            ),
+            minor,
+        )
+
+    def _check(self, major: int, minor: ctypes.c_uint32) -> None:
+        if major in (_COMPLETE, _CONTINUE):
+            return
+        said = [*self._messages(major & 0xFFFFFFFF, _GSS_CODE), *self._messages(minor.value, _MECHANISM_CODE)]
+        raise GssError("; ".join(dict.fromkeys(said)) or f"GSS-API error {major:#x}")
+
+    def _messages(self, code: int, kind: int) -> list[str]:
+        found: list[str] = []
+        more, minor = ctypes.c_uint32(), ctypes.c_uint32()
+        while len(found) < _MOST_MESSAGES:
+            said = _Buffer()
+            done: Optional[int] = self._gss.gss_display_status(
+                ctypes.byref(minor), ctypes.c_uint32(code), kind, None, ctypes.byref(more), ctypes.byref(said)
+            )
+            if done != _COMPLETE:
+                break
+            found.append(said.data.decode("utf-8", "replace"))
+            self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
+            if not more.value:
+                break
+        return found
