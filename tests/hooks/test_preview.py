@@ -68,11 +68,11 @@ def test_a_preview_is_what_is_submitted(local: TonyHook, tmp_path: Path, monkeyp
     assert description["continues"] == origin.resume_from
 
     def plain(told: Any) -> Any:
-        """Without the id, and the times of files and of the submission, which are of the submission alone."""
+        """Without the id, the authority, and times of files and of the submission: of the submission alone."""
         return json.loads(
             json.dumps(told).replace(description["application_id"], APPLICATION_ID),
             object_hook=lambda each: {
-                key: value for key, value in each.items() if key not in ("modified_ms", "submitted_ms")
+                key: value for key, value in each.items() if key not in ("modified_ms", "submitted_ms", "authority")
             },
         )
 
