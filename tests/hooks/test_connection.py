@@ -78,6 +78,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
             "rm_principal": "rm/_HOST@REALM",
             "master_keytab": "/etc/keytabs/bob.keytab",
             "master_principal": "bob/edge@REALM",
+            "tokens_renewed": "true",
             "verify": "/etc/ca.pem",
             "nodes_ca_file": "/etc/pki/ca.pem",
             "trust_env": True,
@@ -92,6 +93,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
     assert settings.yarn.scheduler == ["rm1:8030", "rm2:8030"]
     assert settings.yarn.master_keytab == MasterKeytab(Path("/etc/keytabs/bob.keytab"), "bob/edge@REALM")
     assert settings.yarn.master_keytab.user == "bob"
+    assert settings.yarn.tokens_renewed
     assert (settings.yarn.verify, settings.yarn.webhdfs.ca_file) == ("/etc/ca.pem", "/etc/ca.pem")
     assert settings.yarn.timeout == 30
 

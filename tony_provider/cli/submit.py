@@ -30,7 +30,9 @@ def submit(args: Namespace) -> None:
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
         labels = {"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id}
         given, overrides = written(args)
-        request = SubmissionRequest(job, identity, secrets, labels, search_path(args), given=given, overrides=overrides)
+        request = SubmissionRequest(
+            job, identity, secrets, labels, search_path(args), given=given, overrides=overrides, watched=args.wait
+        )
         application_id = hook.submit(request)
         _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")
         _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")

@@ -48,6 +48,12 @@ class YarnSettings:
     autoscaling: bool = False  # nodes are added where jobs wait for them
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
     master_keytab: MasterKeytab | None = None
+    tokens_renewed: bool = False  # somebody runs `airflow tony renew` regularly, for jobs that nobody waits for
+
+    @property
+    def renews_tokens(self) -> bool:
+        """Whether jobs get newer tokens of the store also where nobody waits for them."""
+        return self.tokens_renewed or self.master_keytab is not None
 
 
 @attrs.frozen

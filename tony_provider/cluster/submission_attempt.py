@@ -16,6 +16,7 @@ from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.cluster.submission_builder import TakenChain
+from tony_provider.cluster.token_life import check_token_life
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
@@ -102,6 +103,9 @@ class SubmissionAttempt:
     def add_store_token(self, credentials: Credentials) -> None:
         if self._opened.tokens is not None:
             self._token = self._opened.tokens.fetch(credentials)
+            yarn = self._opened.settings.yarn
+            if not self.prepared.request.watched and yarn is not None and not yarn.renews_tokens:
+                check_token_life(self._token, self.prepared.request.job)
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:
         uri = self.prepared.description_uri(self.application_id)

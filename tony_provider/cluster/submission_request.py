@@ -33,3 +33,4 @@ class SubmissionRequest:
     # Variables of its user processes that say nothing of what is trained, and may differ in each try; the job's ``env``
     # goes over them.
     environment: Mapping[str, str] = attrs.field(factory=dict)
+    watched: bool = True  # somebody of ours waits for its end, and brings it newer tokens of the store

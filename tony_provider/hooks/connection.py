@@ -135,6 +135,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
         nodes_ca_file=extra.text("nodes_ca_file"),
         master_keytab=_master_keytab(extra),
+        tokens_renewed=extra.flag("tokens_renewed", False),
     )
 
 

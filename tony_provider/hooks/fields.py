@@ -70,6 +70,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "lies on a node and in YARN's state store. Default: whoever waits for a job brings it tokens.",
         ),
         master_principal=_text("Its principal", "Whom the keytab is of, such as alice@EXAMPLE.COM: whom jobs run as."),
+        tokens_renewed=_flag(
+            "Tokens are renewed",
+            "`airflow tony renew` runs regularly, so jobs that nobody waits for may outlive their HDFS tokens. "
+            "Default: no.",
+        ),
         verify=_text(
             "Verify TLS",
             "true, false, or the PEM file that https servers are checked against on the worker. Default: true.",

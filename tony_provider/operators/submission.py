@@ -89,6 +89,7 @@ def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[
         ),
         load_source(task.job),
         load_source(task.overrides or {}, "overrides"),
+        watched=task.wait_for_completion,
     )
 
 

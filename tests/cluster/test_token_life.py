@@ -1,0 +1,40 @@
+"""Jobs that nobody waits for, and the token that they begin with."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.runtime.delegation_tokens import made
+from tony_provider.cluster.errors import JobRejected
+from tony_provider.cluster.token_life import check_token_life
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.model import JobSpec
+
+DAY_MS = 86_400_000
+TOKEN = made(1, 1000, 1000 + 7 * DAY_MS).text
+
+
+def job(**timeouts: str) -> JobSpec:
+    return parse_job({"framework": "standalone", "tasks": {"worker": {"command": "true"}}, "timeouts": timeouts})
+
+
+def test_a_longer_one_is_refused_with_what_to_do() -> None:
+    with pytest.raises(JobRejected) as refused:
+        check_token_life(TOKEN, job(lifetime="10d"))
+    said = str(refused.value)
+    assert "timeouts.lifetime is 10 d, its HDFS token lives for 7 d, and nobody waits" in said
+    for remedy in ("airflow tony renew", "tokens_renewed", "wait_for_completion", "master_keytab"):
+        assert remedy in said
+
+
+def test_a_shorter_one_is_fine(caplog: pytest.LogCaptureFixture) -> None:
+    check_token_life(TOKEN, job(lifetime="7d"))
+    assert caplog.text == ""
+
+
+def test_one_without_a_limit_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        check_token_life(TOKEN, job())
+    assert "its HDFS token lives for 7 d" in caplog.text
