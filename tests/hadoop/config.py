@@ -265,7 +265,7 @@ class Configuration:
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.5",
             "yarn.nodemanager.env-whitelist": "JAVA_HOME,LANG,TZ",
             # Containers' shells begin without the NodeManager's PATH and make one up: whitelisting comes too late.
-            "yarn.nodemanager.admin-env": f"MALLOC_ARENA_MAX=$MALLOC_ARENA_MAX,PATH={self.settings.node_path}",
+            "yarn.nodemanager.admin-env": self._node_environment(),
             "yarn.nodemanager.delete.debug-delay-sec": "0",
             "yarn.nodemanager.log.retain-seconds": "3600",
             "yarn.nodemanager.resource.memory-mb": str(self.settings.node_memory_mb),
@@ -280,6 +280,13 @@ class Configuration:
             milliseconds = str(int(self.settings.expiry_seconds * 1000))
             values |= {f"yarn.{who}.liveness-monitor.expiry-interval-ms": milliseconds for who in ("nm", "am")}
         return values | (self._secure_yarn() if self.settings.secure else {})
+
+    def _node_environment(self) -> str:
+        """Of containers. Nodes of a secure cluster have a /etc/krb5.conf; these have one of the cluster's own."""
+        variables = {"MALLOC_ARENA_MAX": "$MALLOC_ARENA_MAX", "PATH": self.settings.node_path}
+        if self.settings.secure:
+            variables["KRB5_CONFIG"] = str(self.layout.krb5_conf)
+        return ",".join(f"{name}={value}" for name, value in variables.items())
 
     def _secure_yarn(self) -> Properties:
         values = {

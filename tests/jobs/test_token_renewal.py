@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.triggers.base import TriggerEvent
 
 from tests.hadoop.fixtures import StartHadoop
-from tests.hadoop.settings import Settings
+from tests.hadoop.settings import REALM, Settings
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.protocol.status import JobState, JobStatus
-from tony_provider.watching.observation import observe
-from tony_provider.watching.token_renewal import TokenRenewal
+from tony_provider.runtime.codec import from_plain, to_plain
+from tony_provider.runtime.protocol.status import JobState
+from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
+from tony_provider.triggers.tony import TonyJobTrigger
+from tony_provider.watching.watch_result import Reason
 
 LIFE_MS = 30_000  # that a token can be renewed for
 INTERVAL_MS = 20_000  # that it holds without being renewed
@@ -36,7 +41,11 @@ def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
         "dfs.namenode.delegation.token.max-lifetime": str(LIFE_MS),
         "dfs.namenode.delegation.token.renew-interval": str(INTERVAL_MS),
     }
-    yarn = {"yarn.resourcemanager.proxy-user-privileges.enabled": "true"}
+    yarn = {
+        "yarn.resourcemanager.proxy-user-privileges.enabled": "true",
+        # Before a token's end it gets another for the nodes, and renews the first no more; by default 3 hours before.
+        "yarn.resourcemanager.system-credentials.valid-time-remaining": "3000",
+    }
     core = {"hadoop.proxyuser.yarn.hosts": "*", "hadoop.proxyuser.yarn.users": "*"}
     properties = {"hdfs-site": tokens, "yarn-site": yarn, "core-site": core}
     cluster = start_hadoop(Settings(secure=True, rpc_protection="privacy", namenodes=2, properties=properties))
@@ -50,61 +59,126 @@ def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
 
 
 @contextmanager
-def watched(job: Job, place: YarnPlace) -> Iterator[list[str]]:
-    """While somebody waits for the job, as operators and triggers do; yields what these would tell."""
-    told: list[str] = []
-    over = threading.Event()
-    hook, renewal = place.hook(), TokenRenewal(job.identity, job.id)
+def deferred(job: Job, place: YarnPlace) -> Iterator[None]:
+    """While a task that is deferred waits for the job, whose trigger must see its end."""
+    watched = DeferredJob(place.hook().tony_conn_id, None, job.identity.slug, job.identity.digest, job.id, kill=False)
+    trigger = TonyJobTrigger(job=to_plain(watched), poll_interval=0.5, end=None, queue=None, whose="a test")
 
-    def watch() -> None:
-        while not over.wait(0.5):
-            seen = observe(hook, job.identity, job.id)
-            if renewal.is_due(seen):
-                renewal.renew(hook, seen)
-            told.extend(renewal.lines())
+    async def first() -> TriggerEvent:
+        return await anext(trigger.run())
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield told
-    finally:
-        over.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(asyncio.run, first())
+        yield
+        event = from_plain(waiting.result(SECONDS).payload, WatchEvent)
+    assert (event.reason, event.error) == (Reason.FINISHED, None)
 
 
 def command(here: Path) -> str:
+    """Until it may end; it says which HDFS tokens it finds at first and at last."""
+    tokens = "md5sum < $HADOOP_TOKEN_FILE_LOCATION"
     return (
-        f"until [ -e {here}/end ]; do sleep 0.2; done; test $TONY_RANK != 0 || echo weights > $TONY_MODEL_DIR/model; "
-        "echo trained"
+        f"{tokens}; until [ -e {here}/end ]; do sleep 0.2; done; {tokens}; "
+        "test $TONY_RANK != 0 || echo weights > $TONY_MODEL_DIR/model"
     )
+
+
+def spec(here: Path) -> dict[str, Any]:
+    worker = {"instances": 2, "memory": "256MiB", "command": command(here)}
+    return {"hadoop": True, "tasks": {"worker": worker}}
 
 
 def until_ms(job: Job) -> int:
     status = job.status()
-    return status.store_token.until_ms if status is not None and status.store_token is not None else 0
+    return status.store_token.until_ms if status.store_token is not None else 0
 
 
-def test_a_training_outlives_its_tokens_and_its_master(short_lived: YarnPlace, tmp_path: Path) -> None:
-    spec = {"tasks": {"worker": {"instances": 2, "memory": "256MiB", "command": command(tmp_path)}}}
-    job = short_lived.submit(spec)
-    with watched(job, short_lived) as told:
+def until_newer(job: Job) -> None:
+    known = until_ms(job)
+    until(lambda: until_ms(job) > known, "a newer token")
+
+
+def until_over(job: Job, moment_ms: int) -> None:
+    """What was submitted with the job opens nothing any more."""
+    until(lambda: epoch_ms() > moment_ms + 1000, f"the end of its first token, at {moment_ms}")
+
+
+def kill_master(job: Job) -> None:
+    os.kill(job.master().pid, signal.SIGKILL)
+
+    def goes_on() -> bool:
+        status = job.status()
+        return (status.am_attempt, status.state) == (2, JobState.RUNNING)
+
+    until(goes_on, job.describe)
+
+
+def kill_executor(job: Job, task: str) -> None:
+    container = job.task(task).container_id or "?"
+    executor = next(each for each in job.executors() if each.holds(container))
+    os.kill(executor.pid, signal.SIGKILL)
+    until(lambda: job.task(task).attempt == 2 and job.status().state is JobState.RUNNING, job.describe)
+
+
+def assert_well(job: Job, place: YarnPlace) -> None:
+    job.succeeded()
+    assert job.read("model/model") == "weights\n"
+    assert_nothing_left(place, job)
+
+
+def tokens_seen(job: Job) -> int:
+    """How many different token files the program of worker:0 has found."""
+    return len({line for line in job.log("worker:0").splitlines() if line.endswith("  -")})
+
+
+def test_a_training_outlives_its_tokens_its_master_and_a_container(short_lived: YarnPlace, tmp_path: Path) -> None:
+    job = short_lived.submit(spec(tmp_path))
+    with deferred(job, short_lived):
         job.until(JobState.RUNNING)
         first = until_ms(job)
-        until(lambda: until_ms(job) > first, lambda: f"a newer token: {told}")
-        until(lambda: epoch_ms() > first + 1000, "the end of the token that it was submitted with", seconds=90)
-        os.kill(job.master().pid, signal.SIGKILL)
-
-        def goes_on() -> JobStatus | None:
-            status = job.status()
-            return status if status and (status.am_attempt, status.state) == (2, JobState.RUNNING) else None
-
-        until(goes_on, lambda: f"{told}\n{job.describe()}", seconds=120)
-        second = until_ms(job)
-        until(lambda: until_ms(job) > second, lambda: f"another newer token: {told}", seconds=60)
+        until_newer(job)
+        until_over(job, first)
+        kill_master(job)
+        kill_executor(job, "worker:1")
+        until_newer(job)
+        until_newer(job)
         (tmp_path / "end").touch()
         job.end()
-    status = job.succeeded()
-    assert job.read("model/model") == "weights\n"
-    assert "trained" in job.log("worker:1")
-    assert status.restarts == 0
-    assert_nothing_left(short_lived, job)
+    assert_well(job, short_lived)
+    assert tokens_seen(job) == 2
+    assert [each["event"] for each in job.events()].count("store_token") >= 4  # one for the second master alone
+
+
+@pytest.mark.long
+def test_a_master_with_a_keytab_needs_nobody(short_lived: YarnPlace, tmp_path: Path) -> None:
+    keytab = str(short_lived.cluster.layout.keytab(USER))
+    place = YarnPlace({"master_keytab": keytab, "master_principal": f"{USER}@{REALM}"}, cluster=short_lived.cluster)
+    job = place.submit(spec(tmp_path), watched=False)
+    job.until(JobState.RUNNING)
+    first = until_ms(job)
+    until_newer(job)
+    until_over(job, first)
+    kill_master(job)
+    until_newer(job)
+    (tmp_path / "end").touch()
+    job.end()
+    assert_well(job, place)
+    assert tokens_seen(job) == 2
+
+
+@pytest.mark.long
+def test_a_token_that_comes_late_mends_what_could_not_be_kept(short_lived: YarnPlace, tmp_path: Path) -> None:
+    """Nobody waits: people are told, the program is asked for a last checkpoint, and its model waits for the store."""
+    job = short_lived.submit(spec(tmp_path), watched=False)
+    job.until(JobState.RUNNING)
+    first = until_ms(job)
+    until(lambda: any("nobody has brought a newer one" in each for each in job.status().troubles), job.describe)
+    assert any(each["event"] == "checkpoint_requested" for each in job.events())
+    until_over(job, first)
+    (tmp_path / "end").touch()
+    until(lambda: "has ended" in str(job.hook.master_status(job.id).troubles), job.describe)
+    life = job.hook.renew_store_token(job.identity, job.id)
+    assert life is not None
+    assert life.until_ms > first
+    job.end()
+    assert_well(job, short_lived)

@@ -13,6 +13,9 @@ import gssapi
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.settings import REALM
+from tony_provider.runtime.hadoop.delegation_token_id import DelegationTokenId
+from tony_provider.runtime.hadoop.gss import GssError, KeytabTickets
 from tony_provider.runtime.hadoop.tokens import Token
 from tony_provider.runtime.storage import (
     Negotiate,
@@ -25,6 +28,7 @@ from tony_provider.runtime.storage import (
 )
 
 MIB = 1 << 20
+DAY_MS = 86_400_000
 
 
 @attrs.frozen
@@ -108,7 +112,45 @@ def test_a_cancelled_token_is_refused(alice: WebHdfsStorage, config: WebHdfsConf
 def test_a_token_names_its_renewer(alice: WebHdfsStorage) -> None:
     token = alice.get_delegation_token("yarn")
     assert token
-    assert b"yarn" in Token.from_url_string(token).identifier
+    about = DelegationTokenId.from_bytes(Token.from_url_string(token).identifier)
+    assert (about.owner.split("@")[0], about.renewer, about.real_user) == ("alice", "yarn", "")
+    assert about.latest_ms - about.issued_ms == 7 * DAY_MS
+
+
+def test_a_newer_token_takes_the_place_of_one_that_has_ended(
+    alice: WebHdfsStorage, config: WebHdfsConfig, directory: str
+) -> None:
+    first, second = alice.get_delegation_token("alice"), alice.get_delegation_token("alice")
+    assert first
+    assert second
+    node = WebHdfsStorage(config, delegation_token=first)
+    alice.cancel_delegation_token(first)
+    with pytest.raises(StorageAuthError):
+        node.status(directory)
+    node.take_token(second)
+    assert node.status(directory).is_directory
+    about = DelegationTokenId.from_bytes(Token.from_url_string(second).identifier)
+    until_ms = alice.renew_delegation_token(second)
+    assert about.issued_ms + DAY_MS <= until_ms < about.latest_ms
+
+
+def test_only_its_renewer_renews_a_token(alice: WebHdfsStorage) -> None:
+    token = alice.get_delegation_token("yarn")
+    assert token
+    with pytest.raises(StorageError, match="alice tries to renew a token"):
+        alice.renew_delegation_token(token)
+
+
+def test_tickets_of_a_keytab_by_the_nodes_own_library(
+    config: WebHdfsConfig, kerberos: Kerberos, directory: str
+) -> None:
+    tickets = KeytabTickets(kerberos.cluster.layout.keytab("alice"), f"alice@{REALM}")
+    node = WebHdfsStorage(config, negotiate=tickets.negotiate)
+    assert node.write(f"{directory}/a", b"x").owner == "alice"
+    with pytest.raises(GssError, match="not found in Kerberos database"):
+        tickets.negotiate("nowhere")
+    with pytest.raises(GssError, match=r"[Nn]o credentials|unavailable"):
+        KeytabTickets(kerberos.cluster.layout.keytab("alice"), f"bob@{REALM}").negotiate("localhost")
 
 
 def test_without_credentials(config: WebHdfsConfig) -> None:
@@ -127,5 +169,8 @@ def test_acting_for_another_user(config: WebHdfsConfig, kerberos: Kerberos, dire
     token = service.get_delegation_token("yarn")
     assert token
     assert read_bytes(WebHdfsStorage(config, delegation_token=token), f"{directory}/a") == b"x"
+    own = service.get_delegation_token("alice")
+    assert own
+    assert service.renew_delegation_token(own) > 0
     with pytest.raises(StoragePermissionDenied):
         WebHdfsStorage(as_alice, negotiate=kerberos.negotiate_as("bob")).status(directory)
