@@ -12,7 +12,7 @@ from tests.operators.statuses import ID, application, status
 from tests.watching.observations import TRAINING, Clock
 from tony_provider.cluster.errors import MasterOutOfReach
 from tony_provider.cluster.identity import Identity
-from tony_provider.runtime.protocol.store_token import TokenLife
+from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.token_renewal import TokenRenewal
 

@@ -15,7 +15,7 @@ from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.sealed_control import send_sealed
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.protocol.store_token import TokenLife
+from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.helpers import read_bytes
 

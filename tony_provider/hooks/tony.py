@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.garbage import Garbage
     from tony_provider.cluster.history.former_runs import FormerRuns
     from tony_provider.cluster.history.job_history import JobHistory
-    from tony_provider.runtime.protocol.store_token import TokenLife
+    from tony_provider.runtime.protocol.token_life import TokenLife
 
 
 class TonyHook(BaseHook):

@@ -11,7 +11,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.runtime.protocol.store_token import TokenLife
+from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation
 

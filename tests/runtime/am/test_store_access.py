@@ -16,7 +16,8 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.am.store_access import StoreAccess, TokenRefusedError
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.store_token import StoreToken, TokenLife, put_store_token
+from tony_provider.runtime.protocol.store_token import StoreToken, put_store_token
+from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage import LocalStorage
 
 SERVICE = "ha-hdfs:tony"

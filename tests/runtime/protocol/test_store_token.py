@@ -6,11 +6,11 @@ from tests.runtime.delegation_tokens import made
 from tony_provider.runtime import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.protocol.store_token import (
-    TokenLife,
     put_store_token,
     replace_store_token,
     store_token,
 )
+from tony_provider.runtime.protocol.token_life import TokenLife
 
 NAMENODE, NAMESERVICE = "10.0.0.7:8020", "ha-hdfs:prod"
 

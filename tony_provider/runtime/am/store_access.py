@@ -15,7 +15,8 @@ from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.protocol.store_token import StoreToken, TokenLife, replace_store_token, store_token
+from tony_provider.runtime.protocol.store_token import StoreToken, replace_store_token, store_token
+from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage import Storage, StorageAuthError, StorageError
 
 log = logging.getLogger(__name__)

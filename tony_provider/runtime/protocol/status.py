@@ -15,7 +15,7 @@ from tony_provider.runtime import quantities
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
-from tony_provider.runtime.protocol.store_token import TokenLife
+from tony_provider.runtime.protocol.token_life import TokenLife
 
 
 class JobState(str, Enum):
