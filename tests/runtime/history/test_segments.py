@@ -127,7 +127,9 @@ def test_a_line_that_is_no_sample_is_counted(line: bytes) -> None:
     assert read.problems == ["1 line cannot be read"]
 
 
-@pytest.mark.parametrize("data", [b"", b"no gzip at all", gzip.compress(b"\xff\n"), gzip.compress(b"[1]\n{}\n")])
+@pytest.mark.parametrize(
+    "data", [b"", b"no gzip at all", gzip.compress(b"\xff\n", mtime=0), gzip.compress(b"[1]\n{}\n", mtime=0)]
+)
 def test_a_file_that_is_no_segment(data: bytes) -> None:
     read = read_segment(data, most_bytes=MOST, most_samples=10_000)
     assert read.samples == []
