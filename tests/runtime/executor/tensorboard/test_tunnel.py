@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shlex
 import socket
 import urllib.request
 from pathlib import Path
@@ -64,6 +66,30 @@ async def ask(running: Running, question: int, method: str, target: str, body: b
     whole = tony_pb2.Page(status=parts[0].status, headers=parts[0].headers, problem=parts[-1].problem)
     whole.data = b"".join(part.data for part in parts)
     return whole
+
+
+_NEIGHBOUR = """
+import os, socket
+os.setuid(65534)
+server = socket.create_server(("127.0.0.1", int(os.environ["TONY_PORT"])))
+while True:
+    connection, _ = server.accept()
+    print("heard", connection.recv(1000), flush=True)
+    connection.close()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+async def test_a_neighbour_who_took_the_port_is_told_nothing(launch: Launch) -> None:
+    spec = watched()
+    taken = attrs.evolve(spec.tasks[TENSORBOARD], command=f"exec python -c {shlex.quote(_NEIGHBOUR)}")
+    running = await launch(attrs.evolve(spec, tasks={**spec.tasks, TENSORBOARD: taken}), task=TASK)
+    registration = await running.master.first("registration")
+    await start(running, registration.ports[MAIN_PORT])
+    page = await ask(running, 1, "GET", "/")
+    assert (page.status, page.data) == (502, b"")
+    assert "another user of this node" in page.problem
+    assert "heard b'GET" not in (running.container.directory / "tony-work" / "output.log").read_text()
 
 
 async def test_requests_go_there_and_back(launch: Launch) -> None:

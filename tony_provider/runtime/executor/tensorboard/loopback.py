@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 import attrs
 import h11
+
+from tony_provider.runtime.listeners import listening_users
 
 _CHUNK = 64 << 10  # bytes
 _HOST = "127.0.0.1"
@@ -16,6 +19,10 @@ Headers = Sequence[tuple[str, str]]
 
 class NotThereError(Exception):
     """Nobody listens on the port that was asked."""
+
+
+class StrangerError(Exception):
+    """Another user's process listens on the port that was asked."""
 
 
 class NoPageError(Exception):
@@ -32,13 +39,17 @@ class FetchedPage:
 
 
 async def ask(port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int) -> FetchedPage:
-    """Send one request; returns the answer. ``target``: path and query. Raises NotThereError, NoPageError."""
+    """Send one request to a server of this user; returns the answer. ``target``: path and query.
+
+    Raises NotThereError, StrangerError, NoPageError.
+    """
     try:
         reader, writer = await asyncio.open_connection(_HOST, port)
     except OSError as error:
         raise NotThereError(str(error)) from error
     http = h11.Connection(h11.CLIENT)
     try:
+        await _expect_own(port)
         own = [("Host", f"{_HOST}:{port}"), ("Connection", "close"), ("Content-Length", str(len(body)))]
         for event in (
             h11.Request(method=method, target=target, headers=[*own, *headers]),
@@ -55,6 +66,15 @@ async def ask(port: int, method: str, target: str, headers: Headers, body: bytes
         raise NoPageError(f"the connection broke: {error}") from error
     finally:
         writer.transport.abort()
+
+
+async def _expect_own(port: int) -> None:
+    """Once connected, and before anything is said: the path is a secret, and the answer is shown in a browser."""
+    users = await asyncio.to_thread(listening_users, port)
+    if not users:
+        raise NotThereError(f"nobody listens on port {port} any more")
+    if users != {os.getuid()}:
+        raise StrangerError(f"port {port} was taken by a process of another user of this node")
 
 
 async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_bytes: int) -> FetchedPage:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.link import Link
 from tony_provider.runtime.executor.tensorboard import loopback
-from tony_provider.runtime.executor.tensorboard.loopback import FetchedPage, NoPageError, NotThereError
+from tony_provider.runtime.executor.tensorboard.loopback import FetchedPage, NoPageError, NotThereError, StrangerError
 from tony_provider.runtime.protocol import tony_pb2
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Tunnel:
         except NotThereError as error:
             log.debug("TensorBoard is not there: %s", error)
             self._refuse(wanted, HTTPStatus.SERVICE_UNAVAILABLE, "TensorBoard does not listen yet")
-        except NoPageError as error:
+        except (StrangerError, NoPageError) as error:
             self._refuse(wanted, HTTPStatus.BAD_GATEWAY, str(error))
 
     async def _answer(self, wanted: tony_pb2.PageWanted) -> None:

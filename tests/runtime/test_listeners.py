@@ -1,0 +1,51 @@
+"""Whose processes listen on a port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tony_provider.runtime.listeners import listening_users
+
+NOBODY = 65534
+LISTEN = f"""
+import os, socket
+os.setuid({NOBODY})
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_our_own_server(family: socket.AddressFamily) -> None:
+    with socket.create_server(("", 0), family=family, dualstack_ipv6=family is socket.AF_INET6) as server:
+        port = server.getsockname()[1]
+        assert listening_users(port) == {os.getuid()}
+    assert listening_users(port) == set()
+
+
+def test_a_socket_that_is_bound_and_does_not_listen() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert listening_users(bound.getsockname()[1]) == set()
+
+
+def test_without_ipv6(tmp_path: Path) -> None:
+    assert listening_users(1, tmp_path) == set()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_a_neighbours_server() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", LISTEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as neighbour:
+        assert neighbour.stdin is not None
+        assert neighbour.stdout is not None
+        assert listening_users(int(neighbour.stdout.readline())) == {NOBODY}
+        neighbour.stdin.close()
