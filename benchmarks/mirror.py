@@ -29,6 +29,7 @@ from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
 from tony_provider.runtime.executor.commit_requests import CommitRequests
+from tony_provider.runtime.executor.delivered_files import DeliveredFiles
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
@@ -121,6 +122,7 @@ def _context(container: ExecutorContainer) -> ExecutorContext:
         output=Output.of(container.log_dir, workspace.root),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
+        delivered=DeliveredFiles(container.directory, ()),
     )
 
 

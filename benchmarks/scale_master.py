@@ -154,9 +154,9 @@ async def probe(path: Path) -> None:
 
 
 async def main(directory: Path, attempt: int, sockets: list[str]) -> None:
-    description = container_inputs.description(directory)
-    open_files.allow(description.job.size)
     credentials = Credentials.read_file(directory / "container_tokens")
+    description = container_inputs.description(directory, credentials.secrets)
+    open_files.allow(description.job.size)
     context = MasterContext(description, credentials, "127.0.0.1", attempt)
     manager = StandInResourceManager(description.application_id, attempt, sockets)
     probing = asyncio.ensure_future(probe(directory / PROBE_FILE))

@@ -25,6 +25,7 @@ import attrs
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.am import open_files
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.executor.container_credentials import ContainerCredentials
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.link import Link, LinkError
 from tony_provider.runtime.executor.master_locator import MasterLocator
@@ -129,7 +130,7 @@ class Executor:
 @attrs.define(eq=False)
 class Nodes:
     description: ApplicationDescription
-    secrets: dict[str, bytes]
+    credentials: ContainerCredentials
     storage: LocalStorage = attrs.field(factory=LocalStorage)
     _reports: dict[str, Executor] = attrs.field(factory=dict)  # by container
     _running: dict[str, asyncio.Future[None]] = attrs.field(factory=dict)
@@ -182,7 +183,7 @@ class Nodes:
         host, number = order["node"].partition(":")[0], int(task.partition(":")[2])
         container = ExecutorContainer(
             description=self.description,
-            secrets=self.secrets,
+            credentials=self.credentials,
             token=order["token"],
             identity=TaskIdentity(self.description.application_id, id, task, order["attempt"]),
             task_type=task.partition(":")[0],
@@ -220,16 +221,17 @@ class Nodes:
 
 async def main(path: Path, directory: Path) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    description = container_inputs.description(directory)
-    open_files.allow(description.job.size)
     credentials = Credentials.read_file(directory / "container_tokens")
+    description = container_inputs.description(directory, credentials.secrets)
+    open_files.allow(description.job.size)
     handed_on = (
         contract.SECRET_CA,
         contract.SECRET_CLIENT_CERTIFICATE,
         contract.SECRET_CLIENT_KEY,
         contract.SECRET_ADDRESS_KEY,
     )
-    await Nodes(description, {name: credentials.secrets[name] for name in handed_on}).serve(path)
+    secrets = {name: credentials.secrets[name] for name in handed_on}
+    await Nodes(description, ContainerCredentials(Credentials(secrets=secrets))).serve(path)
 
 
 if __name__ == "__main__":

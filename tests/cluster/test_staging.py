@@ -77,6 +77,18 @@ def test_a_file_of_the_wrong_size_is_replaced(root: Path, tmp_path: Path) -> Non
     assert list(files(root).values()) == [b"train"]
 
 
+def test_a_file_that_somebody_has_rewritten_is_replaced(root: Path, tmp_path: Path) -> None:
+    """Seen: a job rewrote a cached file, and the next job of another training ran it."""
+    one = source(tmp_path, "train.py", b"train")
+    [resource] = stager(root).stage([one])
+    cached = Path(resource.uri.removeprefix("file://"))
+    cached.write_bytes(b"steal")
+    again = stager(root)
+    [mended] = again.stage([one])
+    assert cached.read_bytes() == b"train"
+    assert (mended.uri, mended.sha256, again.counts.uploaded) == (resource.uri, one.sha256, 1)
+
+
 def test_a_file_that_changes_meanwhile_is_not_stored_under_its_old_hash(root: Path, tmp_path: Path) -> None:
     one = source(tmp_path, "train.py", b"train")
     one.path.write_bytes(b"changed")

@@ -18,6 +18,7 @@ from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 from tony_provider.runtime.storage.uris import join
@@ -224,20 +225,49 @@ def test_shards_on_the_store_are_not_uploaded_again(local: TonyHook) -> None:
     assert len(files_below(staged(local) / "cache")) == 1  # the runtime
 
 
-def test_user_secrets_are_in_nothing_that_is_written_but_the_token_file(local: TonyHook, tmp_path: Path) -> None:
+def test_user_secrets_are_in_nothing_that_is_written(local: TonyHook, tmp_path: Path) -> None:
     which = identity(local)
     spec = job('test "$API_KEY" = open-sesame && sleep 600', secrets=["API_KEY"], timeouts={"grace": "1s"})
     application_id = local.submit(SubmissionRequest(spec, which, secrets={"API_KEY": "open-sesame"}))
     running(local, which, application_id)
     holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"open-sesame" in path.read_bytes()]
-    assert {path.name for path in holding} <= {"container_tokens", "tony-application.json"}
-    for path in holding:
-        if path.name == "tony-application.json":  # the command itself, which the test wrote so
-            assert path.read_bytes().count(b"open-sesame") == 1
-        else:
-            assert path.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in holding} <= {"tony-application.json"}  # the command itself, which the test wrote so
+    assert all(path.read_bytes().count(b"open-sesame") == 1 for path in holding)
+    assert not list(tmp_path.rglob("container_tokens"))  # gone as soon as master and executors have read theirs
     local.kill(application_id, "seen enough")
-    assert not list(tmp_path.rglob("container_tokens"))
+
+
+def test_secrets_go_to_the_task_types_that_name_them(local: TonyHook, tmp_path: Path) -> None:
+    which = identity(local)
+    say = "echo $(env | grep -o '^S[0-9]=' | sort) > "
+    spec = parse_job(
+        {
+            "framework": "standalone",
+            "secrets": ["S1", "S2", "S3"],
+            "tasks": {
+                "worker": {"command": f"{say} {tmp_path}/worker", "memory": "256MiB", "secrets": ["S1", "S3"]},
+                "other": {"command": f"{say} {tmp_path}/other", "memory": "256MiB", "secrets": ["S3"]},
+                "third": {"command": f"{say} {tmp_path}/third", "memory": "256MiB"},
+            },
+        }
+    )
+    application_id = local.submit(SubmissionRequest(spec, which, secrets={"S1": "one", "S2": "two", "S3": "three"}))
+    assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
+    seen = {name: (tmp_path / name).read_text().split() for name in ("worker", "other", "third")}
+    assert seen == {"worker": ["S1=", "S2=", "S3="], "other": ["S2=", "S3="], "third": ["S2="]}
+
+
+def test_what_a_job_writes_over_its_program_is_not_what_the_next_training_runs(local: TonyHook, tmp_path: Path) -> None:
+    program = tmp_path / "train.sh"
+    program.write_text("echo honest\n")
+    evil = "f=$(readlink -f train.sh); chmod u+w $f; printf 'echo stolen\n' > $f"
+    first = local.submit(SubmissionRequest(job(evil, files=["train.sh"]), identity(local), search_path=[tmp_path]))
+    assert ended(local, first).final_status is FinalStatus.SUCCEEDED
+    which = identity(local, "another")
+    second = local.submit(SubmissionRequest(job("sh train.sh", files=["train.sh"]), which, search_path=[tmp_path]))
+    assert ended(local, second).final_status is FinalStatus.SUCCEEDED
+    log = join(local.application_dir(which, second), "logs", "worker-0.log")
+    assert b"honest" in read_bytes(local.storage(), log)
 
 
 @pytest.mark.parametrize(

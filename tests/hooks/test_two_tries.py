@@ -112,7 +112,7 @@ def test_a_try_that_was_overtaken_before_it_looks_for_others_ends_none(
     hook: TonyHook, tmp_path: Path, held_back: Hold
 ) -> None:
     """Or neither would train: the one is ended, and the other gives up."""
-    late, second = overtaken(tmp_path, held_back, "find")
+    late, second = overtaken(tmp_path, held_back, "applications")
     assert late is None
     assert [application.id for application in hook.find(identity(hook))] == [second]
     hook.kill(second, "enough")

@@ -129,6 +129,32 @@ def test_our_live_applications_are_listed_by_one_request(
     assert [each.id for each in past if each.id in mine] == [second, first]
 
 
+def test_a_neighbours_application_with_our_tags_is_none_of_ours(
+    yarn: TonyHook, add_connection: AddConnection, hadoop: HadoopCluster
+) -> None:
+    """Tags are computed from names, which are no secret: seen, a neighbour's application kept ours from starting."""
+    which = identity(yarn, "squatted")
+    add_yarn(add_connection, hadoop, login="bob", staging_dir="/user/bob/squatting")
+    with TonyHook() as bobs:
+        squatter = bobs.submit(SubmissionRequest(job("sleep 600", tags=["nightly-squatted"]), which))
+        assert [each.id for each in bobs.find(which)] == [squatter]
+        assert yarn.find(which) == []
+        assert yarn.application_ref(tag=which.tag) is None
+        assert yarn.application_ref(tag="nightly-squatted") is None
+        named = yarn.application_ref(application_id=squatter)
+        assert named is not None
+        assert named.identity is None
+        mine = yarn.submit(SubmissionRequest(job(tags=["nightly-squatted"]), which))
+        assert ended(yarn, mine).final_status is FinalStatus.SUCCEEDED
+        for tag in (which.tag, "nightly-squatted"):
+            found = yarn.application_ref(tag=tag)
+            assert found is not None
+            assert (found.application_id, found.identity) == (mine, which)
+        assert [each.id for each in bobs.find(which)] == [squatter]
+        bobs.kill(squatter, "enough")
+        bobs.storage().remove(bobs.layout.root, recursive=True)
+
+
 @contextlib.contextmanager
 def requests_sent() -> Iterator[list[str]]:
     """The addresses that this process asks meanwhile."""

@@ -86,7 +86,7 @@ class EventFileCopy:
         trouble: Exception | None = None
         try:
             self.runs = any(self._hook.find(training) for training in self._trainings)
-        except ClusterError as error:  # the store may well answer
+        except (ClusterError, StorageError) as error:  # the copies may go well all the same
             trouble = error
         try:
             done = self._mirror.round(self._given_up)

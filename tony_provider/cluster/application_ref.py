@@ -1,6 +1,7 @@
 """An application and its training, looked up by an id or a tag that people name.
 
-The cluster and the staging directory are asked.
+The cluster and the staging directory are asked. Anybody may give an application any tag: an application is a training's
+where the training's directory has one for it, which only those can make who may write there.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ApplicationFinder:
     def of_application(self, application_id: str) -> ApplicationRef | None:
         """The application with this id; None when neither the cluster nor the staging directory knows it."""
         application = self.cluster.application(application_id)
-        identity = self._by_tags(application.tags) if application is not None else None
+        identity = self._by_tags(application) if application is not None else None
         if identity is None:
             identity = self._by_directory(application_id)
         if application is None and identity is None:
@@ -48,12 +49,28 @@ class ApplicationFinder:
         return ApplicationRef(application_id, application, identity)
 
     def of_tag(self, tag: str) -> ApplicationRef | None:
-        """The newest application of the training with this tag; None when there is none."""
-        identity = self._by_tags([tag])
-        if found := self.cluster.applications(ApplicationFilter(tag=tag)):
-            return ApplicationRef(found[0].id, found[0], identity)
-        kept = self._applications(identity) if identity is not None else []
-        return ApplicationRef(kept[-1], None, identity) if kept else None
+        """The newest application with this tag, a training's own or one that jobs name; None when there is none.
+
+        Those of the staging directory come before others of the hook's user; strangers' do not count.
+        """
+        known = list(self.identities())
+        others = []
+        for application in self.cluster.applications(ApplicationFilter(tag=tag)):
+            identity = next((each for each in known if each.tag in application.tags), None)
+            if identity is not None and application.id in self._applications(identity):
+                return ApplicationRef(application.id, application, identity)
+            if application.user == self.cluster.user:
+                others.append(ApplicationRef(application.id, application, None))
+        identity = next((each for each in known if each.tag == tag), None)
+        if identity is not None and (kept := self._applications(identity)):
+            return ApplicationRef(kept[-1], None, identity)
+        return others[0] if others else None
+
+    def live_of(self, identity: Identity) -> list[Application]:
+        """The applications of this training that have not ended, newest first."""
+        found = self.cluster.applications(ApplicationFilter(live=True, tag=identity.tag))
+        known = self._applications(identity) if found else []
+        return [application for application in found if application.id in known]
 
     def identities(self) -> Iterator[Identity]:
         """The identities of all trainings that have a directory."""
@@ -65,8 +82,10 @@ class ApplicationFinder:
             if directory.is_directory and (identity := Identity.parse(directory.name)) is not None:
                 yield identity
 
-    def _by_tags(self, tags: list[str]) -> Identity | None:
-        return next((identity for identity in self.identities() if identity.tag in tags), None)
+    def _by_tags(self, application: Application) -> Identity | None:
+        """Seldom more than one directory is looked into, where ``_by_directory`` does it with all."""
+        tagged = (identity for identity in self.identities() if identity.tag in application.tags)
+        return next((identity for identity in tagged if application.id in self._applications(identity)), None)
 
     def _by_directory(self, application_id: str) -> Identity | None:
         for identity in self.identities():

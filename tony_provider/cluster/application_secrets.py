@@ -45,7 +45,7 @@ def application_secrets(application_id: str, user_secrets: Mapping[str, str]) ->
         contract.SECRET_ADDRESS_KEY: secrets.token_bytes(_HMAC_KEY_BYTES),
         contract.SECRET_JOB_KEY: secrets.token_bytes(_HMAC_KEY_BYTES),
     }
-    made.update({contract.SECRET_USER_PREFIX + name: value.encode() for name, value in user_secrets.items()})
+    made.update({contract.user_secret(name): value.encode() for name, value in user_secrets.items()})
     return made
 
 

@@ -120,10 +120,6 @@ class Cluster(ABC):
         """Our user's applications that have not ended, newest first. One request, whatever their number."""
         return self.applications(ApplicationFilter(live=True, user=self.user))
 
-    def find(self, tag: str) -> list[Application]:
-        """The applications with this tag that have not ended, whoever's they are, newest first."""
-        return self.applications(ApplicationFilter(live=True, tag=tag))
-
     @abstractmethod
     def application(self, application_id: str) -> Application | None:
         """What the cluster says of one application.

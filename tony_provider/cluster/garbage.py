@@ -412,7 +412,11 @@ class _Needed:
 
 @attrs.frozen
 class _Live:
-    """Every application of ours that has not ended, whoever's it is."""
+    """Every application of our kind that has not ended, whoever's it is.
+
+    A stranger's with a training's tag spares what that training has left, for as long as it lives: better than removing
+    what a user of the same staging directory trains on.
+    """
 
     by_tag: dict[str, str]
     ids: frozenset[str]

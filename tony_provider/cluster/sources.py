@@ -6,7 +6,6 @@ against the working directory. URIs of the job's own store are used where they a
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,9 +16,10 @@ import attrs
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.sha256 import sha256_of
 from tony_provider.runtime.spec.model import JobSpec, Resource
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import CHUNK, FileStatus, Storage
+from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import walk
 from tony_provider.runtime.text import is_writable
@@ -187,19 +187,18 @@ def in_store(source: str, store_uri: str) -> bool:
     return scheme == uris.scheme(store_uri)
 
 
-def stored_resource(status: FileStatus, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
-    """A file that is on the store already, as containers get it."""
-    return LocalizedResource(name, status.path, status.size, status.modified_ms, kind)
+def stored_resource(
+    status: FileStatus, name: str, kind: ResourceKind = ResourceKind.FILE, sha256: str | None = None
+) -> LocalizedResource:
+    """A file that is on the store already, as containers get it; ``sha256`` where its content is ours to know."""
+    return LocalizedResource(name, status.path, status.size, status.modified_ms, kind, sha256)
 
 
 def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalSource:
     """The source for a file on this machine, hashed: reads all of it. Raises OSError."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
         stat = os.fstat(file.fileno())
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return LocalSource(name, path, digest.hexdigest(), stat.st_size, stat.st_mtime_ns, kind)
+        return LocalSource(name, path, sha256_of(file), stat.st_size, stat.st_mtime_ns, kind)
 
 
 def _expand(path: Path, name: str) -> Iterable[tuple[Path, str]]:

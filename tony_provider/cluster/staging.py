@@ -17,6 +17,7 @@ from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.sha256 import sha256_of
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 # As NodeManagers hand it to tasks, who may run it and not change it; local ones see this very file, as later jobs do.
 _CACHED_FILE = 0o500
+_READ_AGAIN = 64 << 20  # bytes of a file that is there already, and is read to be sure of it; the runtime has 9 MiB
 _PARALLEL = 4  # uploads at once: a directory of many small files waits for the NameNode, not for bytes
 
 
@@ -92,7 +94,7 @@ class Stager:
         was_there = status is not None
         if status is None:
             status = self._upload(uri, source)
-        return stored_resource(status, source.name, source.kind), was_there, source.size
+        return stored_resource(status, source.name, source.kind, source.sha256), was_there, source.size
 
     def _usable(self, uri: str, source: LocalSource) -> FileStatus | None:
         """What is there under this content's name, if it can be this content."""
@@ -100,11 +102,23 @@ class Stager:
             status = self._storage.status(uri)
         except StorageNotFound:
             return None
-        if status.size == source.size:
+        if self._holds(status, source):
             return status
-        log.warning("%s has %d bytes and should have %d: replacing it", uri, status.size, source.size)
+        log.warning("%s is not what was staged there: replacing it", uri)
         self._storage.remove(uri)
         return None
+
+    def _holds(self, status: FileStatus, source: LocalSource) -> bool:
+        """Whether it has this content. Programs of former jobs may write there, and the next job would run theirs.
+
+        Of large files only the size is looked at here: executors check those that they do not get unpacked.
+        """
+        if status.size != source.size:
+            return False
+        if status.size > _READ_AGAIN:
+            return True
+        with self._storage.open_read(status.path) as stream:
+            return sha256_of(stream) == source.sha256
 
     def _upload(self, uri: str, source: LocalSource) -> FileStatus:
         self._check_unchanged(source)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 
 import attrs
 
-from tony_provider.cluster.base import Submission
+from tony_provider.cluster.application_ref import ApplicationFinder
+from tony_provider.cluster.base import Application, Submission
 from tony_provider.cluster.checkpoint_chains import FormerOwners
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
 from tony_provider.cluster.history.job_specification import JobSpecification
@@ -109,8 +111,9 @@ class SubmissionAttempt:
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:
         uri = self.prepared.description_uri(self.application_id)
-        status = write_atomically(self._opened.storage, uri, dump_json(description))
-        return stored_resource(status, contract.APPLICATION_FILE)
+        content = dump_json(description)
+        status = write_atomically(self._opened.storage, uri, content)
+        return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
 
     # -- one application of the training ------------------------------------------------------------------------------
 
@@ -120,13 +123,20 @@ class SubmissionAttempt:
         An application submitted before that is seen here, and ended; the master of one submitted later finds that it
         owns nothing, and ends by itself.
         """
-        for application in self._opened.cluster.find(self.prepared.request.identity.tag):
+        for application in self._living():
             if application.id != self.application_id:
                 self._check_owner()  # or it may be the one that has taken over from this one, and is the one to stay
                 log.warning("Ending %s, another application of this training", application.id)
                 self._opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
                 self._await_end(application.id)
         self._check_owner()
+
+    def _living(self) -> list[Application]:
+        finder = ApplicationFinder(self._opened.cluster, self._opened.storage, self.prepared.layout)
+        try:
+            return finder.live_of(self.prepared.request.identity)
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
 
     def _check_owner(self) -> None:
         try:

@@ -16,6 +16,7 @@ from tony_provider.cluster.description import ApplicationSite, Resources, descri
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource
+from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -59,6 +60,8 @@ def build_submission(prepared: PreparedSubmission, changes: StoreChanges) -> Sub
         description = describe(request, where, resources, chain.about, credentials)
         changes.add_store_token(credentials)
         description_file = changes.write(description)
+        if description_file.sha256 is not None:
+            credentials.secrets[contract.SECRET_DESCRIPTION] = description_file.sha256.encode()
     except StorageError as error:
         raise StagingFailed(f"the job could not be staged: {error}") from error
     return submission_of(where, description, description_file, credentials)

@@ -177,16 +177,22 @@ class TonyHook(BaseHook):
 
     def find(self, identity: Identity) -> list[Application]:
         """The training's applications that have not ended, newest first."""
-        return self.get_conn().find(identity.tag)
+        return self._finder().live_of(identity)
 
     def live(self) -> list[Application]:
         """Every application of ours and of this hook's user that has not ended, newest first; in one request."""
         return self.get_conn().live()
 
     def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
-        """The application with this id, or the newest one with this training's tag; None when nobody knows it."""
-        finder = ApplicationFinder(self.get_conn(), self.storage(), self.layout)
+        """The application with this id, or the newest one with this tag; None when nobody knows it.
+
+        See ApplicationFinder for whose applications count.
+        """
+        finder = self._finder()
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
+
+    def _finder(self) -> ApplicationFinder:
+        return ApplicationFinder(self.get_conn(), self.storage(), self.layout)
 
     def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:
         """What old trainings have left, to be listed and removed.

@@ -30,6 +30,7 @@ class LocalizedResource:
     size: int  # bytes, exactly as the store reports it: YARN checks
     modified_ms: int  # epoch, exactly as the store reports it: YARN checks
     kind: ResourceKind = ResourceKind.FILE
+    sha256: Optional[str] = None  # hexadecimal, of what was staged; None: the user's own on the store, as it is there
 
 
 @attrs.frozen

@@ -147,6 +147,7 @@ def path_of_task(task: str) -> str:
 
 
 # Secrets in the credentials' secret keys.
+SECRET_DESCRIPTION = "tony.description"  # SHA-256 of APPLICATION_FILE: it lies where others of the user may write
 SECRET_CA = "tony.ca"  # PEM, the authority's certificate; its key is thrown away
 SECRET_AM_CERTIFICATE = "tony.am.certificate"
 SECRET_AM_KEY = "tony.am.key"
@@ -160,6 +161,11 @@ SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on
 SECRET_KEYTAB = "tony.keytab"  # of the application master, where the connection names one: it fetches tokens by it
 SECRET_PRINCIPAL = "tony.principal"  # whose keytab that is
 SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets
+
+
+def user_secret(name: str) -> str:
+    """The name, among an application's secrets, of the user's own with this name."""
+    return SECRET_USER_PREFIX + name
 
 
 def user_secrets(secrets: Mapping[str, bytes]) -> dict[str, str]:

@@ -46,6 +46,10 @@ class TaskIdentity:
     task: str  # such as worker:0
     attempt: int  # counts the containers that this task has had, from 1
 
+    @property
+    def task_type(self) -> str:
+        return self.task.rpartition(":")[0]
+
 
 def make_token(key: bytes, identity: TaskIdentity) -> str:
     """The proof of an identity, for the container's executor to show; printable.

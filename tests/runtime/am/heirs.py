@@ -16,9 +16,8 @@ from tony_provider.runtime.am.local.local_process import GIVEN_BACK, LocalProces
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager, Share
 from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ExitReason, Registered
-from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache
-from tony_provider.runtime.local.container_dir import NODE_HOST, PID_FILE
+from tony_provider.runtime.local.container_dir import NODE_HOST, PID_FILE, write_tokens
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import LocalStorage
 
@@ -91,7 +90,8 @@ async def inherit(job: LocalJob, attempt: int = 2) -> FinalStatus:
     """
     own = job.root / "am"
     container_id = master_container(job.description.application_id, attempt)
-    staged = Staged(job.directory, job.description, Credentials({}, {}), own)
+    staged = Staged(job.directory, job.description, job.credentials, own)
+    write_tokens(own, staged.credentials.to_bytes())
     environment = {**staged.environment, contract.ENV_CONTAINER_ID: container_id}
     context = MasterContext.of_process(environment, own)
     assert context.attempt == attempt

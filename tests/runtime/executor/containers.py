@@ -54,6 +54,7 @@ class ContainerDirectory:
     webhdfs: WebHdfsConfig | None = None
     tokens: dict[str, Token] = attrs.field(factory=dict)
     hadoop: dict[str, str] = attrs.field(factory=dict)
+    resources: list[LocalizedResource] = attrs.field(factory=list)
     environment: dict[str, str] = attrs.field(factory=dict)  # what Airflow's side adds
     hdfs: str = ""  # directory on HDFS that is the store; without it a local one is
     id: str = attrs.field(factory=lambda: f"container_1700000000000_{os.getpid()}_01_{next(_numbers):06}")
@@ -87,7 +88,7 @@ class ContainerDirectory:
             job=self.job,
             application_dir=f"{self.store}/app",
             webhdfs=self.webhdfs,
-            resources=[],
+            resources=self.resources,
             runtime=LocalizedResource(contract.RUNTIME_DIR, "file:///nowhere", 0, 0),
             local=LocalAccess(root=str(self.root), memory=4096, vcores=4),
             chain_dir=self.chain_dir,

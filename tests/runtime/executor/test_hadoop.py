@@ -10,7 +10,8 @@ import attrs
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
 from tony_provider.runtime import contract
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol import tony_pb2
 
 _SHOW = 'python -c \'import json, os; json.dump(dict(os.environ), open("seen.json", "w"))\''
 TOKEN = Token(b"alice", b"password", HDFS_TOKEN, "ha-hdfs:one")
@@ -84,17 +85,18 @@ async def test_what_the_job_says_itself_counts(launch: Launch, tmp_path: Path) -
     assert {name: seen[name] for name in mine} == mine
 
 
-async def test_tokens_that_are_renewed_reach_a_running_process(launch: Launch) -> None:
-    renewed = attrs.evolve(TOKEN, password=b"renewed")
+async def test_a_newer_token_reaches_a_running_process(launch: Launch) -> None:
+    newer = Token(b"identifier", b"renewed", WEBHDFS_TOKEN, "")
     file = f"${contract.ENV_TOKEN_FILE}"
     wait = f"test -e {file} && touch began; until grep -q renewed {file}; do sleep 0.05; done; {_SHOW}"
-    running = await launch(job(wait, hadoop=True), tokens={"one": TOKEN}, heartbeat_seconds=0.05)
+    running = await launch(job(wait, hadoop=True), tokens={TOKEN.service: TOKEN}, heartbeat_seconds=0.05)
     await running.master.first("heartbeat")  # before there is a process, and a file
     await running.begin()
     await running.until_there("began")
-    running.container.tokens = {"one": renewed}
-    running.container.write_credentials()
+    running.master.say(tony_pb2.ToExecutor(newer_token=tony_pb2.NewerToken(text=newer.to_url_string(), until_ms=1)))
     ended = await running.master.first("exited")
     assert ended.exit_code == 0, ended.output_tail
     seen = json.loads((running.container.directory / "seen.json").read_text())
-    assert Credentials.read_file(seen[contract.ENV_TOKEN_FILE]) == Credentials({"one": renewed})
+    found = Credentials.read_file(seen[contract.ENV_TOKEN_FILE])
+    assert found.tokens[TOKEN.service] == Token(b"identifier", b"renewed", HDFS_TOKEN, TOKEN.service)
+    assert not found.secrets

@@ -393,6 +393,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"secrets": ["A"], "env": {"A": "1"}}, "secrets[0]", "stands in env, too"),
         ({"secrets": ["A"], **worker(env={"A": "1"})}, "secrets[0]", "stands in tasks.worker.env, too"),
         ({"secrets": ["A B"]}, "secrets[0]", "digits and _"),
+        ({"secrets": ["A"], **worker(secrets=["A", "B"])}, "tasks.worker.secrets[1]", "none of the job's secrets"),
         ({"secrets": ["TONY_A"]}, "secrets[0]", "are ours"),
         ({"timeouts": {"queue": 0}}, "timeouts.queue", "more than zero"),
         ({"timeouts": {"allocation": "0s"}}, "timeouts.allocation", "more than zero"),

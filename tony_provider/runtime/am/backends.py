@@ -9,18 +9,21 @@ from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache
+from tony_provider.runtime.private_memory import keep_memory_private
 from tony_provider.runtime.protocol import tracking
 
 
 def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:
     """The ResourceManager of the cluster that the application runs on; close it.
 
-    Call it within a running event loop. Raises ResourceManagerError, CredentialsError. Each backend is imported when it
-    is the one: the application master's memory counts.
+    Call it within a running event loop. Raises ResourceManagerError, CredentialsError, OSError. Each backend is
+    imported when it is the one: the application master's memory counts.
     """
     if description.yarn:
         from tony_provider.runtime.am.yarn.resource_manager import YarnResourceManager
 
+        # Containers of other jobs of this user may be on the node. (The local cluster finds its masters in /proc.)
+        keep_memory_private()
         return YarnResourceManager(description, description.yarn, credentials)
     if description.local is None:
         raise ResourceManagerError("the application's description names neither a YARN nor a local cluster")

@@ -16,6 +16,7 @@ from tony_provider.runtime.task_identity import TaskIdentity, make_token
 # Everything else in the credentials stays with the application master.
 _HANDED_ON = frozenset(
     {
+        contract.SECRET_DESCRIPTION,
         contract.SECRET_CA,
         contract.SECRET_CLIENT_CERTIFICATE,
         contract.SECRET_CLIENT_KEY,
@@ -54,7 +55,7 @@ class ExecutorLaunches:
             command=command("executor"),
             env=self._environment(task, attempt),
             resources=[self.description.runtime, self.application_file, *self.description.resources],
-            credentials=self._credentials(make_token(self.task_key, identity)),
+            credentials=self._credentials(identity),
         )
 
     def _environment(self, task: str, attempt: int) -> dict[str, str]:
@@ -65,13 +66,14 @@ class ExecutorLaunches:
             contract.ENV_TASK_ATTEMPT: str(attempt),
         }
 
-    def _credentials(self, task_token: str) -> bytes:
+    def _credentials(self, identity: TaskIdentity) -> bytes:
         mine = self.credentials
+        withheld = set(map(contract.user_secret, self.description.job.secrets_withheld(identity.task_type)))
         secrets = {
             name: value
             for name, value in mine.secrets.items()
-            if name in _HANDED_ON or name.startswith(contract.SECRET_USER_PREFIX)
+            if name in _HANDED_ON or (name.startswith(contract.SECRET_USER_PREFIX) and name not in withheld)
         }
-        secrets[contract.SECRET_TASK_TOKEN] = task_token.encode()
+        secrets[contract.SECRET_TASK_TOKEN] = make_token(self.task_key, identity).encode()
         tokens = {alias: token for alias, token in mine.tokens.items() if token.kind not in _KEPT_TOKENS}
         return Credentials(tokens, secrets).to_bytes()

@@ -58,9 +58,9 @@ class MasterContext:
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
         """The context of this process, by its environment and directory. Raises ContainerError."""
-        description = container_inputs.description(directory)
+        credentials = container_inputs.take_credentials(environ)
+        description = container_inputs.description(directory, credentials.secrets)
         container_id = container_inputs.variable(environ, contract.ENV_CONTAINER_ID)
-        credentials = container_inputs.credentials(environ)
         try:
             container = ContainerId.parse(container_id)
             get_framework(description.job.framework)

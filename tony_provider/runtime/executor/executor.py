@@ -11,7 +11,6 @@ from typing import Any, Optional
 
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.executor.commit_requests import CommitRequests
-from tony_provider.runtime.executor.container_token import take_newer_token
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.heartbeat_content import HeartbeatContent
@@ -19,6 +18,7 @@ from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.kept_log import keep_log
 from tony_provider.runtime.executor.link import Link, LinkError, RefusedError
 from tony_provider.runtime.executor.master_locator import MasterLocator
+from tony_provider.runtime.executor.newer_token import take_newer_token
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.output_tails import answer_tail
 from tony_provider.runtime.executor.run import Run

@@ -12,6 +12,7 @@ import attrs
 from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.container_inputs import ContainerError, variable
+from tony_provider.runtime.executor.container_credentials import ContainerCredentials
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
@@ -23,7 +24,7 @@ class ExecutorContainer:
     """What an executor finds in its container: its job, task, master, node and directories."""
 
     description: ApplicationDescription
-    secrets: Mapping[str, bytes] = attrs.field(repr=False)
+    credentials: ContainerCredentials = attrs.field(repr=False)
     token: str = attrs.field(repr=False)  # proves the identity
     identity: TaskIdentity
     task_type: str
@@ -37,7 +38,7 @@ class ExecutorContainer:
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> ExecutorContainer:
-        """The container of this process, by its environment and directory. Reads the description and the token file.
+        """The container of this process, by its environment and directory. Takes the credentials out of the token file.
 
         Raises ContainerError.
         """
@@ -46,15 +47,15 @@ class ExecutorContainer:
         attempt = variable(environ, contract.ENV_TASK_ATTEMPT)
         if not task_type or not index.isdecimal() or not attempt.isdecimal():
             raise ContainerError(f"{contract.ENV_TASK}={task}, {contract.ENV_TASK_ATTEMPT}={attempt} name no task")
-        description = container_inputs.description(directory)
+        credentials = ContainerCredentials(container_inputs.take_credentials(environ))
+        description = container_inputs.description(directory, credentials.secrets)
         if task_type not in description.job.tasks:
             raise ContainerError(f"{task} is no task of the job, which has {', '.join(description.job.tasks)}")
         host = variable(environ, contract.ENV_NODE_HOST)
-        secrets = container_inputs.credentials(environ).secrets
         return cls(
             description=description,
-            secrets=secrets,
-            token=_token(secrets),
+            credentials=credentials,
+            token=_token(credentials.secrets),
             identity=TaskIdentity(
                 description.application_id, variable(environ, contract.ENV_CONTAINER_ID), task, int(attempt)
             ),
@@ -67,6 +68,11 @@ class ExecutorContainer:
             log_dir=Path(variable(environ, contract.ENV_LOG_DIR)),
             environ=environ,
         )
+
+    @property
+    def secrets(self) -> Mapping[str, bytes]:
+        """What its credentials hold beside tokens, by the names of the contract."""
+        return self.credentials.secrets
 
     @property
     def job(self) -> JobSpec:

@@ -13,6 +13,7 @@ from tony_provider.runtime import exit_codes, own_log
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
+from tony_provider.runtime.executor.delivered_files import DeliveredFiles
 from tony_provider.runtime.executor.executor import Executor
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
@@ -83,6 +84,7 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
         output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size, container.process_count),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
+        delivered=DeliveredFiles(container.directory, container.description.resources),
         hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,
         gpus=_gpus(container, guard),
     )

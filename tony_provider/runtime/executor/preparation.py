@@ -15,13 +15,13 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.executor.delivered_files import ChangedFileError
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.gpus.dealt_gpus import NoGpusError
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks.task_environment import task_environment
-from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.retrying import retry_blocking
 from tony_provider.runtime.spec.model import Role
@@ -68,13 +68,23 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
 
     Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
     """
+    _check_files(context, cancelled)
     gpus = _take_gpus(context, cancelled)
     _fetch_warm_start(context, cancelled)
     resumed = _put_checkpoint(context, order, cancelled)
     try:
         return _prepared(context, order, resumed, gpus)
-    except (OSError, CredentialsError) as error:  # this node's trouble, as a rule a full disk
+    except OSError as error:  # this node's trouble, as a rule a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
+
+
+def _check_files(context: ExecutorContext, cancelled: threading.Event) -> None:
+    try:
+        context.delivered.check(cancelled)
+    except ChangedFileError as error:
+        raise PreparationError(str(error)) from error
+    except OSError as error:
+        raise PreparationError(f"the job's files could not be read: {error}") from error
 
 
 def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:

@@ -272,6 +272,12 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
         also = [where for where, env in by_path.items() if name in env]
         if also:
             yield Problem(path, name, f"is a secret and stands in {also[0]}, too")
+    for task_type, task in job.tasks.items():
+        for index, name in enumerate(task.secrets):
+            if name not in job.secrets:
+                path = item(child(child("tasks", task_type), "secrets"), index)
+                known = ", ".join(job.secrets) or "none"
+                yield Problem(path, name, f"is none of the job's secrets, which are: {known}")
 
 
 def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:

@@ -171,6 +171,7 @@ class TaskSpec:
     resources: dict[str, ResourceAmount] = attrs.field(factory=dict)  # others of the cluster, by YARN's names
     node_label: Optional[str] = None  # default: the job's
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
+    secrets: list[str] = attrs.field(factory=list)  # of the job's: that only types get which name them
     role: Optional[Role] = None  # default: by the type's name
     after: dict[str, Milestone] = attrs.field(factory=dict)  # task types that must have got so far before
     ready: Optional[ReadinessProbe] = None  # for types that wait for this one to be ready
@@ -342,7 +343,7 @@ class JobSpec:
     python_env: Optional[str] = None  # a directory on the nodes with bin/python, or an archive (venv-pack, conda-pack)
     docker: Optional[Docker] = None
     env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
-    secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the application's credentials
+    secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the containers' credentials
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
@@ -375,6 +376,10 @@ class JobSpec:
         if self.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE):
             return min(1, task.instances)
         return task.instances if task.min_instances is None else task.min_instances
+
+    def secrets_withheld(self, task_type: str) -> set[str]:
+        """The names of the secrets that a task type does not get: other types name them, and it does not."""
+        return {name for task in self.tasks.values() for name in task.secrets} - {*self.tasks[task_type].secrets}
 
     def role(self, task_type: str) -> Role:
         """The role of a task type; raises KeyError for one that is not in ``tasks``."""

@@ -48,6 +48,7 @@ class LocalJob:
 
     directory: Path
     description: ApplicationDescription
+    credentials: Credentials  # as submitted: each application master finds them in its container
     process: asyncio.subprocess.Process
 
     @property
@@ -190,4 +191,4 @@ async def start(
             stderr=log,
             start_new_session=True,
         )
-    return LocalJob(directory, staged.description, process)
+    return LocalJob(directory, staged.description, staged.credentials, process)

@@ -220,7 +220,6 @@ async def test_user_secret_is_nowhere_but_in_the_user_process(tmp_path: Path) ->
     )
     result = await job.end()
     assert result.state is JobState.SUCCEEDED, result.failure
-    (job.root / "am" / "container_tokens").unlink()
     assert files_with(secret.encode(), tmp_path) == []
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.executor.container_credentials import ContainerCredentials
 from tony_provider.runtime.executor.hadoop_access.user_tokens import UserTokens
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, HDFS_TOKEN, NM_TOKEN, WEBHDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.local.container_dir import TOKEN_FILE, write_tokens
 
 
 def hdfs_token(service: str, password: bytes = b"password") -> Token:
@@ -34,9 +34,13 @@ SECRETS = {
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> UserTokens:
-    write_tokens(tmp_path, Credentials({"a": ONE, "b": OTHER, **OTHERS}, SECRETS).to_bytes())
-    return UserTokens(tmp_path / TOKEN_FILE, tmp_path / "tokens")
+def credentials() -> ContainerCredentials:
+    return ContainerCredentials(Credentials({"a": ONE, "b": OTHER, **OTHERS}, dict(SECRETS)))
+
+
+@pytest.fixture
+def made(credentials: ContainerCredentials, tmp_path: Path) -> UserTokens:
+    return UserTokens(credentials, tmp_path / "tokens")
 
 
 def held(tmp_path: Path) -> Credentials:
@@ -59,53 +63,54 @@ def test_only_its_owner_may_read_it(made: UserTokens, tmp_path: Path, mask: int)
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "tokens").stat().st_mode) == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == [TOKEN_FILE, "tokens"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tokens"]
 
 
-def test_renewed_tokens_replace_the_file_as_a_whole(made: UserTokens, tmp_path: Path) -> None:
+def test_newer_tokens_replace_the_file_as_a_whole(
+    made: UserTokens, credentials: ContainerCredentials, tmp_path: Path
+) -> None:
     made.follow()
+    newer = Token(b"newer", b"renewed!", WEBHDFS_TOKEN, "")
     with (tmp_path / "tokens").open("rb") as reading:  # by a process that is in the middle of it
         begun = reading.read(4)
-        write_tokens(tmp_path, Credentials({"a": hdfs_token("ha-hdfs:one", b"renewed!")}, SECRETS).to_bytes())
+        credentials.take_store_token(newer.to_url_string())
         made.follow()
         assert Credentials.from_bytes(begun + reading.read()) == Credentials({"a": ONE, "b": OTHER})
-    assert held(tmp_path) == Credentials({"a": hdfs_token("ha-hdfs:one", b"renewed!")})
+    there = held(tmp_path).tokens.values()
+    assert {(token.service, token.password) for token in there if token.identifier == b"newer"} == {
+        (service, b"renewed!") for service in (ONE.service, OTHER.service)
+    }
     assert stat.S_IMODE((tmp_path / "tokens").stat().st_mode) == 0o600
 
 
-def test_a_file_that_is_the_same_is_left_alone(made: UserTokens, tmp_path: Path) -> None:
+def test_what_is_not_a_token_changes_nothing(
+    made: UserTokens, credentials: ContainerCredentials, tmp_path: Path
+) -> None:
+    with pytest.raises(CredentialsError):
+        credentials.take_store_token("no token")
+    made.follow()
+    assert held(tmp_path) == Credentials({"a": ONE, "b": OTHER})
+
+
+def test_a_file_of_the_same_tokens_is_left_alone(made: UserTokens, tmp_path: Path) -> None:
     made.follow()
     before = (tmp_path / "tokens").stat().st_ino
     made.follow()
     assert (tmp_path / "tokens").stat().st_ino == before
 
 
-def test_without_hdfs_tokens_there_is_no_file(made: UserTokens, tmp_path: Path) -> None:
-    made.follow()
-    write_tokens(tmp_path, Credentials(dict(OTHERS), SECRETS).to_bytes())
+def test_without_hdfs_tokens_there_is_no_file(tmp_path: Path) -> None:
+    made = UserTokens(ContainerCredentials(Credentials(dict(OTHERS), dict(SECRETS))), tmp_path / "tokens")
     made.follow()
     assert made.services == []
     assert not (tmp_path / "tokens").exists()
 
 
-def test_half_a_file_changes_nothing(made: UserTokens, tmp_path: Path) -> None:
-    made.follow()
-    write_tokens(tmp_path, b"HDTS\x00\x07")
-    for _ in range(2):
-        with pytest.raises(CredentialsError):
-            made.follow()
-    assert held(tmp_path) == Credentials({"a": ONE, "b": OTHER})
-    write_tokens(tmp_path, Credentials({"b": OTHER}).to_bytes())
-    made.follow()
-    assert held(tmp_path) == Credentials({"b": OTHER})
-
-
-def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> None:
-    write_tokens(tmp_path, Credentials({"a": ONE}).to_bytes())
-    made = UserTokens(tmp_path / TOKEN_FILE, tmp_path / "later" / "tokens")
+def test_what_could_not_be_written_is_written_later(credentials: ContainerCredentials, tmp_path: Path) -> None:
+    made = UserTokens(credentials, tmp_path / "later" / "tokens")
     with pytest.raises(FileNotFoundError):
         made.follow()
     (tmp_path / "later").mkdir()
     made.follow()
-    assert made.services == ["ha-hdfs:one"]
-    assert Credentials.read_file(tmp_path / "later" / "tokens") == Credentials({"a": ONE})
+    assert made.services == ["ha-hdfs:one", "10.0.0.7:8020"]
+    assert Credentials.read_file(tmp_path / "later" / "tokens") == Credentials({"a": ONE, "b": OTHER})

@@ -15,7 +15,6 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.hadoop_access.class_path import ClassPathError, class_path, hadoop_program
 from tony_provider.runtime.executor.hadoop_access.user_tokens import UserTokens
 from tony_provider.runtime.frameworks.base import fits
-from tony_provider.runtime.hadoop.errors import CredentialsError
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ class HadoopAccess:
         self._container = container
         self._directory = directory
         self._token_file = directory / "tokens"
-        self._tokens = UserTokens(Path(container.environ[contract.ENV_TOKEN_FILE]), self._token_file)
+        self._tokens = UserTokens(container.credentials, self._token_file)
         self._lock = threading.Lock()  # of the token file
         self._trouble = ""  # with it, that was logged last
         self._found: Optional[dict[str, str]] = None  # from the first start on
@@ -40,10 +39,7 @@ class HadoopAccess:
         self._class_path = ""  # the same
 
     def environment(self) -> dict[str, str]:
-        """The variables of user processes. Blocks, the first time for a JVM's start; raises OSError.
-
-        Raises CredentialsError when the container's token file is malformed.
-        """
+        """The variables of user processes. Blocks, the first time for a JVM's start; raises OSError."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock:
             self._tokens.follow()
@@ -64,7 +60,7 @@ class HadoopAccess:
         try:
             with self._lock:
                 self._tokens.follow()
-        except (OSError, CredentialsError) as error:
+        except OSError as error:
             trouble = str(error)
         if trouble not in ("", self._trouble):
             log.warning("the user process's HDFS tokens could not be renewed: %s", trouble)
