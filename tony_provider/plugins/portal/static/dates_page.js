@@ -4,11 +4,12 @@ import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
 import { count, drawable, duration, DURATION_STEPS, figure, logicalDate, NOTHING, numeric } from "./format.js";
 import { html, useMemo, useNavigate } from "./html.js";
-import { Empty, Fold, Loading, Problem, Section, State, Switch, Table, To } from "./parts.js";
+import { Empty, Fold, Loading, Problem, Section, State, Switch, Table, To, useAfterPaint } from "./parts.js";
 import { useQuery } from "./query.js";
 import { toJob, toJobs, toRun } from "./routes.js";
 
 const METRICS = 6; // charts at a time
+const FIRST = 2; // charts that are there before anything else is drawn
 const RENEWED = 30; // seconds
 const ROWS = 400; // of the table
 const TASKS = 50; // to switch between
@@ -62,15 +63,17 @@ function Pictures({ dagId, task, metrics }) {
     if (point) navigate(toJob(point.application_id));
   };
   const chart = (title, read, write) => html`<${DateChart} key=${title} ...${{ title, points, read, write, onPick: pick }} />`;
+  const all = useAfterPaint();
   const drawn = FIGURES.filter(([name]) => !name.endsWith("gpu_hours") || points.some((point) => point[name] > 0));
+  const charts = [
+    ...metrics.map((metric) => chart(metric, (point) => point.metrics?.[metric], figure)),
+    ...drawn.map(([name, title, write]) => chart(title, (point) => point[name], write)),
+  ];
   return html`<div>
     <${Section} title=${named(task)} note=${`${count(points.length, "date")}${missing ? `, ${missing} without a job: gaps` : ""}; a click on a point leads to its job`}>
-      <div className="charts">
-        ${metrics.map((metric) => chart(metric, (point) => point.metrics?.[metric], figure))}
-        ${drawn.map(([name, title, write]) => chart(title, (point) => point[name], write))}
-      </div>
+      <div className="charts">${all ? charts : charts.slice(0, FIRST)}</div>
     <//>
-    <${Section} title="The same as a table"><${Dates} dagId=${dagId} points=${points} metrics=${metrics} /><//>
+    ${all && html`<${Section} title="The same as a table"><${Dates} dagId=${dagId} points=${points} metrics=${metrics} /><//>`}
   </div>`;
 }
 

@@ -1,5 +1,5 @@
 // The parts that pages are made of.
-import { html, Link, useId, useState } from "./html.js";
+import { html, Link, useEffect, useId, useState } from "./html.js";
 
 export const Page = ({ children }) => html`<div className="tony-portal">${children}</div>`;
 
@@ -79,3 +79,17 @@ export const Switch = ({ label, options, value, onChange }) => html`<div classNa
     ([each, text]) => html`<button key=${each} type="button" aria-pressed=${each === value} onClick=${() => onChange(each)}>${text}</button>`,
   )}
 </div>`;
+
+// False until the browser has painted what is there, then true: for what stands below, and takes long to draw.
+export function useAfterPaint() {
+  const [painted, setPainted] = useState(false);
+  useEffect(() => {
+    let soon = 0;
+    const frame = requestAnimationFrame(() => { soon = setTimeout(() => setPainted(true)); });
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(soon);
+    };
+  }, []);
+  return painted;
+}
