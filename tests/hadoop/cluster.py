@@ -23,6 +23,7 @@ from tests.hadoop.resolve import resolve
 from tests.hadoop.settings import Addresses, Settings
 from tests.hadoop.state import State
 from tests.hadoop.tools import missing_tools
+from tests.hadoop.user_containers import UserContainers
 
 START_SECONDS = 120
 POLL_SECONDS = 0.1
@@ -114,7 +115,7 @@ class HadoopCluster:
         is missing, a daemon dies or the deadline passes; then nothing is left running, and the logs are kept.
         Also raises KdcError and ResolveError. The first use of a version downloads it, outside the deadline.
         """
-        missing = missing_tools(secure=self.settings.secure)
+        missing = missing_tools(secure=self.settings.secure, users=self.settings.container_executor)
         if missing:
             raise ClusterError("A Hadoop cluster cannot run on this machine:\n- " + "\n- ".join(missing))
         resolve(self.settings.version)
@@ -229,6 +230,8 @@ class HadoopCluster:
         Configuration(self.settings, self.state.addresses, self.layout).write_all()
         if self.settings.secure:
             Kdc(self.layout, self.state.addresses.kdc).create()
+        if self.settings.container_executor:
+            UserContainers(self.layout, self.settings).write()
 
     def _bring_up(self, deadline: float) -> None:
         watched = self.state.processes

@@ -28,6 +28,7 @@ NODE_LABEL = "gpu"
 GPU = "yarn.io/gpu"
 RATE = "example.com/rate"  # counted in Gi; each node has a few
 NODE_RATE = 8
+LOCALIZER_HEAP_MB = 128
 # Of the whole cluster, in percent: (guaranteed, at most). `small` can never hold a large job.
 QUEUES = {"default": (30, 100), "ml": (60, 100), "small": (10, 10)}
 # Half a second after a queue lacks what is its own it is said which containers will be taken, and 4 s later they are.
@@ -106,6 +107,15 @@ class Layout:
 
     def conf(self, daemon: str) -> Path:
         return self.root / "conf" / daemon
+
+    @property
+    def container_executor(self) -> Path:
+        """The program that NodeManagers begin containers by, where these run as their users."""
+        return self.root / "conf" / "container-executor"
+
+    @property
+    def node_view(self) -> Path:
+        return self.root / "conf" / "node-view"
 
     def log(self, daemon: str) -> Path:
         return self.logs / f"{daemon}.log"
@@ -303,7 +313,7 @@ class Configuration:
         return values
 
     def _nodemanager(self, number: int, node: NodeManager) -> Properties:
-        return {
+        values = {
             "fs.AbstractFileSystem.file.impl": node_disk.CLASS,
             "yarn.nodemanager.hostname": node.host,
             "yarn.nodemanager.address": node.rpc,
@@ -311,6 +321,24 @@ class Configuration:
             "yarn.nodemanager.webapp.address": node.web,
             "yarn.nodemanager.local-dirs": f"{self.layout.data}/nodemanager-{number}",
             "yarn.nodemanager.log-dirs": f"{self.layout.logs}/containers-{number}",
+        }
+        if self.settings.node_recovery:
+            values |= {
+                "yarn.nodemanager.recovery.enabled": "true",
+                "yarn.nodemanager.recovery.supervised": "true",  # also where it is told to end
+                "yarn.nodemanager.recovery.dir": f"{self.layout.data}/nodemanager-{number}-recovery",
+            }
+        return values | (self._linux_executor() if self.settings.container_executor else {})
+
+    def _linux_executor(self) -> Properties:
+        """Also for the JVM that fetches a container's files as its user: it has none of the NodeManager's flags."""
+        package = "org.apache.hadoop.yarn.server.nodemanager"
+        flags = [f"-Xmx{LOCALIZER_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        flags += ["-Djava.net.preferIPv4Stack=true", f"-Djava.security.krb5.conf={self.layout.krb5_conf}"]
+        return {
+            "yarn.nodemanager.container-executor.class": f"{package}.LinuxContainerExecutor",
+            "yarn.nodemanager.linux-container-executor.path": str(self.layout.container_executor),
+            "yarn.nodemanager.container-localizer.java.opts": " ".join(flags),
         }
 
     def _queues(self) -> Properties:
