@@ -30,6 +30,8 @@ class Settings:
     - `node_path`: the PATH of containers, to give nodes another Python, or none. By default that of the system, with
       nothing of the virtual environment that started the cluster.
     - `secure`: Kerberos for HDFS, YARN and HTTP, with a KDC of its own, and YARN's access lists on.
+    - `https`: all web addresses (ResourceManagers, NodeManagers, NameNodes, DataNodes) speak https and nothing else,
+      with certificates of an authority of the cluster's own, `Layout.ca_file`.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
@@ -47,6 +49,7 @@ class Settings:
     node_gpus: int = 2
     node_path: str = SYSTEM_PATH
     secure: bool = False
+    https: bool = False
     rpc_protection: str = "authentication"
     preemption: bool = False
     expiry_seconds: float | None = None
@@ -59,10 +62,15 @@ class Settings:
             if getattr(self, name) not in (1, 2):
                 raise ValueError(f"{name} is {getattr(self, name)}: 1 or 2")
 
+    @property
+    def scheme(self) -> str:
+        """Of all web addresses."""
+        return "https" if self.https else "http"
+
 
 @dataclass(frozen=True)
 class NameNode:
-    """`name` is its id in a pair (nn1, nn2)."""
+    """`name` is its id in a pair (nn1, nn2). `http` is its web address, over https where the cluster is."""
 
     name: str
     rpc: str
