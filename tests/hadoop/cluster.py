@@ -22,6 +22,7 @@ from tests.hadoop.readiness import Services
 from tests.hadoop.resolve import resolve
 from tests.hadoop.settings import Addresses, Settings
 from tests.hadoop.state import State
+from tests.hadoop.tls import Tls
 from tests.hadoop.tools import missing_tools
 from tests.hadoop.user_containers import UserContainers
 
@@ -113,7 +114,7 @@ class HadoopCluster:
 
         On a root that `stop(keep=True)` left it comes up with its data and addresses. Raises ClusterError when a tool
         is missing, a daemon dies or the deadline passes; then nothing is left running, and the logs are kept.
-        Also raises KdcError and ResolveError. The first use of a version downloads it, outside the deadline.
+        Also raises KdcError, TlsError and ResolveError. The first use of a version downloads it, outside the deadline.
         """
         missing = missing_tools(secure=self.settings.secure, users=self.settings.container_executor)
         if missing:
@@ -227,6 +228,8 @@ class HadoopCluster:
         self.state.write(self.layout)
         for folder in (self.layout.logs, self.layout.data / "tmp"):
             folder.mkdir(parents=True)
+        if self.settings.https:
+            Tls(self.layout).create(node.host for node in self.state.addresses.nodemanagers)
         Configuration(self.settings, self.state.addresses, self.layout).write_all()
         if self.settings.secure:
             Kdc(self.layout, self.state.addresses.kdc).create()

@@ -33,6 +33,8 @@ class Settings:
     - `container_executor`: containers run as their application's user, by LinuxContainerExecutor and a stand-in for its
       native program; on a secure cluster, by root only (see container_executor.py, node_view.py).
     - `node_recovery`: containers outlive their NodeManager, and the next one there knows them.
+    - `https`: all web addresses (ResourceManagers, NodeManagers, NameNodes, DataNodes) speak https and nothing else,
+      with certificates of an authority of the cluster's own, `Layout.ca_file`.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
@@ -52,6 +54,7 @@ class Settings:
     secure: bool = False
     container_executor: bool = False
     node_recovery: bool = False
+    https: bool = False
     rpc_protection: str = "authentication"
     preemption: bool = False
     expiry_seconds: float | None = None
@@ -67,10 +70,15 @@ class Settings:
             if getattr(self, name) not in (1, 2):
                 raise ValueError(f"{name} is {getattr(self, name)}: 1 or 2")
 
+    @property
+    def scheme(self) -> str:
+        """Of all web addresses."""
+        return "https" if self.https else "http"
+
 
 @dataclass(frozen=True)
 class NameNode:
-    """`name` is its id in a pair (nn1, nn2)."""
+    """`name` is its id in a pair (nn1, nn2). `http` is its web address, over https where the cluster is."""
 
     name: str
     rpc: str

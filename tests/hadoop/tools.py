@@ -31,6 +31,13 @@ def java_compiler() -> str | None:
     return str(beside) if beside and beside.is_file() else shutil.which("javac")
 
 
+def keytool_program() -> str | None:
+    """The keytool beside that java, else the first on PATH; every Java has it."""
+    program = java_program()
+    beside = Path(program).resolve().with_name("keytool") if program else None
+    return str(beside) if beside and beside.is_file() else shutil.which("keytool")
+
+
 def kdc_program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *KDC_FOLDERS]))
 

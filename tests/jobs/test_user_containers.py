@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def user_containers(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
-    cluster = start_hadoop(Settings(secure=True, container_executor=True))
+    cluster = start_hadoop(Settings(secure=True, https=True, container_executor=True))
     yield YarnPlace(cluster=cluster)
     cluster.stop()
 

@@ -63,7 +63,7 @@ def kerberos(secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> K
 
 @pytest.fixture
 def config(secure_hadoop: HadoopCluster) -> WebHdfsConfig:
-    return WebHdfsConfig(list(secure_hadoop.webhdfs), timeout=20)
+    return WebHdfsConfig(list(secure_hadoop.webhdfs), ca_file=str(secure_hadoop.layout.ca_file), timeout=20)
 
 
 @pytest.fixture
