@@ -57,6 +57,10 @@ comma := ,
 faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
+.PHONY: secure
+secure: packages $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some
+	$(BIN)/python -m tests.secure $(subst $(comma), ,$(ROWS))
+
 # Rows of the table that are tests of something else, too.
 KINDS_ELSEWHERE := "tests/jobs/test_gpus.py::test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill[yarn]" \
 	tests/jobs/test_hadoop_access.py::test_with_kerberos

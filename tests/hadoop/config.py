@@ -379,7 +379,8 @@ class Configuration:
     def _linux_executor(self) -> Properties:
         """Also for the JVM that fetches a container's files as its user: it has none of the NodeManager's flags."""
         package = "org.apache.hadoop.yarn.server.nodemanager"
-        flags = [f"-Xmx{LOCALIZER_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        flags = [f"-Xmx{LOCALIZER_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        flags += ["-XX:-UsePerfData", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
         flags += ["-Djava.net.preferIPv4Stack=true", f"-Djava.security.krb5.conf={self.layout.krb5_conf}"]
         return {
             "yarn.nodemanager.container-executor.class": f"{package}.LinuxContainerExecutor",

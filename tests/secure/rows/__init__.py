@@ -1,0 +1,25 @@
+"""The rows, a file for each kind."""
+
+from __future__ import annotations
+
+from tests.secure.row import ROWS, Row
+from tests.secure.rows import (  # noqa: F401 - they fill ROWS
+    cache,
+    control,
+    dag,
+    floods,
+    lifetimes,
+    master,
+    neighbour,
+    orders,
+    store,
+    tags,
+    tickets,
+)
+
+KINDS = ("tickets", "store", "control", "master", "orders", "tags", "cache", "neighbour", "floods", "dag", "lifetimes")
+
+
+def in_order() -> list[Row]:
+    """All rows, as the table has them."""
+    return sorted(ROWS.values(), key=lambda row: KINDS.index(row.kind))
