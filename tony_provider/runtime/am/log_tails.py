@@ -13,13 +13,13 @@ from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.executor_requests import ExecutorRequests, NoAnswerError
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.kept_log import LogPiece, read_kept
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris
 from tony_provider.runtime.text import end_of_log, length_before_cut_secret, masked_bytes
 
 T = TypeVar("T")
 
-LARGEST = 1 << 20  # bytes
+LARGEST = limits.LOG_TAIL
 _AT_ONCE = 4  # tails, asked or read: so much memory of the master and of an executor, and no more
 _EXECUTOR_SECONDS = 5.0
 _STORE_SECONDS = 15.0

@@ -93,7 +93,14 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
     ownership = Ownership(storage, description, context.attempt, address_key)
     chain = OwnChain(ownership)
     access = StoreAccess(description, context.credentials, storage)
-    server = Server.bind(secrets, context.host, description.job.port_range)
+    tasks = description.job.size
+    server = Server.bind(
+        secrets,
+        context.host,
+        description.job.port_range,
+        connections=open_files.for_executors(tasks),
+        tasks=tasks,
+    )
     web_app: Optional[WebApp] = None
     try:
         authenticator = open_gate(description, context.user)

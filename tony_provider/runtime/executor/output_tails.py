@@ -9,12 +9,10 @@ from typing import Callable
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import TAIL_LIMIT, Output
 from tony_provider.runtime.kept_log import kept_form
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.text import masked, masked_in_place
 
 log = logging.getLogger(__name__)
-
-_LAST_WORDS = 256 << 10  # bytes: YARN leaves 250 ms between SIGTERM and SIGKILL
 
 
 async def answer_tail(
@@ -37,7 +35,7 @@ async def answer_tail(
 async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
     """Send the end of the output before the container is killed. Nothing where nothing was printed."""
     try:
-        piece = await asyncio.to_thread(context.output.both.since, 0, _LAST_WORDS)
+        piece = await asyncio.to_thread(context.output.both.since, 0, limits.LAST_WORDS)
     except OSError as error:
         log.warning("the log cannot be read: %s", error)
         return

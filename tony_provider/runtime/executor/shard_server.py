@@ -31,7 +31,7 @@ import attrs
 from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.run_outputs import NotCopiedError, ShardCopies
 from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 
 log = logging.getLogger(__name__)
 
@@ -189,6 +189,9 @@ class ShardServer:
         except (QuestionError, NotCopiedError) as error:
             return {"error": str(error)}
         question = attrs.evolve(question, outputs=copies.names)
+        if question.message(self._start).ByteSize() > limits.largest("shard_request"):
+            copies.settle(committed=False)
+            return {"error": f"what was made of the shard has too many files to be named: {len(copies.names)}"}
         while True:
             answer = await self._ask(question, held)
             copies.settle(committed=not answer.problem)
