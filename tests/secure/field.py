@@ -29,8 +29,8 @@ SETTINGS = Settings(
     node_vcores=8,
 )
 # For the kind `lifetimes`: HDFS's tokens end within seconds, also those that are renewed, and so does a lost node.
-LIFE_MS = 30_000
-INTERVAL_MS = 20_000
+LIFE_MS = 60_000
+INTERVAL_MS = 45_000
 SHORT_LIVED_SETTINGS = Settings(
     secure=True,
     https=True,

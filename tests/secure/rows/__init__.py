@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.secure.row import ROWS, Row
 from tests.secure.rows import (  # noqa: F401 - they fill ROWS
+    acls,
+    bombs,
     cache,
     control,
     dag,
@@ -17,7 +19,21 @@ from tests.secure.rows import (  # noqa: F401 - they fill ROWS
     tickets,
 )
 
-KINDS = ("tickets", "store", "control", "master", "orders", "tags", "cache", "neighbour", "floods", "dag", "lifetimes")
+KINDS = (
+    "tickets",
+    "store",
+    "control",
+    "master",
+    "orders",
+    "tags",
+    "cache",
+    "neighbour",
+    "floods",
+    "bombs",
+    "acls",
+    "dag",
+    "lifetimes",
+)
 
 
 def in_order() -> list[Row]:

@@ -66,6 +66,7 @@ def no_certificate(field: Field) -> str:
 def other_jobs_certificate(field: Field) -> str:
     victim = field.victim()
     address, identity = victim.ports()["grpc"], _identity(victim, "worker:0")
+    authority = secrets_of(victim.credentials("worker:0"))[contract.SECRET_CA]
     with field.acting_as("bob") as place:
         job = place.submit({"tasks": {"worker": {"memory": "128MiB", "command": "sleep 600"}}})
         job.until(JobState.RUNNING)
@@ -73,7 +74,7 @@ def other_jobs_certificate(field: Field) -> str:
         heard = [
             # He trusts whatever server it is: the authority is the only thing of alice's that he would need.
             call(address, identity, _token(own), own),
-            call(address, identity, _token(own), own | {contract.SECRET_CA: _authority(victim)}),
+            call(address, identity, _token(own), own | {contract.SECRET_CA: authority}),
         ]
     said = [_kept_out(field, what, each, "UNAVAILABLE") for what, each in zip(("his CA", "her CA"), heard, strict=True)]
     _undisturbed(field, victim)
@@ -121,10 +122,6 @@ def former_attempt(field: Field) -> str:
     said = _kept_out(field, "the replayed registration", heard, "FAILED_PRECONDITION")
     _undisturbed(field, victim, attempts=2)
     return f"{said}, {heard.words[:60]}"
-
-
-def _authority(victim: Victim) -> bytes:
-    return secrets_of(victim.credentials("worker:0"))[contract.SECRET_CA]
 
 
 def _self_made(name: str) -> tuple[bytes, bytes]:
