@@ -16,6 +16,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.checksum import Checksum
+from tony_provider.runtime.checkpoint.content import manifest_file
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
@@ -227,7 +228,7 @@ def check_manifest(uri: str, manifest: Manifest) -> None:
         raise DamagedCheckpoint(uri, f"its manifest is of save {manifest.save}, step {manifest.step}")
     paths = [file.path for file in manifest.files] + [manifest.entry] * (manifest.entry != ".")
     for path in paths:
-        if not checkpoint_model.is_inside(path):
+        if not manifest_file.is_inside(path):
             raise DamagedCheckpoint(uri, f"its manifest names {path!r}, which does not lie in a directory")
     places = {(file.rank, file.path) for file in manifest.files}
     if len(places) < len(manifest.files):
