@@ -14,6 +14,7 @@ from typing import Any
 
 MOST_VALUES = 1_000_000  # an application master's status of ten thousand tasks has some 500,000
 DEEPEST = 50  # levels; nothing of ours has ten
+RETURNED_DEEPEST = 200  # of what a program returns
 _MOST_DIGITS = 4000  # of a number; Python's own limit, where it has one, is 4300
 _LONGEST_SHOWN = 40  # characters of what is wrong
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")

@@ -20,13 +20,15 @@ from tony_provider.runtime.checkpoint.content import manifest_file
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.most_bytes import MANIFEST
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import (
     Storage,
     StorageExists,
     StorageNotADirectory,
     StorageNotFound,
-    read_bytes,
+    StorageTooLarge,
+    read_whole,
     uris,
     walk,
 )
@@ -205,10 +207,10 @@ def read_stored(storage: Storage, uri: str) -> StoredCheckpoint:
     Raises StorageNotFound when it is not committed, other StorageErrors, and DamagedCheckpoint when its manifest makes
     no sense.
     """
-    data = read_bytes(storage, uris.join(uri, checkpoint_model.MANIFEST_FILE))
     try:
+        data = read_whole(storage, uris.join(uri, checkpoint_model.MANIFEST_FILE), MANIFEST)
         manifest = load_json(data, Manifest, ignore_unknown=True)  # a newer runtime may have written it
-    except CodecError as error:
+    except (CodecError, StorageTooLarge) as error:
         raise DamagedCheckpoint(uri, f"its manifest cannot be read: {error}") from error
     check_manifest(uri, manifest)
     return StoredCheckpoint(uri, manifest, _checksum(data))

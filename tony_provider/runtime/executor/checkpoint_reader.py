@@ -113,7 +113,7 @@ class CheckpointReader:
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-S", "-m", _PROGRAM],
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     cwd="/",

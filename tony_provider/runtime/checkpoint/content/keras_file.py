@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tony_provider.runtime.checkpoint.content import zips
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable, is_count, json_object
@@ -21,7 +22,7 @@ def check_archive(path: Path) -> None:
 
 def epoch(path: Path) -> int:
     """The epoch that training_metadata.json says. Raises Unreadable, OSError."""
-    found = json_object(path, _MOST_BYTES).get("epoch")
+    found: Any = json_object(path, _MOST_BYTES).get("epoch")
     if not is_count(found):
         raise Unreadable("it says no epoch")
     return int(found)

@@ -51,7 +51,7 @@ def pieces(path: Path) -> int:
     wanted = math.prod(-(-whole // piece) for whole, piece in zip(shape, chunks) if piece)
     if not is_count(wanted):
         raise Unreadable("it would be made of more files than there can be")
-    return wanted
+    return int(wanted)
 
 
 def _array_entries(tree: dict[str, Any]) -> list[dict[str, Any]]:
