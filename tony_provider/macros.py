@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,12 @@ import attrs
 from jinja2 import pass_context
 
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
+from tony_provider.runtime.foreign_json import read_json
+from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.helpers import read_whole
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
@@ -70,13 +71,13 @@ def _versions(storage: Storage, models: str) -> Iterator[Version]:
     for directory in directories:
         file = uris.join(directory.path, VERSION_FILE)
         try:
-            data = read_bytes(storage, file)
+            data = read_whole(storage, file, RECORD)
         except StorageNotFound:
             continue  # still being published
         try:
-            about = json.loads(data)
+            about = read_json(data)
             yield Version(about["model_dir"], _moment(about["period_end"]), directory.name)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
 
 
@@ -87,4 +88,5 @@ def _moment(value: datetime | str) -> datetime:
 
 def _age(version: Version) -> tuple[datetime, int, str]:
     """Of one period the version with the highest number is the newest: 10 after 9."""
-    return version.period_end, int(version.number) if version.number.isdecimal() else -1, version.number
+    is_number = version.number.isdecimal() and len(version.number) < 20
+    return version.period_end, int(version.number) if is_number else -1, version.number

@@ -8,14 +8,16 @@ from typing import Any
 
 import requests
 
+from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import MasterOutOfReach, NotServed, UnexpectedAnswer
+from tony_provider.runtime.most_bytes import MASTER_ANSWER
 from tony_provider.runtime.protocol import tracking
 
 
 def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """The master's answer to a PUT. Raises MasterOutOfReach, UnexpectedAnswer."""
     response = _send("PUT", folder, path, seconds, json=dict(body))
-    answer = _json(response)
+    answer = json_object(response)
     if response.ok and answer is not None:
         return answer
     said = answer.get("error") if answer is not None else response.status_code
@@ -26,7 +28,7 @@ def read_master(folder: Path, path: str, seconds: float) -> bytes:
     """The master's answer to a GET. Raises MasterOutOfReach; for what it does not have NotServed, which is one."""
     response = _send("GET", folder, path, seconds)
     if not response.ok:
-        said = (_json(response) or {}).get("error", response.status_code)
+        said = (json_object(response) or {}).get("error", response.status_code)
         raise NotServed(f"the master of {folder.name} has no such thing: {said}")
     return response.content
 
@@ -39,16 +41,10 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
     with requests.Session() as session:
         session.trust_env = False  # no proxy is between this machine and itself
         try:
-            return session.request(method, url + path, headers=headers, timeout=seconds, **more)
+            return ask(  # type: ignore[no-any-return]
+                session, method, url + path, MASTER_ANSWER, seconds, headers=headers, timeout=seconds, **more
+            )
         except requests.RequestException as error:
             raise MasterOutOfReach(
                 f"the master of {folder.name} does not answer ({type(error).__name__}); it may have ended"
             ) from error
-
-
-def _json(response: requests.Response) -> dict[str, Any] | None:
-    try:
-        found = response.json()
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
