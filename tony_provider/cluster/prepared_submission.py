@@ -84,6 +84,8 @@ def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
     """The job with what the connection says where the job says nothing."""
     if job.queue is None:
         job = attrs.evolve(job, queue=settings.queue)
+    if job.network is None:
+        job = attrs.evolve(job, network=settings.network)
     if job.logs.max_size is None:
         job = attrs.evolve(job, logs=attrs.evolve(job.logs, max_size=settings.log_size))
     return job

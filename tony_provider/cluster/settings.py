@@ -9,7 +9,7 @@ import attrs
 
 from tony_provider.cluster import defaults
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.spec.model import Memory
+from tony_provider.runtime.spec.model import Memory, Network
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 
@@ -75,6 +75,7 @@ class Settings:
     namespace: str = defaults.NAMESPACE  # keeps several Airflow installations on one cluster apart
     queue: str | None = None
     log_size: Memory | None = None  # of what a task prints on its node, in jobs that do not say it
+    network: Network | None = None  # who reaches the ports of jobs that do not say it; None: nobody has looked
     staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
     runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tony_provider.cluster.history.keep_specification import Mask, specification_of
 from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.open_ports import tell_open_ports
 from tony_provider.cluster.prepared_submission import prepare
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
 from tony_provider.cluster.submission_builder import build_submission
@@ -21,6 +22,7 @@ def submit(
 ) -> str:
     """See ``TonyHook.submit``."""
     prepared = prepare(opened, request)
+    tell_open_ports(prepared.request.job)
     application_id = opened.cluster.new_application()
     attempt = SubmissionAttempt(prepared, application_id)
     try:

@@ -21,7 +21,7 @@ from tony_provider.cluster.settings import Backend, LocalSettings, MasterKeytab,
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.spec.model import Memory
+from tony_provider.runtime.spec.model import Memory, Network
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.units import UnitError, parse_memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
@@ -85,6 +85,7 @@ def settings_of(
         namespace=extra.text("namespace") or defaults.NAMESPACE,
         queue=extra.text("queue"),
         log_size=extra.memory("log_size"),
+        network=extra.network(),
         staging_dir=extra.text("staging_dir"),
         runtime_archive=extra.text("runtime_archive"),
         # On the worker's own machine the worker's own Python is sure to suit.
@@ -298,6 +299,14 @@ class _Extra:
             return None if value is None else parse_memory(value)
         except UnitError as error:
             raise self.problem(key, f"is {value!r}: {error}") from error
+
+    def network(self) -> Network | None:
+        value = self.text("network")
+        try:
+            return Network(value.lower()) if value else None
+        except ValueError as error:
+            known = ", ".join(each.value for each in Network)
+            raise self.problem("network", f"is {value!r} and should be one of {known}") from error
 
     def backend(self) -> Backend:
         value = self.text("backend")

@@ -75,6 +75,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "`airflow tony renew` runs regularly, so jobs that nobody waits for may outlive their HDFS tokens. "
             "Default: no.",
         ),
+        network=_text(
+            "Network",
+            "Who can reach the ports of jobs' processes, where a job does not say it (its key network). isolated: only "
+            "processes of the same job; trusted: others, too, who may do what its user may. Default: nobody has "
+            "looked, and jobs whose framework serves anybody get a warning.",
+        ),
         verify=_text(
             "Verify TLS",
             "true, false, or the PEM file that https servers are checked against on the worker. Default: true.",

@@ -6,10 +6,17 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import attrs
 
 from tony_provider.cluster.diagnosis.finding import Finding, Report, ok, problem, skipped, softened
+from tony_provider.cluster.diagnosis.hardening_checks import (
+    HARDENING,
+    HardeningChecks,
+    check_network,
+    check_rights,
+)
 from tony_provider.cluster.diagnosis.http import ANSWER_SECONDS, CONNECT_SECONDS, Way
 from tony_provider.cluster.diagnosis.kerberos_checks import WHAT as TICKET
 from tony_provider.cluster.diagnosis.kerberos_checks import check_ticket
@@ -121,6 +128,7 @@ class _Yarn:
         checks = [
             *self._scheduler_checks(),
             *self._store_checks(),
+            *self._hardening_checks(),
             Check(RUNTIME, lambda: check_runtime(self._settings)),
         ]
         return in_time(checks, seconds)
@@ -149,6 +157,14 @@ class _Yarn:
             return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
         return [Check(STAGING, self._staging), *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
 
+    def _hardening_checks(self) -> list[Check]:
+        """Only what those say who have answered: the others are problems already."""
+        checks = HardeningChecks(self._managers.way, self._namenodes.way)
+        of_managers = [partial(checks.of_resource_manager, address) for address in self._managers.active[:1]]
+        of_namenodes = [partial(checks.of_namenode, address) for address in self._namenodes.active[:1]]
+        network = partial(check_network, self._settings.network)
+        return [Check(HARDENING, check) for check in (*of_managers, *of_namenodes, network)]
+
     def _staging(self) -> Iterator[Finding]:
         opened = self._opened()
         if isinstance(opened, Finding):
@@ -156,6 +172,7 @@ class _Yarn:
             return
         finder = datanode_finder(self._namenodes.active[0], self._namenodes.way)
         with contextlib.closing(opened):
+            yield from check_rights(opened.storage, opened.staging_dir, self._user)
             yield from check_staging(opened.storage, opened.staging_dir, finder)
 
     def _stored_runtime(self) -> Iterator[Finding]:

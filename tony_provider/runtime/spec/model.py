@@ -323,6 +323,13 @@ class OutputSpec:
     replace: bool = False  # what is there already is replaced; default: only what the same training has written
 
 
+class Network(str, Enum):
+    """Who can reach the ports that a job's processes listen on, by the word of somebody who has looked."""
+
+    TRUSTED = "trusted"  # others too, all of whom may do what the job's user may
+    ISOLATED = "isolated"  # nobody but the job's own processes: Docker networks, firewalls, a cluster of one's own
+
+
 @attrs.frozen
 class JobSpec:
     """One distributed training job."""
@@ -353,6 +360,7 @@ class JobSpec:
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # shards that are dealt to the tasks, by name
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)  # directories that the tasks write, by name
+    network: Optional[Network] = None  # who reaches the processes' ports; default: the connection's, else a warning
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 
     @property
