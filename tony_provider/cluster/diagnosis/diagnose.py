@@ -15,12 +15,12 @@ from tony_provider.cluster.diagnosis.kerberos_checks import WHAT as TICKET
 from tony_provider.cluster.diagnosis.kerberos_checks import check_ticket
 from tony_provider.cluster.diagnosis.namenode_checks import NameNodeChecks
 from tony_provider.cluster.diagnosis.parallel import Check, in_time
-from tony_provider.cluster.diagnosis.transport_checks import ServerTls, check_encryption
 from tony_provider.cluster.diagnosis.resource_manager_checks import ResourceManagerChecks
 from tony_provider.cluster.diagnosis.runtime_checks import WHAT as RUNTIME
 from tony_provider.cluster.diagnosis.runtime_checks import check_runtime, check_stored_runtime, is_stored
 from tony_provider.cluster.diagnosis.scheduler_checks import PAGES, QUEUE, SCHEDULER, SUBMISSION, SchedulerChecks
 from tony_provider.cluster.diagnosis.staging_checks import STAGING, check_staging, datanode_finder
+from tony_provider.cluster.diagnosis.transport_checks import ServerTls, check_encryption
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.open import OpenCluster, open_cluster, yarn_rest
 from tony_provider.cluster.settings import Settings, YarnSettings

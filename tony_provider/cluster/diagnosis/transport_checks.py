@@ -1,4 +1,4 @@
-"""Checks of what is between this host and the servers: is it encrypted, and how, and do the nodes know the authority?"""
+"""Checks of the way to the servers: is it encrypted, by what, and would the nodes know the authority, too?"""
 
 from __future__ import annotations
 
