@@ -32,6 +32,8 @@ class Settings:
     - `secure`: Kerberos for HDFS, YARN and HTTP, with a KDC of its own, and YARN's access lists on.
     - `https`: all web addresses (ResourceManagers, NodeManagers, NameNodes, DataNodes) speak https and nothing else,
       with certificates of an authority of the cluster's own, `Layout.ca_file`.
+    - `masters_https`: whether YARN's proxy asks application masters over https, with certificates that YARN makes for
+      them: NONE, LENIENT (over http, too) or STRICT; from Hadoop 3.3 on.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
@@ -50,6 +52,7 @@ class Settings:
     node_path: str = SYSTEM_PATH
     secure: bool = False
     https: bool = False
+    masters_https: str = "NONE"
     rpc_protection: str = "authentication"
     preemption: bool = False
     expiry_seconds: float | None = None
@@ -58,6 +61,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.rpc_protection not in ("authentication", "integrity", "privacy"):
             raise ValueError(f"rpc_protection is {self.rpc_protection!r}: authentication, integrity or privacy")
+        if self.masters_https not in ("NONE", "LENIENT", "STRICT"):
+            raise ValueError(f"masters_https is {self.masters_https!r}: NONE, LENIENT or STRICT")
         for name in ("namenodes", "resourcemanagers"):
             if getattr(self, name) not in (1, 2):
                 raise ValueError(f"{name} is {getattr(self, name)}: 1 or 2")

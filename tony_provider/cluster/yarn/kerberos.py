@@ -40,7 +40,7 @@ class _Spnego(AuthBase):
         exchange = negotiate(urlsplit(request.url or "").hostname or "")
         request.headers.pop("Cookie", None)
         request.headers["Authorization"] = exchange.authorization
-        request.register_hook("response", lambda response, **_: _check_server(exchange, response))
+        request.hooks.setdefault("response", []).append(lambda response, **_: _check_server(exchange, response))
         return request
 
 

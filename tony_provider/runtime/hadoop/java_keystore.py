@@ -1,7 +1,7 @@
 """Java's keystores of type JKS, read as far as YARN makes them for application masters.
 
-The format is that of ``sun.security.provider.JavaKeyStore`` (OpenJDK), the keys in it are protected as
-``sun.security.provider.KeyProtector`` does it: by a stream of SHA-1 digests, which keeps nobody out who has the password.
+The format is that of ``sun.security.provider.JavaKeyStore`` (OpenJDK). The keys in it are protected as
+``sun.security.provider.KeyProtector`` does it, by a stream of SHA-1 digests.
 """
 
 from __future__ import annotations
@@ -47,6 +47,13 @@ class JavaKeystore:
 
     keys: list[KeyEntry]
     trusted: list[bytes]  # certificates, in DER
+
+    @property
+    def only_key(self) -> KeyEntry:
+        """Raises KeystoreError where it holds none, or several."""
+        if len(self.keys) != 1:
+            raise KeystoreError(f"it holds {len(self.keys)} keys, and should hold one")
+        return self.keys[0]
 
     @classmethod
     def read(cls, content: bytes, password: str) -> JavaKeystore:

@@ -34,12 +34,10 @@ def proxy_tls(secrets: Mapping[str, bytes]) -> Optional[ssl.SSLContext]:
     if _KEYSTORE not in secrets:
         return None
     try:
-        keystore = _read(secrets, _KEYSTORE, _KEYSTORE_PASSWORD)
-        if not keystore.keys:
-            raise KeystoreError("it holds no key")
+        key = _read(secrets, _KEYSTORE, _KEYSTORE_PASSWORD).only_key
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        load_key(context, keystore.keys[0].pem)
+        load_key(context, key.pem)
         _require_proxy(context, secrets)
     except (KeystoreError, OSError) as error:
         log.error("the page is served over http: the keystore that YARN has made cannot be used: %s", error)  # noqa: TRY400
