@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=int, default=getattr(own, name.replace("-", "_")), help="(%(default)s)")
     parser.add_argument("--secure", action="store_true", help="with Kerberos, and a KDC of its own")
     parser.add_argument("--https", action="store_true", help="all web addresses, with an authority of its own")
+    parser.add_argument("--masters-https", default=own.masters_https, help="NONE, LENIENT or STRICT (%(default)s)")
     parser.add_argument("--rpc-protection", default=own.rpc_protection, help="authentication, integrity or privacy")
     parser.add_argument("--preemption", action="store_true", help="between queues, within seconds")
     parser.add_argument("--expiry-seconds", type=float, help="until a silent node or master is lost (600)")
@@ -80,6 +81,7 @@ def _start(root: Path, arguments: argparse.Namespace) -> int:
             node_gpus=arguments.node_gpus,
             secure=arguments.secure,
             https=arguments.https,
+            masters_https=arguments.masters_https,
             rpc_protection=arguments.rpc_protection,
             preemption=arguments.preemption,
             expiry_seconds=arguments.expiry_seconds,

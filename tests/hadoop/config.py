@@ -326,6 +326,7 @@ class Configuration:
             "yarn.nodemanager.resource.cpu-vcores": str(self.settings.node_vcores),
             "yarn.log-aggregation-enable": "false",
             "yarn.resourcemanager.cluster-id": "tony-test",
+            "yarn.resourcemanager.application-https.policy": self.settings.masters_https,
         }
         if self.settings.https:
             values["yarn.http.policy"] = "HTTPS_ONLY"

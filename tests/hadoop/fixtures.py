@@ -33,7 +33,7 @@ def hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
 def secure_hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
     """The Kerberos cluster that all tests share, with RPC encrypted, https only, and a pair of NameNodes."""
     return _running(ATTACH_SECURE) or start_hadoop(
-        Settings(secure=True, https=True, rpc_protection="privacy", namenodes=2)
+        Settings(secure=True, https=True, masters_https="STRICT", rpc_protection="privacy", namenodes=2)
     )
 
 

@@ -35,6 +35,8 @@ class Settings:
     - `node_recovery`: containers outlive their NodeManager, and the next one there knows them.
     - `https`: all web addresses (ResourceManagers, NodeManagers, NameNodes, DataNodes) speak https and nothing else,
       with certificates of an authority of the cluster's own, `Layout.ca_file`.
+    - `masters_https`: whether YARN's proxy asks application masters over https, with certificates that YARN makes for
+      them: NONE, LENIENT (over http, too) or STRICT; from Hadoop 3.3 on.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
@@ -55,6 +57,7 @@ class Settings:
     container_executor: bool = False
     node_recovery: bool = False
     https: bool = False
+    masters_https: str = "NONE"
     rpc_protection: str = "authentication"
     preemption: bool = False
     expiry_seconds: float | None = None
@@ -66,6 +69,8 @@ class Settings:
         if self.container_executor and not self.secure:
             # There it would run all containers as one local user, unless told otherwise.
             raise ValueError("container_executor is for a secure cluster")
+        if self.masters_https not in ("NONE", "LENIENT", "STRICT"):
+            raise ValueError(f"masters_https is {self.masters_https!r}: NONE, LENIENT or STRICT")
         for name in ("namenodes", "resourcemanagers"):
             if getattr(self, name) not in (1, 2):
                 raise ValueError(f"{name} is {getattr(self, name)}: 1 or 2")

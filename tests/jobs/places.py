@@ -153,10 +153,10 @@ class YarnPlace(Place):
 
 
 def transport(cluster: HadoopCluster) -> dict[str, Any]:
-    """What a connection says of the way to a cluster: its authority, on the workers and on the nodes."""
+    """What a connection says of the way to a cluster: its authority, for workers and nodes, or that there is none."""
     if cluster.settings.https:
         return {"verify": str(cluster.layout.ca_file), "nodes_ca_file": str(cluster.layout.ca_file)}
-    return {}
+    return {"insecure_http": True} if cluster.settings.secure else {}
 
 
 def files_below(*folders: Path) -> Iterator[Path]:

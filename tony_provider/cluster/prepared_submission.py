@@ -14,6 +14,7 @@ from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.output_check import check_outputs
+from tony_provider.cluster.plain_http import refuse_plain_http
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
@@ -67,6 +68,7 @@ class PreparedSubmission:
 
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
     """Raises JobRejected, SourceMissing, ClusterError, StorageError."""
+    refuse_plain_http(opened.settings)
     job = with_defaults(request.job, opened.settings)
     if found := [*_secret_problems(job, request.secrets), *_hadoop_problems(job, opened)]:
         raise JobRejected(found)

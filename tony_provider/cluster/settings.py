@@ -46,9 +46,16 @@ class YarnSettings:
     trust_env: bool = False  # use the environment's proxy variables for REST
     timeout: float = defaults.CALL_SECONDS  # seconds for one call, with every retry and failover
     autoscaling: bool = False  # nodes are added where jobs wait for them
+    insecure_http: bool = False  # send keys and tokens over plain http, too
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
     master_keytab: MasterKeytab | None = None
     tokens_renewed: bool = False  # somebody runs `airflow tony renew` regularly, for jobs that nobody waits for
+
+    @property
+    def plain_addresses(self) -> list[str]:
+        """Of a cluster with Kerberos, where jobs' keys and tokens would be read along; see ``plain_http.py``."""
+        every = [*self.resource_managers, *self.webhdfs.addresses] if self.kerberos else []
+        return [address for address in every if address.startswith("http://")]
 
     @property
     def renews_tokens(self) -> bool:

@@ -11,6 +11,7 @@ from functools import partial
 from tony_provider.cluster.base import CONTROL_SECONDS
 from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
 from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.plain_http import refuse_plain_http
 from tony_provider.cluster.sealed_control import send_sealed
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
@@ -32,6 +33,7 @@ def renew_store_token(
     """
     if opened.tokens is None:
         return None
+    refuse_plain_http(opened.settings)
     authority = _authority(opened, application_dir)
     token = opened.tokens.newer()
     try:

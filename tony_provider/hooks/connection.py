@@ -134,6 +134,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         autoscaling=extra.flag("autoscaling", False),
         trust_env=extra.flag("trust_env", False),
         timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
+        insecure_http=extra.flag("insecure_http", False),
         nodes_ca_file=extra.text("nodes_ca_file"),
         master_keytab=_master_keytab(extra),
         tokens_renewed=extra.flag("tokens_renewed", False),

@@ -60,6 +60,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     **_group(
         "Security",
         kerberos=_flag("Kerberos", "The cluster asks for Kerberos. Default: as [core] security says."),
+        insecure_http=_flag(
+            "Insecure HTTP",
+            "With Kerberos, submit jobs over plain http, too: whoever listens on the way reads their keys, secrets and "
+            "HDFS tokens. Default: no, https only.",
+        ),
         rm_principal=_text(
             "ResourceManager's principal",
             "The principal that renews HDFS tokens. Default: as the ResourceManager's own configuration says.",
