@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,20 @@ def newest_model(
         earlier = (version for version in _versions(hook.storage(), directory) if version.period_end < end)
         newest_first = sorted(earlier, key=_age, reverse=True)
         return next((each.model_dir for each in newest_first if hook.storage().exists(each.model_dir)), "")
+
+
+def quote(value: object) -> str:
+    """A value as one word of a command, whatever is in it: ``--day {{ macros.tony.quote(params.day) }}``.
+
+    For ``command`` of a job, which /bin/sh reads: without it a value such as ``1; id`` ends the command, and begins
+    another. Stands by itself, outside of other quotes.
+
+    Raises ValueError for text that no command can hold: a NUL character.
+    """
+    text = str(value)
+    if "\0" in text:
+        raise ValueError(f"macros.tony.quote: no command can hold a NUL character (got {text!r:.60})")
+    return shlex.quote(text)
 
 
 def _period_end(context: Context) -> Any:

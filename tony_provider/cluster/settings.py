@@ -8,6 +8,8 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster import defaults
+from tony_provider.cluster.policy import Policy
+from tony_provider.cluster.presets import Presets
 from tony_provider.runtime.application import GpuDealing
 from tony_provider.runtime.spec.model import Memory, Network
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
@@ -87,6 +89,8 @@ class Settings:
     runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first
     gpu_dealing: GpuDealing | None = None  # None: the nodes isolate GPUs, or nobody minds
+    policy: Policy = attrs.field(factory=Policy)  # what may be asked for
+    presets: Presets = attrs.field(factory=Presets)
     yarn: YarnSettings | None = None  # exactly one of yarn and local
     local: LocalSettings | None = None
 

@@ -11,6 +11,7 @@ from tony_provider.cluster.prepared_submission import prepare
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
 from tony_provider.cluster.submission_builder import build_submission
 from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.runtime.spec.merge import merge
 
 
 def submit(
@@ -27,7 +28,8 @@ def submit(
     attempt = SubmissionAttempt(prepared, application_id)
     try:
         submission = build_submission(prepared, attempt)
-        attempt.keep(specification_of(submission.description.job, request.given, request.overrides, mask))
+        laid_over = merge(request.overrides or {}, request.advice or {})
+        attempt.keep(specification_of(submission.description.job, request.given, laid_over, mask))
         attempt.hand_over(submission, before_submit)
     except BaseException:
         # Also when the task is timed out or killed meanwhile: nobody else knows of what was made.

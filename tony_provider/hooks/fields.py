@@ -125,6 +125,52 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         ),
     ),
     **_group(
+        "What may be asked for",
+        proxy_users=_text(
+            "Users",
+            "Whom proxy_user may name, with commas between; * stands for anything, as in ml-*, and none alone for "
+            "nobody. Default: whom the cluster lets be impersonated.",
+        ),
+        queues=_text(
+            "Queues",
+            "YARN queues that jobs may name, as they write them, likewise, such as ml,root.ml.*. Default: any.",
+        ),
+        images=_text(
+            "Images", "Docker images that jobs may name, likewise, such as registry.example.com/ml/*. Default: any."
+        ),
+        file_roots=_text(
+            "File roots",
+            "Directories of the worker that files of jobs may lie in, links followed, with commas between; that of the "
+            "DAGs is one of them only if it is named. Default: all that the worker may read.",
+        ),
+        allowed_overrides=_text(
+            "Overrides",
+            "Keys that overrides may touch at most, whatever a DAG allows, with commas between, such as "
+            "tasks.*.memory. Default: as the DAG says.",
+        ),
+        presets=_field(
+            "Presets",
+            "Named parts of jobs, which a job lies over that names one as its preset: an object, such as "
+            '{"small": {"tasks": {"worker": {"memory": "2GiB"}}}}. Default: none.',
+            type=["object", "null"],
+        ),
+        max_tasks=_number("Most tasks", "Tasks of a job at most. Default: no limit.", minimum=1),
+        max_memory=_text(
+            "Most memory",
+            "That all containers of a job may have together, its master's included, such as 512GiB. Default: no limit.",
+        ),
+        max_vcores=_number("Most vcores", "Of all containers of a job together. Default: no limit.", minimum=1),
+        max_gpus=_number("Most GPUs", "Of all containers of a job together. Default: no limit.", minimum=0),
+        max_container_memory=_text("Memory of a container", "At most, such as 64GiB. Default: no limit."),
+        max_container_vcores=_number("Vcores of a container", "At most. Default: no limit.", minimum=1),
+        max_container_gpus=_number("GPUs of a container", "At most. Default: no limit.", minimum=0),
+        max_lifetime=_text(
+            "Longest lifetime",
+            "timeouts.lifetime at most, such as 2d; jobs that give none get this one. Default: no limit.",
+        ),
+        max_priority=_number("Highest priority", "At most. Default: no limit.", minimum=0),
+    ),
+    **_group(
         "YARN",
         scheduler_address=_text(
             "Scheduler addresses",

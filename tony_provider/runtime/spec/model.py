@@ -337,6 +337,7 @@ class JobSpec:
     framework: str  # tensorflow | pytorch | jax | xgboost | ray | horovod | mpi | mxnet | generic | standalone
     tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
+    preset: Optional[str] = None  # a part of a job that the connection has by this name, under this one; default: none
     success: Optional[SuccessRule] = None  # which tasks must succeed; default: what the framework needs
     start: StartRule = StartRule.GANG  # when tasks begin: all together, or each as soon as its container is there
     tolerated_failures: Tolerance = NO_TOLERANCE  # workers that may fail for good while the job goes on; as 3 or 5%
