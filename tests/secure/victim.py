@@ -122,3 +122,9 @@ class Victim:
         except AssertionError as error:
             return [f"alice's job: {error}"]
         return []
+
+
+def peak_bytes(process: Process) -> int:
+    """The most memory that it has had in RAM."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) << 10

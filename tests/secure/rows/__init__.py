@@ -10,6 +10,7 @@ from tests.secure.rows import (  # noqa: F401 - they fill ROWS
     control,
     dag,
     floods,
+    forms,
     lifetimes,
     master,
     neighbour,
@@ -31,6 +32,7 @@ KINDS = (
     "floods",
     "bombs",
     "acls",
+    "forms",
     "dag",
     "lifetimes",
 )

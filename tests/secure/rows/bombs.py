@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.runtime.checkpoint import hostile
+from tests.runtime.checkpoint.conftest import SAMPLES
 from tests.secure.field import Field
 from tests.secure.row import row
-from tests.secure.victim import Victim
+from tests.secure.victim import Victim, peak_bytes
+from tony_provider.runtime.storage.helpers import walk
 
 _BY = "a job of alice's"
 READ_SECONDS = 120.0  # that a worker may need; then it hangs
 MOST_GROWTH = 150  # MiB that a worker may need more for one record
+GOOD = SAMPLES / "torch" / "checkpoint.pt"
 HUGE = 287 << 20  # bytes of status.json
 
 
@@ -40,6 +45,27 @@ def huge_return_value(field: Field) -> str:
         _overwrite(field, victim, "return_value.json", body)
         told.append(_read(field, victim, "returned"))
     return "; ".join(told)
+
+
+@row("checkpoint-bombs", "write the files that froze or filled an executor beside a good checkpoint", by=_BY)
+def checkpoint_bombs(field: Field) -> str:
+    folder = field.folder / "bombs"
+    folder.mkdir()
+    names = [name for name in hostile.FILES if not name.endswith(".tony.json")]  # those would be all that counts
+    for name in names:
+        (folder / name).write_bytes(hostile.FILES[name]())
+    shutil.copy(GOOD, folder / "good.pt")
+    victim = field.submit_victim(files=[str(folder)], prelude='cp bombs/* "$TONY_CHECKPOINT_DIR"')
+    victim.until_running()
+    uri = victim.until(lambda: victim.job.status().checkpoint_dir, "the good checkpoint to be committed")
+    kept = {entry.path.rpartition("/")[2] for entry in walk(victim.job.hook.storage(), uri)}
+    field.expect("good.pt" in kept, f"committed was {kept}")
+    executor = victim.executor("worker:0")
+    peak = peak_bytes(executor) >> 20
+    field.expect(peak < MOST_GROWTH * 2, f"the executor has taken {peak} MiB")
+    field.expect(victim.job.task("worker:0").attempt == 1, "its executor was lost")
+    field.cost = f"executor's peak {peak} MiB"
+    return f"{len(names)} files; good.pt beside them was committed, and the executor went on"
 
 
 def _overwrite(field: Field, victim: Victim, name: str, body: bytes) -> None:

@@ -14,7 +14,7 @@ from tests.hadoop.processes import Process
 from tests.secure.callers import flood, secrets_of
 from tests.secure.field import Field
 from tests.secure.row import row
-from tests.secure.victim import Victim
+from tests.secure.victim import Victim, peak_bytes
 from tony_provider.runtime import contract
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.task_identity import TaskIdentity
@@ -59,7 +59,7 @@ def large_heartbeats(field: Field) -> str:
     before = victim.master.resident_bytes()
     heard = flood(victim.ports()["grpc"], identity, own[contract.SECRET_TASK_TOKEN].decode(), own, BEATS, BEAT_BYTES)
     seconds = _status_seconds(field, victim)
-    grown = (_peak(victim.master) - before) >> 20
+    grown = (peak_bytes(victim.master) - before) >> 20
     field.expect(heard.code != "OK", f"they were taken: {heard}")
     field.expect(grown < 100, f"the master has grown by {grown} MiB")
     victim.until(lambda: victim.job.status().state is JobState.RUNNING, "the job to run on")
@@ -105,9 +105,3 @@ def _kill_training(victim: Victim) -> None:
 def _runs_again(victim: Victim) -> bool:
     status = victim.job.status()
     return status.generation == 2 and status.state is JobState.RUNNING
-
-
-def _peak(process: Process) -> int:
-    """Bytes."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) << 10
