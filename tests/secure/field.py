@@ -112,8 +112,10 @@ class Field:
         return self.standing[0]
 
     def submit_victim(self, request: dict[str, Any] | None = None, **changes: Any) -> Victim:
-        """Without waiting for it. ``request``: fields of its SubmissionRequest; ``memory`` of each of two workers, who first do the
-        command ``prelude``."""
+        """Without waiting for it. ``request``: fields of its SubmissionRequest.
+
+        ``memory`` of each of two workers, who begin with the command ``prelude``.
+        """
         self.victims.append(self._submit(self.place, request, **changes))
         return self.victims[-1]
 
@@ -126,7 +128,8 @@ class Field:
         **changes: Any,
     ) -> Victim:
         go = self.folder / f"go-{uuid4().hex[:8]}"
-        command = f"{prelude}; until [ -e {go} ]; do sleep 0.2; done; test $TONY_RANK != 0 || echo weights > $TONY_MODEL_DIR/model"
+        waits = f"until [ -e {go} ]; do sleep 0.2; done"
+        command = f"{prelude}; {waits}; test $TONY_RANK != 0 || echo weights > $TONY_MODEL_DIR/model"
         spec = {"tasks": {"worker": {"instances": 2, "memory": memory, "command": command}}} | changes
         return Victim(place, place.submit(spec, **(request or {})), go)
 

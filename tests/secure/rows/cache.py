@@ -10,12 +10,12 @@ from tests.jobs.job import Job
 from tests.secure.field import PROGRAMS, Field
 from tests.secure.row import row
 from tests.secure.victim import SECONDS
-from tony_provider.cluster.base import ApplicationState
 from tony_provider.runtime.storage import uris
 
 SCRIPT = "train.sh"
-_HONEST = 'echo honest; test $TONY_RANK != 0 || echo honest > "$TONY_MODEL_DIR/model"\n'
-_POISON = "echo POISONED; test $TONY_RANK != 0 || echo POISONED > $TONY_MODEL_DIR/model\n"
+_LENGTH = 100  # of both, since a size is looked at first
+_HONEST = 'echo honest; test $TONY_RANK != 0 || echo honest > "$TONY_MODEL_DIR/model"\n'.ljust(_LENGTH, "#")
+_POISON = 'echo POISONED; test $TONY_RANK != 0 || echo POISONED > "$TONY_MODEL_DIR/model"\n'.ljust(_LENGTH, "#")
 _BY = "a job of alice's"
 
 
@@ -56,10 +56,11 @@ def _cached(field: Field, job: Job, ending: str) -> str:
     """The WebHDFS address and path of a file in her cache."""
     storage, root = job.hook.storage(), job.hook.layout.root
     folders = [entry.path for entry in storage.list(f"{root}/cache") if entry.is_directory]
-    found = [each.path for folder in folders for each in storage.list(folder) if each.path.endswith(ending)]
+    found = [each for folder in folders for each in storage.list(folder) if each.path.endswith(ending)]
     assert found, f"no {ending} in {folders}"
+    path = uris.parse(max(found, key=lambda each: each.modified_ms).path).path
     base = field.hadoop.services.active_namenode()
-    return f"store {base}/webhdfs/v1{uris.parse(found[-1]).path} {field.hadoop.layout.ca_file}"
+    return f"store {base}/webhdfs/v1{path} {field.hadoop.layout.ca_file}"
 
 
 def _honest(field: Field, job: Job) -> None:
@@ -112,13 +113,10 @@ def poisoned_node(field: Field) -> str:
     field.at_end(lambda: _restore(field))
     job = field.place.submit(_spec(field))
     application = job.end(SECONDS)
-    if application.state is ApplicationState.FINISHED and "POISONED" in str(job.hook.storage().exists(job.directory)):
-        field.expect(False, "the poisoned file was run")
-    log = job.log("worker:0")
+    log = job.log("worker:0") if "logs/worker-0.log" in job.files() else ""
     field.expect("POISONED" not in log, f"the poisoned file was run: {log[-300:]}")
-    return (
-        f"it was not run: {application.diagnostics.strip().splitlines()[0][:150] or 'the job ran what was submitted'}"
-    )
+    why = next(iter(application.diagnostics.strip().splitlines()), "")
+    return f"it was not run: {why[:200] or 'the job ran what was submitted'}"
 
 
 def _restore(field: Field) -> None:
