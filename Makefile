@@ -116,8 +116,17 @@ screenshots: packages $(VENV)/.test  ## take the pictures of the documents anew,
 proto:  ## generate the protobuf code again, with a pinned generator
 	PYTHON=$(PYTHON) sh tony_provider/runtime/hadoop/proto/generate.sh
 
-wheel: $(VENV)/.uv  ## dist/*.whl and dist/*.tar.gz
+wheel: $(VENV)/.uv  ## dist/*.whl, dist/*.tar.gz, and the bill of materials: dist/*.cdx.json
 	$(BIN)/uv build --out-dir dist
+	$(BIN)/python -m tests.supply.materials
+
+.PHONY: audit
+audit: $(VENV)/.uv  ## known holes in what is pinned; exit code 3 where no database of them can be asked
+	$(BIN)/python -m tests.supply.audit
+
+.PHONY: hashes
+hashes: $(VENV)/.uv  ## resolve anew what `airflow tony runtime build` downloads, with its hashes
+	$(BIN)/python -m tests.supply.hashes
 
 .PHONY: constraints
 constraints: $(VENV)/.uv  ## resolve the pins of constraints.txt anew

@@ -1,4 +1,4 @@
-"""What should be set on a cluster that several users share: the list of docs/security.md, as far as ``/conf`` has it."""
+"""What should be set on a cluster that several users share: docs/security.md's list, as far as ``/conf`` has it."""
 
 from __future__ import annotations
 

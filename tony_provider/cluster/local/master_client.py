@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
 from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import MasterOutOfReach, NotServed, UnexpectedAnswer
+from tony_provider.runtime.listeners import listening_users
 from tony_provider.runtime.most_bytes import MASTER_ANSWER
 from tony_provider.runtime.protocol import tracking
 
@@ -37,6 +39,7 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
     url, secret = tracking.read_url(folder), tracking.read_secret(folder)
     if not url or not secret:
         raise MasterOutOfReach(f"the master of {folder.name} has not started")
+    _expect_own(folder, url)
     headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
     with requests.Session() as session:
         session.trust_env = False  # no proxy is between this machine and itself
@@ -48,3 +51,13 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
             raise MasterOutOfReach(
                 f"the master of {folder.name} does not answer ({type(error).__name__}); it may have ended"
             ) from error
+
+
+def _expect_own(folder: Path, url: str) -> None:
+    """Any user of this machine may take the port of a master that has ended, and would be told the next one's secret.
+
+    Raises MasterOutOfReach.
+    """
+    strangers = listening_users(urlsplit(url).port or 0) - {folder.stat().st_uid}
+    if strangers:
+        raise MasterOutOfReach(f"the master of {folder.name} has ended: another user of this machine has its port")
