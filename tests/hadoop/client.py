@@ -39,14 +39,19 @@ class Client:
         body: bytes | None = None,
         content_type: str = "application/octet-stream",
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The body of a 2xx answer; redirects keep method and body. Raises HttpError otherwise."""
+        """The body of a 2xx answer; redirects keep method and body. Raises HttpError otherwise.
+
+        `headers` go over the content type's.
+        """
         parameters = dict(query or {}) | ({} if self.secure else {"user.name": self.user})
         if parameters:
             url += ("&" if "?" in url else "?") + urlencode(parameters)
+        named = ({} if body is None else {"Content-Type": content_type}) | dict(headers or {})
         if self.secure:
-            return self._by_curl(method, url, body, content_type)
-        return _by_urllib(self._opener(url), method, url, body, content_type)
+            return self._by_curl(method, url, body, named)
+        return _by_urllib(self._opener(url), method, url, body, named)
 
     def _opener(self, url: str) -> urllib.request.OpenerDirector:
         """Proxy settings of the environment are not for loopback addresses."""
@@ -56,18 +61,15 @@ class Client:
             handlers.append(urllib.request.HTTPSHandler(context=context))
         return urllib.request.build_opener(*handlers)
 
-    def _by_curl(self, method: str, url: str, body: bytes | None, content_type: str) -> bytes:
+    def _by_curl(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         command = ["curl", "--silent", "--show-error", "--fail-with-body", "--noproxy", "*", "--location"]
         command += ["--negotiate", "--user", ":", "--max-time", str(TIMEOUT_SECONDS), "--request", method]
         if url.startswith("https:"):
             command += ["--cacert", str(self.layout.ca_file)]
         if body is not None:
-            command += [
-                "--data-binary",
-                "@-",
-                "--header",
-                f"Content-Type: {content_type}",
-            ]
+            command += ["--data-binary", "@-"]
+        for name, value in headers.items():
+            command += ["--header", f"{name}: {value}"]
         done = subprocess.run(
             [*command, url],
             input=body or b"",
@@ -82,10 +84,9 @@ class Client:
 
 
 def _by_urllib(
-    opener: urllib.request.OpenerDirector, method: str, url: str, body: bytes | None, content_type: str
+    opener: urllib.request.OpenerDirector, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
 ) -> bytes:
-    headers = {"Content-Type": content_type} if body is not None else {}
-    request = urllib.request.Request(url, data=body, method=method, headers=headers)
+    request = urllib.request.Request(url, data=body, method=method, headers=dict(headers))
     try:
         with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             content: bytes = answer.read()
@@ -93,7 +94,7 @@ def _by_urllib(
     except urllib.error.HTTPError as error:
         # urllib itself follows redirects of GET only; WebHDFS sends a PUT on to a DataNode.
         if error.code == 307:
-            return _by_urllib(opener, method, error.headers["Location"], body, content_type)
+            return _by_urllib(opener, method, error.headers["Location"], body, headers)
         raise HttpError(f"{method} {url}: {error.code} {error.read()[:2000].decode(errors='replace')}") from error
     except OSError as error:
         raise HttpError(f"{method} {url}: {error}") from error

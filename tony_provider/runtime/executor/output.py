@@ -20,7 +20,7 @@ from tony_provider.runtime.executor import disk
 from tony_provider.runtime.kept_log import LogPiece, kept_form
 from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.spec.model import Memory
-from tony_provider.runtime.text import LONGEST_LINE, end_of_log, masked_in_place
+from tony_provider.runtime.text import LONGEST_LINE, end_of_log, masked_in_place, without_cut_secret
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +102,8 @@ class CappedFile:
             kept = end_of_log(data, limit)
             dropped += data.count(b"\n") - kept.count(b"\n")
             data = kept
+        if len(data) < written:
+            data = without_cut_secret(data, secrets)
         return kept_form(masked_in_place(data, secrets), written - len(data), dropped)
 
     def tail(self, limit: int) -> bytes:

@@ -10,7 +10,7 @@ from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import TAIL_LIMIT, Output
 from tony_provider.runtime.kept_log import kept_form
 from tony_provider.runtime.protocol import limits, tony_pb2
-from tony_provider.runtime.text import masked, masked_in_place
+from tony_provider.runtime.text import masked_in_place, without_cut_secret
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.Fro
         return
     if piece.end:
         secrets = context.container.user_secrets.values()
-        output = kept_form(masked_in_place(piece.data, secrets), piece.start)
-        tail = masked(piece.data[-TAIL_LIMIT:].decode("utf-8", "replace"), secrets)
+        data = masked_in_place(without_cut_secret(piece.data, secrets), secrets)
+        output = kept_form(data, piece.start)
+        tail = data[-TAIL_LIMIT:].decode("utf-8", "replace")
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
