@@ -32,8 +32,10 @@ def idle_connections(field: Field) -> str:
     with _connections(victim.ports()["grpc"], IDLE) as opened:
         descriptors = len(list(Path(f"/proc/{victim.master.pid}/fd").iterdir()))
         cost = _status_seconds(field, victim)
-        _kill_training(victim)
-        victim.until(lambda: _runs_again(victim), "the training to start again")
+        before = _trainings(victim)
+        killed = before[0]
+        killed.signal(signal.SIGKILL)
+        victim.until(lambda: len(set(_trainings(victim)) - {killed}) == len(before), "the training to start again")
     field.cost = f"{descriptors} descriptors of the master; status within {cost:.1f} s"
     return f"{opened} connections were taken by the system; the status went on, and the dead task started again"
 
@@ -95,13 +97,8 @@ def _status_seconds(field: Field, victim: Victim) -> float:
     return time.monotonic() - begun
 
 
-def _kill_training(victim: Victim) -> None:
-    pid = next(each.pid for each in victim.job.processes() if str(victim.go) in each.words)
-    process = Process.of(pid)
-    assert process is not None
-    process.signal(signal.SIGKILL)
-
-
-def _runs_again(victim: Victim) -> bool:
-    status = victim.job.status()
-    return status.generation == 2 and status.state is JobState.RUNNING
+def _trainings(victim: Victim) -> list[Process]:
+    """The processes of her program, each known by the executor that is its parent."""
+    executors = {each.pid for each in victim.job.executors()}
+    pids = [each.pid for each in victim.job.processes() if str(victim.go) in each.words and each.parent in executors]
+    return [process for pid in pids if (process := Process.of(pid)) is not None]
