@@ -39,7 +39,7 @@ SHORT_LIVED_SETTINGS = Settings(
     node_recovery=True,
     nodemanagers=3,
     node_vcores=8,
-    expiry_seconds=15,
+    expiry_seconds=40,  # a NodeManager that begins again is back before
     properties={
         "hdfs-site": {
             "dfs.namenode.delegation.token.max-lifetime": str(LIFE_MS),

@@ -10,7 +10,7 @@ from tests.hadoop.user_containers import system_user
 from tests.jobs.test_token_renewal import deferred, until_ms, until_newer, until_over
 from tests.secure.field import LIFE_MS, Field
 from tests.secure.row import SHORT_LIVED, row
-from tests.secure.victim import Victim
+from tests.secure.victim import SECONDS, Victim
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 
 _ALONE = "2200MiB"  # no two on one node
@@ -25,24 +25,33 @@ _ALONE = "2200MiB"  # no two on one node
 def several_lifetimes(field: Field) -> str:
     victim = field.submit_victim(hadoop=True, memory=_ALONE)
     with deferred(victim.job, field.place):
-        victim.until_running()
-        first = until_ms(victim.job)
-        until_newer(victim.job)
-        until_over(victim.job, first)
-        _kill_master(victim)
-        _restart_node(field, victim)
-        until_newer(victim.job)
-        _kill_executor(victim)
-        _lose_node(field, victim)
-        until_newer(victim.job)
-        lifetimes = (until_ms(victim.job) - first) // LIFE_MS
-        field.expect(_uids(victim) == {system_user("alice")}, f"its processes are of the users {_uids(victim)}")
-        status = victim.job.status()
-        victim.go.touch()
-        victim.job.end()
+        try:
+            first = _outlive(field, victim)
+            status, until = victim.job.status(), until_ms(victim.job)
+            uids = _uids(victim)
+        finally:
+            victim.go.touch()  # whoever waits for its end waits in any case
+        victim.job.end(SECONDS)
+    field.expect(uids == {system_user("alice")}, f"its processes are of the users {uids}")
+    lifetimes = (until - first) // LIFE_MS
     tasks = ", ".join(f"{task.name} in its container number {task.attempt}" for task in status.tasks)
     renewed = [each["event"] for each in victim.job.events()].count("store_token")
     return f"{lifetimes} lifetimes after the first, {renewed} newer tokens, master number {status.am_attempt}; {tasks}"
+
+
+def _outlive(field: Field, victim: Victim) -> int:
+    """The end of its first token, in ms since the epoch, long after which it runs."""
+    victim.until_running()
+    first = until_ms(victim.job)
+    until_newer(victim.job)
+    until_over(victim.job, first)
+    _kill_master(victim)
+    _restart_node(field, victim)
+    until_newer(victim.job)
+    _kill_executor(victim)
+    _lose_node(field, victim)
+    until_newer(victim.job)
+    return first
 
 
 def _kill_master(victim: Victim) -> None:
