@@ -57,6 +57,10 @@ comma := ,
 faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
+.PHONY: secure
+secure: packages $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some
+	$(BIN)/python -m tests.secure $(subst $(comma), ,$(ROWS))
+
 # Rows of the table that are tests of something else, too.
 KINDS_ELSEWHERE := "tests/jobs/test_gpus.py::test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill[yarn]" \
 	tests/jobs/test_hadoop_access.py::test_with_kerberos
@@ -112,8 +116,17 @@ screenshots: packages $(VENV)/.test  ## take the pictures of the documents anew,
 proto:  ## generate the protobuf code again, with a pinned generator
 	PYTHON=$(PYTHON) sh tony_provider/runtime/hadoop/proto/generate.sh
 
-wheel: $(VENV)/.uv  ## dist/*.whl and dist/*.tar.gz
+wheel: $(VENV)/.uv  ## dist/*.whl, dist/*.tar.gz, and the bill of materials: dist/*.cdx.json
 	$(BIN)/uv build --out-dir dist
+	$(BIN)/python -m tests.supply.materials
+
+.PHONY: audit
+audit: $(VENV)/.uv  ## known holes in what is pinned; exit code 3 where no database of them can be asked
+	$(BIN)/python -m tests.supply.audit
+
+.PHONY: hashes
+hashes: $(VENV)/.uv  ## resolve anew what `airflow tony runtime build` downloads, with its hashes
+	$(BIN)/python -m tests.supply.hashes
 
 .PHONY: constraints
 constraints: $(VENV)/.uv  ## resolve the pins of constraints.txt anew

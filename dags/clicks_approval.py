@@ -31,7 +31,7 @@ with DAG(
     "clicks_approval",
     schedule=None,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
-    params={**how_to_train(), **where_to_run("NumPy")},
+    params={**how_to_train(), **where_to_run()},
     doc_md=__doc__,
     tags=["tony", "example"],
 ):

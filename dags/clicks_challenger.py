@@ -22,7 +22,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, Param, get_current_context, task
 
 from tony_examples.clicks import training_job, write_clicks
-from tony_examples.form import PUBLISHING, how_to_train, where_to_run
+from tony_examples.form import PUBLISHING, PYTHON_ENV, how_to_train, where_to_run
 from tony_examples.publishing import publish, published_model
 from tony_provider.operators.tony import TonyTrainOperator
 
@@ -72,7 +72,7 @@ with DAG(
             description="By how much the log loss on held-out clicks must be less than the published model's.",
             section=PUBLISHING,
         ),
-        **where_to_run("NumPy"),
+        **where_to_run(),
     },
     doc_md=__doc__,
     tags=["tony", "example"],
@@ -93,7 +93,7 @@ with DAG(
         job={
             "framework": "standalone",
             "files": contestants(clicks, train.output, published_model(MODELS)),
-            "python_env": "{{ params.python_env }}",
+            "python_env": PYTHON_ENV,
             "tasks": {
                 "worker": {
                     "memory": "512MiB",

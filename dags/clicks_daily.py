@@ -57,7 +57,7 @@ with DAG(
             section=TRAINING,
         ),
         **how_to_train(epochs=2),
-        **where_to_run("NumPy"),
+        **where_to_run(),
     },
     doc_md=__doc__,
     tags=["tony", "example"],

@@ -29,7 +29,7 @@ from datetime import datetime, timedelta
 from airflow.sdk import DAG, Asset, Param
 
 from tony_examples.clicks import training_job, write_clicks, write_unseen
-from tony_examples.form import DATA, how_to_train, where_to_run
+from tony_examples.form import DATA, PYTHON_ENV, how_to_train, where_to_run
 from tony_examples.publishing import publish
 from tony_provider.operators.tony import TonyTrainOperator
 
@@ -62,7 +62,7 @@ with DAG(
             section=DATA,
         ),
         **how_to_train(epochs=2),
-        **where_to_run("NumPy"),
+        **where_to_run(),
     },
     doc_md=__doc__,
     tags=["tony", "example"],
@@ -87,7 +87,7 @@ with DAG(
             "framework": "standalone",
             "start": "first-come",
             "files": ["clicks/score.py", "clicks/model.py", "{{ ti.xcom_pull('publish')['model_dir'] }}::model"],
-            "python_env": "{{ params.python_env }}",
+            "python_env": PYTHON_ENV,
             "inputs": {
                 "unseen": {"paths": ["{{ ti.xcom_pull('write_unseen')['unseen'] }}"], "deal": "queue", "fetch": True}
             },

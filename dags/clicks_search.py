@@ -8,8 +8,8 @@ models is published.
   meanwhile.
 - `checkpoint_key` names each training by its settings, not by its place in the list. So what a failed one has saved
   is still its own when the run is cleared with a longer or a shorter list.
-- What differs goes into `overrides`, which are laid over the job. The same can be a memory, a queue or a whole
-  command.
+- What differs goes into `overrides`, which are laid over the job. Without more they may touch sizes and limits, such
+  as the memory; `allowed_overrides` names what else.
 - A training that fails is only one fewer to choose from; the run succeeds as long as one of them does.
 
 `docs/decorator.md` has a search whose training code is a function of the DAG file.
@@ -97,7 +97,7 @@ with DAG(
             description="Of each training.",
             section=TRAINING,
         ),
-        **where_to_run("NumPy"),
+        **where_to_run(),
     },
     doc_md=__doc__,
     tags=["tony", "example"],
@@ -106,6 +106,7 @@ with DAG(
         task_id="train",
         map_index_template="{{ task.checkpoint_key }}",
         yarn_queue="{{ params.queue or '' }}",
+        allowed_overrides=["env.LEARNING_RATE", "env.BATCH_SIZE"],
         max_active_tis_per_dag=3,
         deferrable=True,
         execution_timeout=timedelta(hours=1),

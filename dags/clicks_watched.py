@@ -49,7 +49,7 @@ with DAG(
             description="Seconds after each epoch. More than 10 for two minutes, and the watch ends the training.",
             section=TRAINING,
         ),
-        **where_to_run("NumPy"),
+        **where_to_run(),
     },
     doc_md=__doc__,
     tags=["tony", "example"],

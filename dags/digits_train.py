@@ -7,9 +7,9 @@ good enough, as the current version. A training that fails goes on from its newe
 again.
 
 The training code is `digits/train.py`, ordinary TensorFlow. The containers need TensorFlow, tf_keras and NumPy in
-the environment that the parameter *Python environment* names (its default can be set by the variable
-`TONY_EXAMPLES_PYTHON_ENV` of Airflow's processes); Airflow's workers need scikit-learn. The rest comes from the
-connection `tony_default`: on which cluster, and where data and models are kept.
+the environment that the variable `TONY_EXAMPLES_PYTHON_ENV` of Airflow's processes names, else in the one that Airflow
+runs in; Airflow's workers need scikit-learn. The rest comes from the connection `tony_default`: on which cluster, and
+where data and models are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from io import BytesIO
 
 from airflow.sdk import DAG, Asset, Param, get_current_context, task
 
-from tony_examples.form import PUBLISHING, TRAINING, where_to_run
+from tony_examples.form import PUBLISHING, PYTHON_ENV, TRAINING, where_to_run
 from tony_examples.publishing import publish
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
@@ -55,7 +55,7 @@ PARAMS = {
         description="On held-out digits; a model below it is not published.",
         section=PUBLISHING,
     ),
-    **where_to_run("TensorFlow, tf_keras and NumPy"),
+    **where_to_run(),
 }
 
 
@@ -101,7 +101,7 @@ with DAG(
         job={
             "framework": "tensorflow",
             "files": ["digits/train.py", "{{ ti.xcom_pull('prepare')['train'] }}::data"],
-            "python_env": "{{ params.python_env }}",
+            "python_env": PYTHON_ENV,
             "tasks": {
                 "worker": {
                     "instances": "{{ params.workers }}",
@@ -124,7 +124,7 @@ with DAG(
                 "{{ ti.xcom_pull('prepare')['held_out'] }}::data",
                 "{{ ti.xcom_pull('train')['model_dir'] }}::model",
             ],
-            "python_env": "{{ params.python_env }}",
+            "python_env": PYTHON_ENV,
             "tasks": {
                 "worker": {
                     "memory": "2304MiB",

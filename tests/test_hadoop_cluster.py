@@ -184,6 +184,8 @@ def test_kerberos_is_required_by_the_resourcemanager(secure_hadoop: HadoopCluste
             "--silent",
             "--noproxy",
             "*",
+            "--cacert",
+            str(secure_hadoop.layout.ca_file),
             "--output",
             "/dev/null",
             "--write-out",

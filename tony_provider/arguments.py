@@ -39,6 +39,13 @@ def yes_or_no(name: str, value: bool) -> bool:
     return value
 
 
+def names(argument: str, value: Any) -> list[str]:
+    """The argument with this name, checked to be a list of texts. Raises ValueError: of one text each letter is one."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in value):
+        raise ValueError(f"{argument} is {value!r}: a list of texts")
+    return list(value)
+
+
 def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
     """The argument ``show_output``, checked. Raises ValueError."""
     if value is False or value == "leader":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,12 @@ import attrs
 from jinja2 import pass_context
 
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
+from tony_provider.runtime.foreign_json import read_json
+from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.helpers import read_whole
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
@@ -57,6 +59,20 @@ def newest_model(
         return next((each.model_dir for each in newest_first if hook.storage().exists(each.model_dir)), "")
 
 
+def quote(value: object) -> str:
+    """A value as one word of a command, whatever is in it: ``--day {{ macros.tony.quote(params.day) }}``.
+
+    For ``command`` of a job, which /bin/sh reads: without it a value such as ``1; id`` ends the command, and begins
+    another. Stands by itself, outside of other quotes.
+
+    Raises ValueError for text that no command can hold: a NUL character.
+    """
+    text = str(value)
+    if "\0" in text:
+        raise ValueError(f"macros.tony.quote: no command can hold a NUL character (got {text!r:.60})")
+    return shlex.quote(text)
+
+
 def _period_end(context: Context) -> Any:
     run = context["dag_run"]
     return run.data_interval_end or run.run_after
@@ -70,13 +86,13 @@ def _versions(storage: Storage, models: str) -> Iterator[Version]:
     for directory in directories:
         file = uris.join(directory.path, VERSION_FILE)
         try:
-            data = read_bytes(storage, file)
+            data = read_whole(storage, file, RECORD)
         except StorageNotFound:
             continue  # still being published
         try:
-            about = json.loads(data)
+            about = read_json(data)
             yield Version(about["model_dir"], _moment(about["period_end"]), directory.name)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
 
 
@@ -87,4 +103,5 @@ def _moment(value: datetime | str) -> datetime:
 
 def _age(version: Version) -> tuple[datetime, int, str]:
     """Of one period the version with the highest number is the newest: 10 after 9."""
-    return version.period_end, int(version.number) if version.number.isdecimal() else -1, version.number
+    is_number = version.number.isdecimal() and len(version.number) < 20
+    return version.period_end, int(version.number) if is_number else -1, version.number

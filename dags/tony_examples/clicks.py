@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow.sdk import get_current_context, task
 
+from tony_examples.form import PYTHON_ENV
 from tony_examples.publishing import period_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.helpers import write_atomically
@@ -19,6 +20,7 @@ from tony_provider.runtime.storage.uris import join
 EXAMPLES = {"train": 4000, "held_out": 1000}  # of a day
 UNSEEN = 50  # in each shard that is to be scored
 FEATURES = 8
+# Numbers, to which the form holds them: text of a form would need macros.tony.quote, since a shell reads this.
 AS_IN_THE_FORM = "--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }}"  # of form.how_to_train
 
 
@@ -88,7 +90,7 @@ def training_job(options: str = AS_IN_THE_FORM) -> dict[str, Any]:
             "{{ ti.xcom_pull('write_clicks')['train'] }}::data",
             "{{ ti.xcom_pull('write_clicks')['held_out'] }}::held_out",
         ],
-        "python_env": "{{ params.python_env }}",
+        "python_env": PYTHON_ENV,
         "tasks": {
             "worker": {
                 "memory": "512MiB",

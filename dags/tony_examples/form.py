@@ -12,19 +12,14 @@ TRAINING = "Training"
 PUBLISHING = "Publishing"
 CLUSTER = "Cluster"
 
+# What the trainings run in: a directory that every node has, or an archive made by venv-pack or conda-pack. Not in the
+# form: whoever fills that in would say which programs run. Default: the environment that Airflow runs in.
+PYTHON_ENV = os.environ.get("TONY_EXAMPLES_PYTHON_ENV", sys.prefix)
 
-def where_to_run(needs: str) -> dict[str, Param]:
-    """``needs``: what must be installed where the training runs."""
+
+def where_to_run() -> dict[str, Param]:
+    """Of every training."""
     return {
-        "python_env": Param(
-            os.environ.get("TONY_EXAMPLES_PYTHON_ENV", sys.prefix),
-            type="string",
-            minLength=1,
-            title="Python environment",
-            description=f"With {needs}: a directory that every node has, or an archive made by venv-pack or "
-            "conda-pack. Default: the one that Airflow runs in.",
-            section=CLUSTER,
-        ),
         "queue": Param(
             None,
             type=["null", "string"],

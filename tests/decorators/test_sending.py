@@ -17,6 +17,7 @@ from tony_provider.decorators.sending import call_of, calling
 from tony_provider.exceptions import TonySpecError
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.sdk import tony_call
+from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.source import load_source
 
 JOB = {"framework": "standalone", "tasks": {"worker": {"instances": 2}, "tensorboard": {"command": "true"}}}
@@ -88,7 +89,7 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
 
 
 def test_every_type_without_a_command_calls_the_function() -> None:
-    job = parse_job(JOB, overrides=calling(JOB, None, "train"))
+    job = parse_job(JOB, overrides=calling(JOB, "train"))
     assert {name: task.command for name, task in job.tasks.items()} == {
         "worker": tony_call.COMMAND,
         "tensorboard": "true",
@@ -101,31 +102,27 @@ def test_what_a_framework_runs_by_itself_does_not_call_the_function() -> None:
         "framework": "ray",
         "tasks": {"chief": {}, "worker": {}, "helper": {"role": "worker"}, "watch": {"role": "sidecar"}},
     }
-    job = parse_job(ray, overrides=calling(ray, None, "train"))
+    job = parse_job(ray, overrides=calling(ray, "train"))
     assert {name for name, task in job.tasks.items() if task.command == tony_call.COMMAND} == {"chief", "watch"}
 
 
-def test_overrides_and_text_say_which_types_there_are() -> None:
+def test_what_is_laid_over_a_job_says_which_types_there_are() -> None:
     over = "{tasks: {worker: {command: 'true'}, tensorboard: null, chief: {}}, restart: {permanent_exit_codes: [3]}}"
-    job = parse_job(JOB, overrides=calling(json.dumps(JOB), over, "train"))
+    whole = merge(JOB, load_source(over))
+    job = parse_job(whole, overrides=calling(whole, "train"))
     assert {name: task.command for name, task in job.tasks.items()} == {"worker": "true", "chief": tony_call.COMMAND}
     assert job.restart.permanent_exit_codes == [3, tony_call.REFUSED]
-    again = {"tasks": {"tensorboard": {"command": None}}}
-    assert parse_job(JOB, overrides=calling(JOB, again, "train")).tasks["tensorboard"].command == tony_call.COMMAND
+    again = merge(JOB, {"tasks": {"tensorboard": {"command": None}}})
+    assert parse_job(again, overrides=calling(again, "train")).tasks["tensorboard"].command == tony_call.COMMAND
 
 
 def test_a_job_that_would_not_call_the_function_is_refused() -> None:
     with pytest.raises(TonySpecError, match=r"every type has a command \(worker, tensorboard\).* call train\(\)"):
-        calling(JOB, {"tasks": {"worker": {"command": "true"}}}, "train")
+        calling(merge(JOB, {"tasks": {"worker": {"command": "true"}}}), "train")
 
 
 @pytest.mark.parametrize("tasks", [None, [], "x", {}, {"worker": "x"}, {"worker": {}, "x": 3}])
 @pytest.mark.parametrize("restart", ["x", {"permanent_exit_codes": "x"}])
 def test_what_is_wrong_with_a_job_is_left_to_who_reads_it(tasks: Any, restart: Any) -> None:
-    over = calling({"framework": "standalone", "tasks": tasks, "restart": restart}, None, "train")
+    over = calling({"framework": "standalone", "tasks": tasks, "restart": restart}, "train")
     assert load_source(over).get("restart") is None
-
-
-def test_text_that_is_no_specification_is_refused() -> None:
-    with pytest.raises(TonySpecError, match="not YAML"):
-        calling("tasks: [", None, "train")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import tests.airflow_home  # noqa: F401 - names Airflow's home before anything imports Airflow
+from tests import named_rows
 
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"  # of the harness itself; read when Airflow is imported
 from tests.e2e.airflow import AirflowError
@@ -35,7 +36,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=REPOSITORY / ".tony" / "e2e", help="(%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave cluster and Airflow running for the next call")
     arguments = parser.parse_args()
-    chosen = [row for row in in_order() if _chosen(row, arguments.rows)]
+    chosen = named_rows.chosen(in_order(), arguments.rows)
     if not chosen:
         parser.error(f"no row is called so; there are {', '.join(row.name for row in in_order())}")
     if arguments.list:
@@ -73,10 +74,6 @@ def run_all(installation: Installation, chosen: list[Row]) -> bool:
     (OUTPUT / "table.txt").write_text(f"{told}\n")
     print(f"\n{told}\n\nThis table, screenshots, and what is known of rows that failed, are in {OUTPUT}")
     return all(outcome.good for outcome in outcomes)
-
-
-def _chosen(row: Row, wanted: list[str]) -> bool:
-    return not wanted or any(each in (row.name, row.kind) or row.name.startswith(f"{each}-") for each in wanted)
 
 
 if __name__ == "__main__":

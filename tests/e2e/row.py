@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.named_rows import kind_of
+
 if TYPE_CHECKING:
     from tests.e2e.field import Field
 
@@ -27,7 +29,7 @@ class Row:
     @property
     def kind(self) -> str:
         """The module in ``rows`` that it stands in."""
-        return self.run.__module__.rpartition(".")[2]
+        return kind_of(self.run)
 
 
 ROWS: dict[str, Row] = {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.e2e.row import Row
+from tests.named_rows import problem_lines, wrapped
 
 _HEADER = ("row", "what is done", "what was seen")
 _WIDTHS = (26, 44, 62)
@@ -41,16 +41,9 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 def lines_of(outcome: Outcome) -> list[str]:
     """A row, as many lines as it needs."""
     cells = [outcome.row.name, outcome.row.act, outcome.seen]
-    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, _WIDTHS, strict=True)]
-    lines = []
-    for number in range(max(map(len, wrapped))):
-        texts = [cell[number] if number < len(cell) else "" for cell in wrapped]
-        verdict = "ok" if outcome.good else "BAD"
-        lines.append(_line(texts, *((f"{outcome.seconds:.0f}", verdict) if number == 0 else ("", ""))))
-    for problem in outcome.problems:
-        first, *rest = problem.strip().splitlines() or [""]
-        lines.append(f"    ! {first[:300]}" + (f" (and {len(rest)} lines more)" if rest else ""))
-    return lines
+    ends = (f"{outcome.seconds:.0f}", "ok" if outcome.good else "BAD")
+    lines = [_line(texts, *(("", "") if number else ends)) for number, texts in enumerate(wrapped(cells, _WIDTHS))]
+    return lines + problem_lines(outcome.problems)
 
 
 def header() -> str:

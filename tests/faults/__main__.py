@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 
 import tests.airflow_home  # noqa: F401 - names Airflow's home before anything imports Airflow
+from tests import named_rows
 
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"  # of the harness itself; read when Airflow is imported
 from tests.faults.account import Account
@@ -34,7 +35,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=REPOSITORY / ".tony" / "faults", help="(%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next call")
     arguments = parser.parse_args()
-    chosen = [row for row in in_order() if _chosen(row, arguments.rows)]
+    chosen = named_rows.chosen(in_order(), arguments.rows)
     if arguments.quick:
         chosen = [dataclasses.replace(row, program=COUNT) if row.program == TRAIN else row for row in chosen]
         chosen = [row for row in chosen if row.program != SERVED]
@@ -94,10 +95,6 @@ def run_one(row: Row, field: Field) -> Outcome:
             (field.folder / f"job-{number}.txt").write_text(training.job.describe())
     field.mend()
     return Outcome(row, account, time.monotonic() - begun)
-
-
-def _chosen(row: Row, wanted: list[str]) -> bool:
-    return not wanted or any(each in (row.name, row.kind) or row.name.startswith(f"{each}-") for each in wanted)
 
 
 if __name__ == "__main__":

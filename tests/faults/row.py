@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.faults.account import Account
+from tests.named_rows import kind_of
 
 if TYPE_CHECKING:
     from tests.faults.field import Field
@@ -29,7 +30,7 @@ class Row:
     @property
     def kind(self) -> str:
         """The module in ``rows`` that it stands in."""
-        return self.run.__module__.rpartition(".")[2]
+        return kind_of(self.run)
 
 
 ROWS: dict[str, Row] = {}

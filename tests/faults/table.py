@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.faults.account import Account
 from tests.faults.row import Row
 from tests.faults.weights import TOLERANCE
+from tests.named_rows import problem_lines, wrapped
 
 _HEADER = ("row", "fault", "program", "what the job did", "lost", "back s", "training s", "verdict")
 _WIDTHS = (24, 46, 7, 46)  # of the first columns, whose text is wrapped
@@ -53,15 +53,10 @@ def lines_of(outcome: Outcome) -> list[str]:
         "-" if account.training is None else f"{account.training:.1f}",
         "ok" if outcome.good else "BAD",
     ]
-    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, _WIDTHS, strict=True)]
-    lines = []
-    for number in range(max(map(len, wrapped))):
-        texts = [cell[number] if number < len(cell) else "" for cell in wrapped]
-        lines.append(_line(texts, numbers if number == 0 else [""] * len(numbers)))
-    for problem in account.problems:
-        first, *rest = problem.strip().splitlines() or [""]
-        lines.append(f"    ! {first[:200]}" + (f" (and {len(rest)} lines more)" if rest else ""))
-    return lines
+    lines = [
+        _line(texts, [""] * len(numbers) if number else numbers) for number, texts in enumerate(wrapped(cells, _WIDTHS))
+    ]
+    return lines + problem_lines(account.problems, 200)
 
 
 # By kinds or names of rows: until when every user process that was lost is to be there again.

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
+from tests.hadoop.fixtures import ATTACH, ATTACH_SECURE
 from tests.hadoop.kdc import KdcError
 from tests.hadoop.node_disk import node_disk
 from tests.hadoop.resolve import ResolveError, is_here, resolve
 from tests.hadoop.settings import DEFAULT_VERSION, Settings
+from tests.hadoop.tls import TlsError
 from tests.hadoop.tools import missing_tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -22,11 +24,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def main() -> int:
     parser = _parser()
     arguments = parser.parse_args()
-    suffix = "-secure" if arguments.secure else ""
+    suffix = ("-secure" if arguments.secure else "") + ("-https" if arguments.https else "")
     root = arguments.root or REPOSITORY / ".tony" / f"hadoop-{arguments.version}{suffix}"
     try:
         return ACTS[arguments.act](root, arguments)
-    except (ClusterError, KdcError, ResolveError) as error:
+    except (ClusterError, KdcError, ResolveError, TlsError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -48,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     ):
         parser.add_argument(f"--{name}", type=int, default=getattr(own, name.replace("-", "_")), help="(%(default)s)")
     parser.add_argument("--secure", action="store_true", help="with Kerberos, and a KDC of its own")
+    parser.add_argument("--https", action="store_true", help="all web addresses, with an authority of its own")
+    parser.add_argument("--masters-https", default=own.masters_https, help="NONE, LENIENT or STRICT (%(default)s)")
     parser.add_argument("--rpc-protection", default=own.rpc_protection, help="authentication, integrity or privacy")
     parser.add_argument("--preemption", action="store_true", help="between queues, within seconds")
     parser.add_argument("--expiry-seconds", type=float, help="until a silent node or master is lost (600)")
@@ -76,6 +80,8 @@ def _start(root: Path, arguments: argparse.Namespace) -> int:
             node_vcores=arguments.node_vcores,
             node_gpus=arguments.node_gpus,
             secure=arguments.secure,
+            https=arguments.https,
+            masters_https=arguments.masters_https,
             rpc_protection=arguments.rpc_protection,
             preemption=arguments.preemption,
             expiry_seconds=arguments.expiry_seconds,
@@ -106,7 +112,7 @@ def _env(root: Path, arguments: argparse.Namespace) -> int:
     """Lines for a shell to evaluate."""
     cluster = HadoopCluster.load(root)
     values = {
-        "TONY_TEST_HADOOP_ROOT": str(cluster.layout.root),
+        ATTACH_SECURE if cluster.settings.secure else ATTACH: str(cluster.layout.root),
         "TONY_RM_WEBAPP": ",".join(cluster.rm_webapp),
         "TONY_WEBHDFS": ",".join(cluster.webhdfs),
         "TONY_FS_DEFAULT": cluster.fs_default,
@@ -115,6 +121,8 @@ def _env(root: Path, arguments: argparse.Namespace) -> int:
     }
     if cluster.settings.secure:
         values["KRB5_CONFIG"] = str(cluster.layout.krb5_conf)
+    if cluster.settings.https:
+        values["TONY_CA_FILE"] = str(cluster.layout.ca_file)
     for name, value in values.items():
         print(f"export {name}={shlex.quote(value)}")
     return 0

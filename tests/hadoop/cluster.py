@@ -22,7 +22,9 @@ from tests.hadoop.readiness import Services
 from tests.hadoop.resolve import resolve
 from tests.hadoop.settings import Addresses, Settings
 from tests.hadoop.state import State
+from tests.hadoop.tls import Tls
 from tests.hadoop.tools import missing_tools
+from tests.hadoop.user_containers import UserContainers
 
 START_SECONDS = 120
 POLL_SECONDS = 0.1
@@ -112,9 +114,9 @@ class HadoopCluster:
 
         On a root that `stop(keep=True)` left it comes up with its data and addresses. Raises ClusterError when a tool
         is missing, a daemon dies or the deadline passes; then nothing is left running, and the logs are kept.
-        Also raises KdcError and ResolveError. The first use of a version downloads it, outside the deadline.
+        Also raises KdcError, TlsError and ResolveError. The first use of a version downloads it, outside the deadline.
         """
-        missing = missing_tools(secure=self.settings.secure)
+        missing = missing_tools(secure=self.settings.secure, users=self.settings.container_executor)
         if missing:
             raise ClusterError("A Hadoop cluster cannot run on this machine:\n- " + "\n- ".join(missing))
         resolve(self.settings.version)
@@ -226,9 +228,13 @@ class HadoopCluster:
         self.state.write(self.layout)
         for folder in (self.layout.logs, self.layout.data / "tmp"):
             folder.mkdir(parents=True)
+        if self.settings.https:
+            Tls(self.layout).create(node.host for node in self.state.addresses.nodemanagers)
         Configuration(self.settings, self.state.addresses, self.layout).write_all()
         if self.settings.secure:
             Kdc(self.layout, self.state.addresses.kdc).create()
+        if self.settings.container_executor:
+            UserContainers(self.layout, self.settings).write()
 
     def _bring_up(self, deadline: float) -> None:
         watched = self.state.processes

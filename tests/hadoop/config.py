@@ -28,6 +28,7 @@ NODE_LABEL = "gpu"
 GPU = "yarn.io/gpu"
 RATE = "example.com/rate"  # counted in Gi; each node has a few
 NODE_RATE = 8
+LOCALIZER_HEAP_MB = 128
 # Of the whole cluster, in percent: (guaranteed, at most). `small` can never hold a large job.
 QUEUES = {"default": (30, 100), "ml": (60, 100), "small": (10, 10)}
 # Half a second after a queue lacks what is its own it is said which containers will be taken, and 4 s later they are.
@@ -70,7 +71,7 @@ class Layout:
     def entries(self) -> tuple[Path, ...]:
         """Everything that a cluster puts into its root."""
         draft = self.state.with_suffix(".draft")
-        return self.root / "conf", self.data, self.kerberos, self.logs, self.state, draft, self.lock
+        return self.root / "conf", self.data, self.kerberos, self.tls, self.logs, self.state, draft, self.lock
 
     @property
     def logs(self) -> Path:
@@ -93,6 +94,27 @@ class Layout:
     def krb5_conf(self) -> Path:
         return self.kerberos / "krb5.conf"
 
+    @property
+    def tls(self) -> Path:
+        return self.root / "tls"
+
+    @property
+    def ca_file(self) -> Path:
+        """PEM file of the authority that https servers are checked against."""
+        return self.tls / "ca.pem"
+
+    @property
+    def keystore(self) -> Path:
+        return self.tls / "server.p12"
+
+    @property
+    def truststore(self) -> Path:
+        return self.tls / "trust.p12"
+
+    @property
+    def tls_password(self) -> Path:
+        return self.tls / "password"
+
     def keytab(self, user: str) -> Path:
         return self.kerberos / f"{user}.keytab"
 
@@ -106,6 +128,15 @@ class Layout:
 
     def conf(self, daemon: str) -> Path:
         return self.root / "conf" / daemon
+
+    @property
+    def container_executor(self) -> Path:
+        """The program that NodeManagers begin containers by, where these run as their users."""
+        return self.root / "conf" / "container-executor"
+
+    @property
+    def node_view(self) -> Path:
+        return self.root / "conf" / "node-view"
 
     def log(self, daemon: str) -> Path:
         return self.logs / f"{daemon}.log"
@@ -151,9 +182,13 @@ class Configuration:
                 f"yarn.nodemanager.resource-type.{RATE}": f"{NODE_RATE}Gi",
             },
         }
+        if self.settings.https:
+            files |= self._ssl()
         for name in sorted(files.keys() | own.keys() | self.settings.properties.keys()):
             values = files.get(name, {}) | own.get(name, {}) | self.settings.properties.get(name, {})
-            (folder / f"{name}.xml").write_text(_xml(values))
+            path = folder / f"{name}.xml"
+            path.touch(0o600 if name.startswith("ssl-") else 0o644)  # those hold passwords
+            path.write_text(_xml(values))
         (folder / "log4j.properties").write_text(LOG4J)
         (folder / "hosts").write_text(self._hosts(host))
 
@@ -166,6 +201,23 @@ class Configuration:
         others = {LOOPBACK, *WEB_LOOPBACK, *(node.host for node in self.addresses.nodemanagers)} - {host}
         lines = [f"{host} {host} {socket.gethostname()}", *(f"{other} {other}" for other in sorted(others))]
         return "\n".join([*lines, f"{LOOPBACK} localhost", ""])
+
+    def _ssl(self) -> dict[str, Properties]:
+        """Where servers have their key, and whom they and Hadoop's own clients trust."""
+        password = self.layout.tls_password.read_text()
+        stores = {"keystore": self.layout.keystore, "truststore": self.layout.truststore}
+        files: dict[str, Properties] = {}
+        for side in ("server", "client"):
+            files[f"ssl-{side}"] = {f"ssl.{side}.keystore.keypassword": password}
+            for store, path in stores.items():
+                for what, value in (("location", str(path)), ("password", password), ("type", "PKCS12")):
+                    files[f"ssl-{side}"][f"ssl.{side}.{store}.{what}"] = value
+        return files
+
+    @property
+    def _web(self) -> str:
+        """The end of the name of a web address of YARN's."""
+        return "webapp.https.address" if self.settings.https else "webapp.address"
 
     def _core(self) -> Properties:
         values = {
@@ -204,7 +256,9 @@ class Configuration:
             "dfs.namenode.safemode.extension": "0",
             "dfs.heartbeat.interval": "1",
         }
-        values |= pairs.namenodes(self.addresses, self.layout.data)
+        if self.settings.https:
+            values["dfs.http.policy"] = "HTTPS_ONLY"
+        values |= pairs.namenodes(self.addresses, self.layout.data, self.settings.scheme)
         return values | (self._secure_hdfs() if self.settings.secure else {})
 
     def _secure_hdfs(self) -> Properties:
@@ -228,7 +282,7 @@ class Configuration:
         return {
             "dfs.datanode.hostname": LOOPBACK,
             "dfs.datanode.address": datanode.data,
-            "dfs.datanode.http.address": datanode.http,
+            f"dfs.datanode.{self.settings.scheme}.address": datanode.http,
             "dfs.datanode.ipc.address": datanode.ipc,
             "dfs.datanode.data.dir": f"file://{self.layout.data}/datanode-{number}",
         }
@@ -272,8 +326,11 @@ class Configuration:
             "yarn.nodemanager.resource.cpu-vcores": str(self.settings.node_vcores),
             "yarn.log-aggregation-enable": "false",
             "yarn.resourcemanager.cluster-id": "tony-test",
+            "yarn.resourcemanager.application-https.policy": self.settings.masters_https,
         }
-        values |= pairs.resourcemanagers(self.addresses)
+        if self.settings.https:
+            values["yarn.http.policy"] = "HTTPS_ONLY"
+        values |= pairs.resourcemanagers(self.addresses, self._web)
         if self.settings.preemption:
             values |= PREEMPTION
         if self.settings.expiry_seconds is not None:
@@ -303,14 +360,33 @@ class Configuration:
         return values
 
     def _nodemanager(self, number: int, node: NodeManager) -> Properties:
-        return {
+        values = {
             "fs.AbstractFileSystem.file.impl": node_disk.CLASS,
             "yarn.nodemanager.hostname": node.host,
             "yarn.nodemanager.address": node.rpc,
             "yarn.nodemanager.localizer.address": node.localizer,
-            "yarn.nodemanager.webapp.address": node.web,
+            f"yarn.nodemanager.{self._web}": node.web,
             "yarn.nodemanager.local-dirs": f"{self.layout.data}/nodemanager-{number}",
             "yarn.nodemanager.log-dirs": f"{self.layout.logs}/containers-{number}",
+        }
+        if self.settings.node_recovery:
+            values |= {
+                "yarn.nodemanager.recovery.enabled": "true",
+                "yarn.nodemanager.recovery.supervised": "true",  # also where it is told to end
+                "yarn.nodemanager.recovery.dir": f"{self.layout.data}/nodemanager-{number}-recovery",
+            }
+        return values | (self._linux_executor() if self.settings.container_executor else {})
+
+    def _linux_executor(self) -> Properties:
+        """Also for the JVM that fetches a container's files as its user: it has none of the NodeManager's flags."""
+        package = "org.apache.hadoop.yarn.server.nodemanager"
+        flags = [f"-Xmx{LOCALIZER_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        flags += ["-XX:-UsePerfData", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
+        flags += ["-Djava.net.preferIPv4Stack=true", f"-Djava.security.krb5.conf={self.layout.krb5_conf}"]
+        return {
+            "yarn.nodemanager.container-executor.class": f"{package}.LinuxContainerExecutor",
+            "yarn.nodemanager.linux-container-executor.path": str(self.layout.container_executor),
+            "yarn.nodemanager.container-localizer.java.opts": " ".join(flags),
         }
 
     def _queues(self) -> Properties:

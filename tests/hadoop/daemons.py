@@ -15,6 +15,7 @@ from tests.hadoop.kdc import Kdc
 from tests.hadoop.processes import Process, spawn, stop, with_environment
 from tests.hadoop.resolve import resolve
 from tests.hadoop.state import State
+from tests.hadoop.user_containers import UserContainers
 
 STOP_SECONDS = 10
 # Daemons whose partners go at the same time may wait for them for long; nothing is lost by ending them.
@@ -41,6 +42,8 @@ class Daemons:
             command, environment = kdc.command(), kdc.environment()
         else:
             command, environment = self._java.daemon(name), self._java.environment()
+            if self.state.settings.container_executor and name.startswith("nodemanager-"):
+                command = UserContainers(self.layout, self.state.settings).command(command)
         self.state.processes[name] = spawn(command, log=self.layout.log(name), cwd=self.layout.root, env=environment)
         self.state.write(self.layout)
 

@@ -18,6 +18,7 @@ from tests.hadoop.settings import Settings
 
 # A cluster that runs already, for quick development: `eval "$(python -m tests.hadoop env)"`.
 ATTACH = "TONY_TEST_HADOOP_ROOT"
+ATTACH_SECURE = "TONY_TEST_SECURE_HADOOP_ROOT"
 
 StartHadoop = Callable[[Settings], HadoopCluster]
 
@@ -25,19 +26,15 @@ StartHadoop = Callable[[Settings], HadoopCluster]
 @pytest.fixture(scope="session")
 def hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
     """The simple cluster that all tests share: leave its daemons alone, and clean up what you make."""
-    root = os.environ.get(ATTACH)
-    if not root:
-        return start_hadoop(Settings())
-    cluster = HadoopCluster.load(Path(root))
-    if not cluster.running():
-        pytest.fail(f"{ATTACH}={root}: not all daemons of that cluster run", pytrace=False)
-    return cluster
+    return _running(ATTACH) or start_hadoop(Settings())
 
 
 @pytest.fixture(scope="session")
 def secure_hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
-    """The Kerberos cluster that all tests share, with RPC encrypted and a pair of NameNodes."""
-    return start_hadoop(Settings(secure=True, rpc_protection="privacy", namenodes=2))
+    """The Kerberos cluster that all tests share, with RPC encrypted, https only, and a pair of NameNodes."""
+    return _running(ATTACH_SECURE) or start_hadoop(
+        Settings(secure=True, https=True, masters_https="STRICT", rpc_protection="privacy", namenodes=2)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +63,17 @@ def start_hadoop(request: pytest.FixtureRequest) -> Iterator[StartHadoop]:
     for cluster in started:
         if cluster.root.exists():
             cluster.stop(keep=bool(request.session.testsfailed))
+
+
+def _running(variable: str) -> HadoopCluster | None:
+    """The cluster that this environment variable names, if it is set."""
+    root = os.environ.get(variable)
+    if not root:
+        return None
+    cluster = HadoopCluster.load(Path(root))
+    if not cluster.running():
+        pytest.fail(f"{variable}={root}: not all daemons of that cluster run", pytrace=False)
+    return cluster
 
 
 def _clear_abandoned(folder: Path) -> None:

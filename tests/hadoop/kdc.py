@@ -61,10 +61,12 @@ class Kdc:
     def create(self) -> None:
         """Configuration, database, principals and their keytabs, anew."""
         folder = self.layout.kerberos
-        folder.mkdir(parents=True, mode=0o700)
+        # What is secret in it is its owner's alone; containers of other users read its krb5.conf.
+        folder.mkdir(parents=True, mode=0o711)
         values = {"realm": REALM, "kdc": self.address, "folder": folder}
         self.layout.krb5_conf.write_text(_KRB5_CONF.format(**values))
         (folder / "kdc.conf").write_text(_KDC_CONF.format(**values))
+        (folder / "http-secret").touch(0o600)
         (folder / "http-secret").write_text(secrets.token_hex(32))
         self._tool("kdb5_util", "create", "-s", "-r", REALM, "-P", secrets.token_hex(16))
         # One process for all of them: each start of kadmin.local opens the database anew.

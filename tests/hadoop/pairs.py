@@ -19,11 +19,12 @@ def default_file_system(addresses: Addresses) -> str:
     return f"hdfs://{NAMESERVICE if pair else addresses.namenodes[0].rpc}"
 
 
-def namenodes(addresses: Addresses, data: Path) -> Properties:
+def namenodes(addresses: Addresses, data: Path, scheme: str) -> Properties:
     """Where they listen; a pair writes its edits to one directory."""
+    web = f"dfs.namenode.{scheme}-address"
     if len(addresses.namenodes) == 1:
         [only] = addresses.namenodes
-        return {"dfs.namenode.rpc-address": only.rpc, "dfs.namenode.http-address": only.http}
+        return {"dfs.namenode.rpc-address": only.rpc, web: only.http}
     values = {
         "dfs.nameservices": NAMESERVICE,
         f"dfs.ha.namenodes.{NAMESERVICE}": ",".join(each.name for each in addresses.namenodes),
@@ -40,14 +41,14 @@ def namenodes(addresses: Addresses, data: Path) -> Properties:
     }
     for each in addresses.namenodes:
         values[f"dfs.namenode.rpc-address.{NAMESERVICE}.{each.name}"] = each.rpc
-        values[f"dfs.namenode.http-address.{NAMESERVICE}.{each.name}"] = each.http
+        values[f"{web}.{NAMESERVICE}.{each.name}"] = each.http
     return values
 
 
-def resourcemanagers(addresses: Addresses) -> Properties:
-    """Where they listen."""
+def resourcemanagers(addresses: Addresses, web: str) -> Properties:
+    """Where they listen; `web` is the end of the name of their web addresses."""
     if len(addresses.resourcemanagers) == 1:
-        return _listening(addresses.resourcemanagers[0], "")
+        return _listening(addresses.resourcemanagers[0], web, "")
     values = {
         "yarn.resourcemanager.ha.enabled": "true",
         "yarn.resourcemanager.ha.automatic-failover.enabled": "false",
@@ -56,16 +57,16 @@ def resourcemanagers(addresses: Addresses) -> Properties:
         "yarn.client.failover-sleep-max-ms": "500",
     }
     for manager in addresses.resourcemanagers:
-        values |= _listening(manager, f".{manager.name}")
+        values |= _listening(manager, web, f".{manager.name}")
     return values
 
 
-def _listening(manager: ResourceManager, suffix: str) -> Properties:
+def _listening(manager: ResourceManager, web: str, suffix: str) -> Properties:
     return {
         f"yarn.resourcemanager.hostname{suffix}": LOOPBACK,
         f"yarn.resourcemanager.address{suffix}": manager.client,
         f"yarn.resourcemanager.scheduler.address{suffix}": manager.scheduler,
         f"yarn.resourcemanager.resource-tracker.address{suffix}": manager.tracker,
         f"yarn.resourcemanager.admin.address{suffix}": manager.admin,
-        f"yarn.resourcemanager.webapp.address{suffix}": manager.web,
+        f"yarn.resourcemanager.{web}{suffix}": manager.web,
     }

@@ -30,6 +30,13 @@ class Settings:
     - `node_path`: the PATH of containers, to give nodes another Python, or none. By default that of the system, with
       nothing of the virtual environment that started the cluster.
     - `secure`: Kerberos for HDFS, YARN and HTTP, with a KDC of its own, and YARN's access lists on.
+    - `container_executor`: containers run as their application's user, by LinuxContainerExecutor and a stand-in for its
+      native program; on a secure cluster, by root only (see container_executor.py, node_view.py).
+    - `node_recovery`: containers outlive their NodeManager, and the next one there knows them.
+    - `https`: all web addresses (ResourceManagers, NodeManagers, NameNodes, DataNodes) speak https and nothing else,
+      with certificates of an authority of the cluster's own, `Layout.ca_file`.
+    - `masters_https`: whether YARN's proxy asks application masters over https, with certificates that YARN makes for
+      them: NONE, LENIENT (over http, too) or STRICT; from Hadoop 3.3 on.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
@@ -47,6 +54,10 @@ class Settings:
     node_gpus: int = 2
     node_path: str = SYSTEM_PATH
     secure: bool = False
+    container_executor: bool = False
+    node_recovery: bool = False
+    https: bool = False
+    masters_https: str = "NONE"
     rpc_protection: str = "authentication"
     preemption: bool = False
     expiry_seconds: float | None = None
@@ -55,14 +66,24 @@ class Settings:
     def __post_init__(self) -> None:
         if self.rpc_protection not in ("authentication", "integrity", "privacy"):
             raise ValueError(f"rpc_protection is {self.rpc_protection!r}: authentication, integrity or privacy")
+        if self.container_executor and not self.secure:
+            # There it would run all containers as one local user, unless told otherwise.
+            raise ValueError("container_executor is for a secure cluster")
+        if self.masters_https not in ("NONE", "LENIENT", "STRICT"):
+            raise ValueError(f"masters_https is {self.masters_https!r}: NONE, LENIENT or STRICT")
         for name in ("namenodes", "resourcemanagers"):
             if getattr(self, name) not in (1, 2):
                 raise ValueError(f"{name} is {getattr(self, name)}: 1 or 2")
 
+    @property
+    def scheme(self) -> str:
+        """Of all web addresses."""
+        return "https" if self.https else "http"
+
 
 @dataclass(frozen=True)
 class NameNode:
-    """`name` is its id in a pair (nn1, nn2)."""
+    """`name` is its id in a pair (nn1, nn2). `http` is its web address, over https where the cluster is."""
 
     name: str
     rpc: str

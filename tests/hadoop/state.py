@@ -36,13 +36,14 @@ class State:
 
     @property
     def rm_webapp(self) -> list[str]:
-        return [f"http://{manager.web}" for manager in self.addresses.resourcemanagers]
+        return [f"{self.settings.scheme}://{manager.web}" for manager in self.addresses.resourcemanagers]
 
     @property
     def webhdfs(self) -> list[str]:
         """Base addresses, to which /webhdfs/v1 is added. A secure one goes by the name of its principal."""
         addresses = [namenode.http for namenode in self.addresses.namenodes]
-        return [f"http://{each.replace(LOOPBACK, 'localhost') if self.settings.secure else each}" for each in addresses]
+        named = [each.replace(LOOPBACK, "localhost") if self.settings.secure else each for each in addresses]
+        return [f"{self.settings.scheme}://{each}" for each in named]
 
     @property
     def fs_default(self) -> str:
@@ -65,6 +66,8 @@ class State:
         if self.settings.secure:
             keytabs = {path.stem: str(path) for path in sorted(layout.kerberos.glob("*.keytab"))}
             known["kerberos"] = {"realm": REALM, "krb5_conf": str(layout.krb5_conf), "keytabs": keytabs}
+        if self.settings.https:
+            known["ca_file"] = str(layout.ca_file)
         return known
 
     def write(self, layout: Layout) -> None:

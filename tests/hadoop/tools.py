@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.hadoop.node_view import lacks_rights
+
 OLDEST_JAVA = 11
 # Debian keeps the KDC where an ordinary user's PATH does not look.
 KDC_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
@@ -29,14 +31,22 @@ def java_compiler() -> str | None:
     return str(beside) if beside and beside.is_file() else shutil.which("javac")
 
 
+def keytool_program() -> str | None:
+    """The keytool beside that java, else the first on PATH; every Java has it."""
+    program = java_program()
+    beside = Path(program).resolve().with_name("keytool") if program else None
+    return str(beside) if beside and beside.is_file() else shutil.which("keytool")
+
+
 def kdc_program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *KDC_FOLDERS]))
 
 
-def missing_tools(*, secure: bool = False) -> list[str]:
+def missing_tools(*, secure: bool = False, users: bool = False) -> list[str]:
     """Each missing tool with the Debian package that brings it, in words; empty when nothing is missing.
 
-    With `secure`, what only a Kerberos cluster needs is looked for too.
+    With `secure`, what only a Kerberos cluster needs is looked for too; with `users`, the right to run containers as
+    other users of the system.
     """
     missing = _missing_java()
     if shutil.which("mvn") is None:
@@ -46,6 +56,8 @@ def missing_tools(*, secure: bool = False) -> list[str]:
             f"{name} is missing (Debian: krb5-kdc, krb5-admin-server)" for name in KDC_PROGRAMS if not kdc_program(name)
         ]
         missing += _missing_curl()
+    if users and (lacking := lacks_rights()):
+        missing.append(lacking)
     return missing
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
+from tests.jobs.places import transport
 from tony_provider.hooks.tony import TonyHook
 
 AddConnection = Callable[..., None]
@@ -45,4 +46,5 @@ def yarn(add_connection: AddConnection, hadoop: HadoopCluster, request: pytest.F
 def add_yarn(add_connection: AddConnection, cluster: HadoopCluster, login: str | None = "alice", **extra: Any) -> None:
     """The cluster as ``tony_default``."""
     fields: dict[str, Any] = {"host": ",".join(cluster.rm_webapp), "login": login}
-    add_connection("tony_default", **fields, extra={"webhdfs": ",".join(cluster.webhdfs), **extra})
+    known = {"webhdfs": ",".join(cluster.webhdfs), **transport(cluster)}
+    add_connection("tony_default", **fields, extra={**known, **extra})

@@ -23,6 +23,7 @@ from tests.hooks.test_secure_yarn import become
 from tests.waiting import until
 from tony_provider.cluster.diagnosis.diagnose import ALL_SECONDS
 from tony_provider.cluster.diagnosis.finding import Finding, Report, Severity
+from tony_provider.cluster.diagnosis.hardening_checks import HARDENING
 from tony_provider.cluster.diagnosis.parallel import Check, in_time, let_end
 from tony_provider.cluster.yarn import kerberos
 from tony_provider.hooks.tony import TonyHook
@@ -61,7 +62,10 @@ def test_all_is_well(add_connection: AddConnection, hadoop: HadoopCluster) -> No
     found_ = report()
     assert found_.is_good, str(found_)
     assert (found_.host, found_.user, found_.cluster) == (HOST, "alice", "yarn")
-    assert {each.outcome for each in found_.findings} == {Severity.OK}
+    assert {each.outcome for each in found_.findings if not each.what.startswith(HARDENING)} == {Severity.OK}
+    assert found(found_, f"{HARDENING} hadoop.security.authentication").outcome is Severity.WARNING
+    assert found(found_, f"{HARDENING} dfs.permissions.enabled").outcome is Severity.OK
+    assert found(found_, f"{HARDENING} of {hadoop.fs_default}{directory}").outcome is Severity.SKIPPED
     assert f"active, Hadoop {hadoop.settings.version}" in found(found_, "ResourceManager ").detail
     assert found(found_, "DataNode ").detail == "reachable"
     assert "was written, read and removed" in found(found_, "Staging directory").detail

@@ -120,7 +120,7 @@ class YarnPlace(Place):
 
     @property
     def connection(self) -> dict[str, Any]:
-        extra = {"webhdfs": ",".join(self.cluster.webhdfs)}
+        extra = {"webhdfs": ",".join(self.cluster.webhdfs), **transport(self.cluster)}
         if self.cluster.settings.secure:
             extra["kerberos"] = "true"
             return {"conn_type": "tony", "host": ",".join(self.cluster.rm_webapp), "extra": extra}
@@ -150,6 +150,13 @@ class YarnPlace(Place):
         url = f"{self.cluster.rm_webapp[0]}/ws/v1/cluster/apps/{application_id}"
         app: dict[str, Any] = self.cluster.client(USER).get_json(url)["app"]
         return app
+
+
+def transport(cluster: HadoopCluster) -> dict[str, Any]:
+    """What a connection says of the way to a cluster: its authority, for workers and nodes, or that there is none."""
+    if cluster.settings.https:
+        return {"verify": str(cluster.layout.ca_file), "nodes_ca_file": str(cluster.layout.ca_file)}
+    return {"insecure_http": True} if cluster.settings.secure else {}
 
 
 def files_below(*folders: Path) -> Iterator[Path]:

@@ -35,6 +35,14 @@ until test -e "$GO"; do
 done
 """
 
+# Alice's: without Kerberos whoever says a name has it.
+ORDER = """
+const [done] = arguments;
+const order = {method: "PUT", headers: {"Content-Type": "application/json"}, body: JSON.stringify({reason: "gotcha"})};
+fetch(location.pathname + "control/stop?user.name=alice", order)
+  .then(async (answer) => done([answer.status, await answer.text()]), (error) => done([0, String(error)]));
+"""
+
 
 @pytest.fixture
 def go(tmp_path: Path) -> Path:
@@ -170,6 +178,8 @@ def test_a_browser_follows_a_job_through_yarns_proxy(yarn: YarnPlace, go: Path) 
         driver.back()
         watch(driver, job)
         assert complaints(driver) == []
+        status, said = driver.execute_async_script(ORDER)  # as a script of any other page of this origin could
+        assert (status, "not taken from a browser" in said) == (403, True), said
 
         go.touch()
         job.succeeded()

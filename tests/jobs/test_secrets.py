@@ -71,14 +71,17 @@ def test_a_secret_is_found_nowhere_but_in_the_user_process(
 
 
 def test_a_secret_is_not_in_what_is_said_of_a_failure(place: Place) -> None:
+    """Though the program prints it, as it is and as it goes into a header."""
     secret = os.urandom(16).hex()
+    command = "echo key $API_KEY; printf user:%s $API_KEY | base64 >&2; no-such-program $API_KEY"
 
     job = place.run(
-        {"secrets": ["API_KEY"], "tasks": {"worker": {"memory": "128MiB", "command": "no-such-program $API_KEY"}}},
+        {"secrets": ["API_KEY"], "tasks": {"worker": {"memory": "128MiB", "command": command}}},
         secrets={"API_KEY": secret},
     )
 
     assert "no-such-program $API_KEY" in job.failed()
+    assert f"key {'*' * len(secret)}" in job.log("worker:0")
     assert_not_told(place, job, secret)
 
 

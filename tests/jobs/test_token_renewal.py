@@ -48,7 +48,9 @@ def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
     }
     core = {"hadoop.proxyuser.yarn.hosts": "*", "hadoop.proxyuser.yarn.users": "*"}
     properties = {"hdfs-site": tokens, "yarn-site": yarn, "core-site": core}
-    cluster = start_hadoop(Settings(secure=True, rpc_protection="privacy", namenodes=2, properties=properties))
+    cluster = start_hadoop(
+        Settings(secure=True, https=True, rpc_protection="privacy", namenodes=2, properties=properties)
+    )
     with pytest.MonkeyPatch.context() as patch:
         for name, value in cluster.layout.kerberos_environment(USER).items():
             if name.startswith("KRB5"):

@@ -15,14 +15,14 @@ from tony_provider.runtime import contract
 def make_certificates(application_id: str) -> dict[str, bytes]:
     """By the names that they have in the credentials."""
     authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = _certificate("tony", authority_key.public_key(), "tony", authority_key, authority=True)
+    authority = certificate("tony", authority_key.public_key(), "tony", authority_key, authority=True)
     secrets = {contract.SECRET_CA: _pem(authority)}
     for name, certificate_secret, key_secret in (
         (application_id, contract.SECRET_AM_CERTIFICATE, contract.SECRET_AM_KEY),
         ("executor", contract.SECRET_CLIENT_CERTIFICATE, contract.SECRET_CLIENT_KEY),
     ):
         key = ec.generate_private_key(ec.SECP256R1())
-        secrets[certificate_secret] = _pem(_certificate(name, key.public_key(), "tony", authority_key))
+        secrets[certificate_secret] = _pem(certificate(name, key.public_key(), "tony", authority_key))
         secrets[key_secret] = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -33,7 +33,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _certificate(
+def certificate(
     name: str,
     public_key: ec.EllipticCurvePublicKey,
     issuer: str,

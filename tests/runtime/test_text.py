@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.text import (
     for_terminal,
     length_before_cut_secret,
+    masked,
     masked_bytes,
     masked_in_place,
     one_line,
     printable,
+    without_cut_secret,
     without_orders,
 )
 
@@ -45,6 +52,60 @@ def test_only_the_beginning_of_a_secret_waits() -> None:
 def test_a_log_that_is_masked_in_place_has_all_else_where_it_was() -> None:
     printed = b"a key: open-sesame\nBEGIN\nlines\n"
     assert masked_in_place(printed, ["open-sesame", "BEGIN\nlines"]) == b"a key: ***********\n*****\n*****\n"
+
+
+@pytest.mark.parametrize(
+    "secret", ["pass word/+ä&\"'", "-----BEGIN KEY-----\nMIIEvQIBADAN\n-----END KEY-----\n", "s3cret" * 20]
+)
+def test_a_secret_is_masked_as_it_travels(secret: str) -> None:
+    data = secret.encode()
+    printed = [
+        f"url https://me:{quote(secret, safe='')}@host/?key={quote_plus(secret)}",
+        f"json {json.dumps({'key': secret})} repr {secret!r} {[secret]}",
+        f"Authorization: Basic {base64.b64encode(b'user:' + data).decode()}",
+        *(f"base64 {base64.b64encode(bytes(n) + data + b'x').decode()}" for n in range(5)),
+        f"base64url {base64.urlsafe_b64encode(data).decode()}",
+        f"openssl\n{base64.encodebytes(data).decode()}",
+        *(f"line {line}" for line in secret.splitlines()),
+    ]
+    for text in printed:
+        for shown in (
+            masked(text, [secret]),
+            masked_bytes(text.encode(), [secret]).decode(),
+            masked_in_place(text.encode(), [secret]).decode(),
+        ):
+            assert "*" in shown
+            left = shown.partition(" ")[2]
+            for size in range(len(secret) - 6):
+                assert secret[size : size + 6] not in left.replace("https", "")
+            decoded = b"".join(_decoded(left))
+            assert not any(data[at : at + 4] in decoded for at in range(len(data) - 4))
+
+
+def _decoded(text: str) -> Iterator[bytes]:
+    """What is left of base64, in whichever place it begins."""
+    for piece in re.findall(r"[A-Za-z0-9+/_-]{4,}", text):
+        for start in range(4):
+            inner = piece[start:].replace("-", "+").replace("_", "/")
+            yield base64.b64decode(inner[: len(inner) // 4 * 4])
+
+
+def test_what_is_short_is_no_secret_that_could_be_told_from_other_text() -> None:
+    assert masked("a b abcd ab", ["a", "abcd"]) == "a b abcd ab"
+    assert masked("YWJjZA==", ["abcd"]) == "YWJjZA=="
+    assert masked("one\nlong line", ["one\nlong line"]) == "***"
+    assert masked("one\nx\nlong line", ["one\nlong line"]) == "one\nx\n***"
+
+
+@given(secret=st.text("abcdef", min_size=6, max_size=12), before=st.integers(0, 30), size=st.integers(1, 60))
+def test_where_a_log_is_cut_no_half_of_a_secret_is_left(secret: str, before: int, size: int) -> None:
+    whole = (b"-" * before + secret.encode()) * 3
+    for piece in (whole[-size:], whole[:size]):
+        shown = masked_in_place(without_cut_secret(piece, [secret]), [secret])
+        assert len(shown) == len(piece)
+        halves = {secret[at : at + 5].encode() for at in range(len(secret) - 4)}
+        assert not any(half in shown for half in halves), (piece, shown)
+        assert all(one == other or one == ord("*") for one, other in zip(shown, piece, strict=True))
 
 
 def test_what_a_terminal_would_obey_is_no_text() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,8 +35,8 @@ def take_all(stage: Stage, camera: Camera) -> None:
     """The trainings go on while the forms are looked at."""
     today = datetime.now(UTC).date()
     dates = [str(today - timedelta(days)) for days in range(BACKFILLED, 0, -1)]
-    days = stage.backfill(CLICKS, dates, python_env=sys.prefix)
-    tutorial, digits = stage.trigger(TUTORIAL), stage.trigger(DIGITS, python_env=sys.prefix, **CONF)
+    days = stage.backfill(CLICKS, dates)
+    tutorial, digits = stage.trigger(TUTORIAL), stage.trigger(DIGITS, **CONF)
     for path in (
         *connection_form(camera),
         trigger_form(camera),

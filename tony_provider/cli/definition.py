@@ -173,9 +173,19 @@ _LIST = ActionCommand(
 _CHECK = ActionCommand(
     name="check",
     help="Check a job specification against a cluster",
-    description="Whether the job could run: its form, its files, and the queue, labels and sizes of the live cluster.",
+    description=(
+        "Whether the job could run: its form, its files, what the connection allows, and the queue, labels and sizes "
+        "of the live cluster. Says of each key where it comes from: the job, its preset, the connection, the command "
+        "line."
+    ),
     func=lazily("tony_provider.cli.check.check"),
-    args=(_JOB, *_CONNECTION, _SET, _QUEUE),
+    args=(
+        _JOB,
+        *_CONNECTION,
+        _SET,
+        _QUEUE,
+        _arg("--explain", action="store_true", help="Print the keys that have their default, too"),
+    ),
 )
 _DOCTOR = ActionCommand(
     name="doctor",

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tony_provider.exceptions import TonySpecError
-from tony_provider.operators.submission import job_of
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.submission import job_of, layers_of
+from tony_provider.runtime.parsing.layers import Layers
+from tony_provider.runtime.parsing.overrides import EVERYTHING
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.source import load_source
 
@@ -16,12 +19,32 @@ _ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
 _TEMPLATE = ("{{", "{%")
 
 
-def read_job(args: Namespace) -> JobSpec:
-    """The job of the file that the command line names, with its options laid over it.
+def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
+    """The job of the file that the command line names, with its options laid over it; and what it is made of.
 
     Raises TonySpecError with every problem, and for a file that cannot be read.
     """
     path = Path(args.job)
+    text = _text(path)
+    try:
+        layers = layers_of(
+            text,
+            default_name=_name(path),
+            name=getattr(args, "name", None),
+            queue=args.queue,
+            env=None,
+            secrets=getattr(args, "secret", None) or [],
+            queue_timeout=None,
+            overrides=_overrides(args.set or []),
+            allowed_overrides=EVERYTHING,  # who types them may write the file as well
+            presets=lambda: hook.settings.presets,
+        )
+        return job_of(layers), layers
+    except TonySpecError as error:
+        raise TonySpecError(f"{path}: {error}") from error
+
+
+def _text(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -30,20 +53,7 @@ def read_job(args: Namespace) -> JobSpec:
         raise TonySpecError(
             f"{path} holds a template, which only a DAG renders; write its value, or lay it over with --set"
         )
-    overrides = _overrides(args.set or [])
-    try:
-        return job_of(
-            text,
-            default_name=_name(path),
-            name=getattr(args, "name", None),
-            queue=args.queue,
-            env=None,
-            secrets=getattr(args, "secret", None) or [],
-            queue_timeout=None,
-            overrides=overrides,
-        )
-    except TonySpecError as error:
-        raise TonySpecError(f"{path}: {error}") from error
+    return text
 
 
 def written(args: Namespace) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

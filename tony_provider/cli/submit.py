@@ -21,10 +21,10 @@ DAG_ID = "cli"  # in the identity of trainings that no DAG has started, with who
 @command
 def submit(args: Namespace) -> None:
     """The command. Starts a job and tells how to look at it; with ``--wait``, exits with 1 when it fails."""
-    job = read_job(args)
-    secrets = _secrets(args.secret or [])
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
     with hook_of(args) as hook:
+        job, _ = read_job(args, hook)
+        secrets = _secrets(args.secret or [])
         hook.expect_servers()
         # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)

@@ -51,6 +51,13 @@ class JobRejected(ClusterError):
         return "the job cannot run on this cluster:" + "".join(f"\n  - {problem}" for problem in self.problems)
 
 
+class JobNotAllowed(JobRejected):
+    """The job asks for what the connection does not allow."""
+
+    def __str__(self) -> str:
+        return "the connection does not allow this job:" + "".join(f"\n  - {problem}" for problem in self.problems)
+
+
 class JobTooLarge(JobRejected):
     """The nodes that the cluster has now, or the queue's share of them, could never hold the whole job."""
 

@@ -11,7 +11,6 @@ judged stays. Files that jobs share (``cache/``) are left alone, but for those t
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -31,12 +30,20 @@ from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
 from tony_provider.cluster.results import Delivered
 from tony_provider.runtime import contract
 from tony_provider.runtime.application_cleanup import clear_outputs
+from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
 from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.runtime.history.segment_files import listed
+from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
-from tony_provider.runtime.storage.errors import StorageError, StorageInvalidPath, StorageNotEmpty, StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes, walk
+from tony_provider.runtime.storage.errors import (
+    StorageError,
+    StorageInvalidPath,
+    StorageNotEmpty,
+    StorageNotFound,
+    StorageTooLarge,
+)
+from tony_provider.runtime.storage.helpers import read_whole, walk
 from tony_provider.runtime.storage.leftovers import leftovers
 
 T = TypeVar("T")
@@ -333,11 +340,18 @@ class Garbage:
     def _published(self, version_files: Iterable[str]) -> Iterator[_Needed]:
         for file in version_files:
             try:
-                model = json.loads(read_bytes(self.storage, file))["model_dir"]
+                model = read_json(read_whole(self.storage, file, RECORD))["model_dir"]
                 uris.parse(model)
             except StorageNotFound:
                 continue  # unpublished meanwhile
-            except (ValueError, KeyError, TypeError, AttributeError, StorageInvalidPath) as error:
+            except (
+                ForeignJsonError,
+                KeyError,
+                TypeError,
+                AttributeError,
+                StorageInvalidPath,
+                StorageTooLarge,
+            ) as error:
                 raise CannotJudge(
                     f"nothing can be removed: {file} should say which model it publishes, as `model_dir` ({error!r}); "
                     "mend or remove it"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from tony_provider.cluster.checkpoint_chains import CheckpointChains
-from tony_provider.cluster.errors import JobRejected, SourceMissing, StagingFailed
+from tony_provider.cluster.errors import JobNotAllowed, JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.output_check import check_outputs
+from tony_provider.cluster.plain_http import refuse_plain_http
 from tony_provider.cluster.runtime_archive import worker_archive
-from tony_provider.cluster.settings import Settings
+from tony_provider.cluster.settings import Backend, Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.training_plan import TrainingPlan, TrainingPlanner
@@ -67,11 +69,12 @@ class PreparedSubmission:
 
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
     """Raises JobRejected, SourceMissing, ClusterError, StorageError."""
+    refuse_plain_http(opened.settings)
     job = with_defaults(request.job, opened.settings)
     if found := [*_secret_problems(job, request.secrets), *_hadoop_problems(job, opened)]:
         raise JobRejected(found)
+    sources = _allowed_sources(opened, request, job)
     opened.cluster.check(job)
-    sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
     check_inputs(job, opened.storage, opened.staging_dir)
     check_outputs(job, opened.storage, opened.staging_dir, request.identity.name)
     request = attrs.evolve(request, job=job)
@@ -84,9 +87,41 @@ def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
     """The job with what the connection says where the job says nothing."""
     if job.queue is None:
         job = attrs.evolve(job, queue=settings.queue)
+    if job.network is None:
+        job = attrs.evolve(job, network=settings.network)
     if job.logs.max_size is None:
         job = attrs.evolve(job, logs=attrs.evolve(job.logs, max_size=settings.log_size))
+    if job.timeouts.lifetime is None:
+        job = attrs.evolve(job, timeouts=attrs.evolve(job.timeouts, lifetime=settings.policy.max_lifetime))
     return job
+
+
+def check_policy(job: JobSpec, settings: Settings, overrides: Mapping[str, Any] | None = None) -> None:
+    """Check a job, with the connection's defaults, against what the connection allows, its files left out.
+
+    Raises JobNotAllowed.
+    """
+    if found := _policy_problems(job, settings, overrides):
+        raise JobNotAllowed(found)
+
+
+def _policy_problems(job: JobSpec, settings: Settings, overrides: Mapping[str, Any] | None) -> list[str]:
+    return settings.policy.problems(job, overrides, has_queues=settings.backend is Backend.YARN)
+
+
+def _allowed_sources(opened: OpenCluster, request: SubmissionRequest, job: JobSpec) -> Sources:
+    """The job's files. Raises JobNotAllowed with all that the connection does not allow, SourceMissing."""
+    policy = opened.settings.policy
+    found = _policy_problems(job, opened.settings, request.overrides)
+    try:
+        sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
+        found += policy.file_problems(sources, request.made)
+    except SourceMissing:
+        if not found:
+            raise
+    if found:
+        raise JobNotAllowed(found)
+    return sources
 
 
 def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:

@@ -6,31 +6,31 @@ from typing import TypeVar
 
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
+from tony_provider.runtime.storage.helpers import read_whole
 
 T = TypeVar("T")
 
-_MOST_BYTES = 64 << 20  # the status of ten thousand tasks is less than ten
 
-
-def read_record(storage: Storage, uri: str, cls: type[T], *, without: str) -> T | None:
+def read_record(storage: Storage, uri: str, cls: type[T], *, without: str, most_bytes: int = RECORD) -> T | None:
     """What a small file on the store says, as ``cls``; None when there is no such file.
 
     Keys that this version does not know are left out.
 
     :param without: what happens once the file is removed, for people who have to choose.
+    :param most_bytes: what is larger is no record of ours.
 
     Raises StorageError, and RecordUnreadable for what somebody has changed, or a newer version has written.
     """
     try:
-        data = read_bytes(storage, uri, length=_MOST_BYTES + 1)
+        data = read_whole(storage, uri, most_bytes)
     except StorageNotFound:
         return None
-    if len(data) > _MOST_BYTES:
-        raise RecordUnreadable(uri, f"it is larger than {size(_MOST_BYTES)}, which none of ours is", without)
+    except StorageTooLarge as error:
+        raise RecordUnreadable(uri, f"it is larger than {size(most_bytes)}, which none of ours is", without) from error
     try:
         return load_json(data, cls, ignore_unknown=True)
     except CodecError as error:

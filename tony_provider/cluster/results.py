@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import attrs
 
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.record_files import read_record
-from tony_provider.runtime import contract
+from tony_provider.runtime import contract, most_bytes
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.foreign_json import RETURNED_DEEPEST, ForeignJsonError, read_json
 from tony_provider.runtime.history.stored_events import first_event
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
-
-_MOST_BYTES = 64 << 20  # of the description of an application: what is larger is none
+from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
+from tony_provider.runtime.storage.helpers import read_whole, write_atomically
 
 _NO_TRY = -1
 
@@ -59,7 +57,8 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
     """
     without = "what the cluster says of the application counts"
     for name in (contract.RESULT_FILE, contract.STATUS_FILE)[not may_have_ended :]:
-        found = read_record(storage, uris.join(application_dir, name), JobStatus, without=without)
+        uri = uris.join(application_dir, name)
+        found = read_record(storage, uri, JobStatus, without=without, most_bytes=most_bytes.STATUS)
         if found is not None:
             return found
     return None
@@ -73,8 +72,8 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
     """
     told = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
-        found = json.loads(read_bytes(storage, told, length=_MOST_BYTES))["labels"]
-    except (StorageNotFound, ValueError, KeyError, TypeError, RecursionError):
+        found = read_json(read_whole(storage, told, most_bytes.APPLICATION))["labels"]
+    except (StorageNotFound, StorageTooLarge, ForeignJsonError, KeyError, TypeError):
         found = first_event(storage, application_dir).get("labels")
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
@@ -90,12 +89,15 @@ def returned(storage: Storage, application_dir: str) -> Any:
     Raises StorageError, RecordUnreadable.
     """
     uri = uris.join(application_dir, contract.RETURN_VALUE_FILE)
+    without = "the job counts as one that returned nothing"
     try:
-        return json.loads(read_bytes(storage, uri))
+        return read_json(read_whole(storage, uri, most_bytes.RETURN_VALUE), deepest=RETURNED_DEEPEST)
     except StorageNotFound:
         return None
-    except ValueError as error:
-        raise RecordUnreadable(uri, f"not JSON: {error}", "the job counts as one that returned nothing") from error
+    except StorageTooLarge as error:
+        raise RecordUnreadable(uri, error.problem, without) from error
+    except ForeignJsonError as error:
+        raise RecordUnreadable(uri, f"not JSON: {error}", without) from error
 
 
 def delivered(storage: Storage, application_dir: str) -> Delivered | None:

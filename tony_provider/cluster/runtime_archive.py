@@ -37,6 +37,7 @@ _COMPRESSION = 6
 _DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
 _KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
+_HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # the versions that are downloaded, and their content
 # Of a package, what no process on a node ever loads.
 _DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
 _DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".typed")
@@ -72,7 +73,8 @@ def worker_archive(cache_dir: Path | None = None) -> Path:
 def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS) -> None:
     """Make an archive for nodes with any of ``pythons`` (such as ``3.9``), downloading wheels with pip.
 
-    Raises StagingFailed when pip finds none that fit, is not there, or takes too long.
+    Each in the one version, and with the one content, that this release names. Raises StagingFailed when pip finds none
+    that fit, or others under their names, is not there, or takes too long.
     """
     entries = dict(_runtime_entries())
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
@@ -148,7 +150,7 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
     command += [argument for tag in (abi, "abi3", "none") for argument in ("--abi", tag)]
     command += [argument for platform in platforms for argument in ("--platform", platform)]
-    command += ["--dest", str(target), "--requirement", str(_REQUIREMENTS)]
+    command += ["--dest", str(target), "--no-deps", "--require-hashes", "--requirement", str(_HASHES)]
     if importlib.util.find_spec("pip") is None:
         raise StagingFailed(f"pip downloads the packages, and {sys.executable} has none: install it there")
     try:

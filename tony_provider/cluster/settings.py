@@ -8,8 +8,10 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster import defaults
+from tony_provider.cluster.policy import Policy
+from tony_provider.cluster.presets import Presets
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.spec.model import Memory
+from tony_provider.runtime.spec.model import Memory, Network
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 
@@ -46,9 +48,16 @@ class YarnSettings:
     trust_env: bool = False  # use the environment's proxy variables for REST
     timeout: float = defaults.CALL_SECONDS  # seconds for one call, with every retry and failover
     autoscaling: bool = False  # nodes are added where jobs wait for them
+    insecure_http: bool = False  # send keys and tokens over plain http, too
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
     master_keytab: MasterKeytab | None = None
     tokens_renewed: bool = False  # somebody runs `airflow tony renew` regularly, for jobs that nobody waits for
+
+    @property
+    def plain_addresses(self) -> list[str]:
+        """Of a cluster with Kerberos, where jobs' keys and tokens would be read along; see ``plain_http.py``."""
+        every = [*self.resource_managers, *self.webhdfs.addresses] if self.kerberos else []
+        return [address for address in every if address.startswith("http://")]
 
     @property
     def renews_tokens(self) -> bool:
@@ -75,10 +84,13 @@ class Settings:
     namespace: str = defaults.NAMESPACE  # keeps several Airflow installations on one cluster apart
     queue: str | None = None
     log_size: Memory | None = None  # of what a task prints on its node, in jobs that do not say it
+    network: Network | None = None  # who reaches the ports of jobs that do not say it; None: nobody has looked
     staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
     runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first
     gpu_dealing: GpuDealing | None = None  # None: the nodes isolate GPUs, or nobody minds
+    policy: Policy = attrs.field(factory=Policy)  # what may be asked for
+    presets: Presets = attrs.field(factory=Presets)
     yarn: YarnSettings | None = None  # exactly one of yarn and local
     local: LocalSettings | None = None
 

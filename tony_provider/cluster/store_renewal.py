@@ -6,21 +6,22 @@ Who has a Kerberos ticket, as the Airflow side has, can bring a newer one at any
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 from tony_provider.cluster.base import CONTROL_SECONDS
 from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
 from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.plain_http import refuse_plain_http
 from tony_provider.cluster.sealed_control import send_sealed
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
+from tony_provider.runtime.most_bytes import APPLICATION
 from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.helpers import read_whole
 
 ACTION = "tokens"
-_MOST_BYTES = 64 << 20  # of the description of an application: what is larger is none
 
 
 def renew_store_token(
@@ -32,6 +33,7 @@ def renew_store_token(
     """
     if opened.tokens is None:
         return None
+    refuse_plain_http(opened.settings)
     authority = _authority(opened, application_dir)
     token = opened.tokens.newer()
     try:
@@ -49,6 +51,6 @@ def _authority(opened: OpenCluster, application_dir: str) -> str:
     """Whose certificate vouches for the application's master, as its submission wrote it down."""
     uri = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
-        return str(json.loads(read_bytes(opened.storage, uri, length=_MOST_BYTES))["authority"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return str(read_json(read_whole(opened.storage, uri, APPLICATION))["authority"])
+    except (ForeignJsonError, KeyError, TypeError) as error:
         raise UnexpectedAnswer(f"{uri} does not name the application's authority: it is of an older release") from error

@@ -29,7 +29,9 @@ class SubmissionRequest:
     given: Mapping[str, Any] | None = (
         None  # the job as it was written, for people who look at it later; None: not known
     )
-    overrides: Mapping[str, Any] | None = None  # what was laid over it, likewise
+    overrides: Mapping[str, Any] | None = None  # what was laid over it; the connection's policy says which keys may be
+    advice: Mapping[str, Any] | None = None  # what advice has laid over both, likewise
+    made: Sequence[Path] = ()  # files of the job that are no one's choice: made for its submission
     # Variables of its user processes that say nothing of what is trained, and may differ in each try; the job's ``env``
     # goes over them.
     environment: Mapping[str, str] = attrs.field(factory=dict)

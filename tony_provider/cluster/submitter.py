@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from tony_provider.cluster.history.keep_specification import Mask, specification_of
 from tony_provider.cluster.open import OpenCluster
+from tony_provider.cluster.open_ports import tell_open_ports
 from tony_provider.cluster.prepared_submission import prepare
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
 from tony_provider.cluster.submission_builder import build_submission
 from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.runtime.spec.merge import merge
 
 
 def submit(
@@ -21,11 +23,13 @@ def submit(
 ) -> str:
     """See ``TonyHook.submit``."""
     prepared = prepare(opened, request)
+    tell_open_ports(prepared.request.job)
     application_id = opened.cluster.new_application()
     attempt = SubmissionAttempt(prepared, application_id)
     try:
         submission = build_submission(prepared, attempt)
-        attempt.keep(specification_of(submission.description.job, request.given, request.overrides, mask))
+        laid_over = merge(request.overrides or {}, request.advice or {})
+        attempt.keep(specification_of(submission.description.job, request.given, laid_over, mask))
         attempt.hand_over(submission, before_submit)
     except BaseException:
         # Also when the task is timed out or killed meanwhile: nobody else knows of what was made.

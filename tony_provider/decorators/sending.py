@@ -11,27 +11,17 @@ from typing import Any
 from tony_provider.exceptions import TonySpecError
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.sdk import tony_call
-from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import Resource, Role, TaskSpec, role_of
-from tony_provider.runtime.spec.problems import SpecError
-from tony_provider.runtime.spec.source import load_source
 
 
-def calling(
-    job: Mapping[str, Any] | str, overrides: Mapping[str, Any] | str | None, function: str
-) -> Mapping[str, Any]:
-    """The job's overrides by which every task type that has no command, nor one of the framework, calls the function.
+def calling(whole: Mapping[str, Any], function: str) -> Mapping[str, Any]:
+    """What is laid over a job so that every type with no command, nor one of the framework, calls the function.
 
-    Raises TonySpecError when every type has one, and for text that is no specification.
+    ``whole``: the job with all that is laid over it. Raises TonySpecError when every type has a command.
     """
-    try:
-        over = load_source(overrides or {}, "overrides")
-        whole = merge(load_source(job), over)
-    except SpecError as error:
-        raise TonySpecError(str(error)) from error
     tasks = whole.get("tasks")
     if not isinstance(tasks, Mapping):
-        return over  # whoever reads the job says what is wrong
+        return {}  # whoever reads the job says what is wrong
     types = [
         name
         for name, task in tasks.items()
@@ -49,7 +39,7 @@ def calling(
     codes = (restart.get("permanent_exit_codes") or []) if isinstance(restart, Mapping) else None
     if isinstance(codes, Sequence) and not isinstance(codes, str):
         patch["restart"] = {"permanent_exit_codes": [*codes, tony_call.REFUSED]}
-    return merge(over, patch)
+    return patch
 
 
 def _has_command(framework: object, task_type: object, task: Mapping[Any, Any]) -> bool:

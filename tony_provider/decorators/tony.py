@@ -50,10 +50,10 @@ class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
         self.log.info("Line n of %s is line n%+d of %s", FUNCTION_FILE, function.offset, function.file)
         return super().execute(context)
 
-    def laid_over(self) -> Mapping[str, Any]:
+    def completed(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
         from tony_provider.decorators.sending import calling
 
-        return calling(self.job, super().laid_over(), self._function.name)
+        return calling(job, self._function.name)
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:

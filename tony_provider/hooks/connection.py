@@ -17,13 +17,15 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
+from tony_provider.cluster.policy import Policy
+from tony_provider.cluster.presets import Presets, preset_problems
 from tony_provider.cluster.settings import Backend, LocalSettings, MasterKeytab, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.spec.model import Memory
+from tony_provider.runtime.spec.model import Duration, Memory, Network
 from tony_provider.runtime.spec.reader import suggestion
-from tony_provider.runtime.spec.units import UnitError, parse_memory
+from tony_provider.runtime.spec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
@@ -31,6 +33,8 @@ _DEFAULT_RM_PORT = 8088  # yarn-default.xml
 _DEFAULT_LOCAL_VCORES = 8  # as a NodeManager's default: they are shares of a processor, not processors
 _SCHEMES = ("http", "https")
 CONN_TYPE = "tony"
+_LISTS = ("proxy_users", "queues", "images", "file_roots", "allowed_overrides")  # empty ones say something
+_NOTHING = "none"
 
 
 def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
@@ -79,20 +83,56 @@ def settings_of(
         yarn, local = None, _local_settings(extra)
     else:
         yarn, local = _yarn_settings(connection, extra, get_connection), None
+    policy = _policy(extra)
+    if problem := policy.user_problem(proxy_user or None):
+        raise ConnectionProblem(problem)
     return Settings(
         user=_user(connection, yarn),
         proxy_user=proxy_user or None,
         namespace=extra.text("namespace") or defaults.NAMESPACE,
         queue=extra.text("queue"),
         log_size=extra.memory("log_size"),
+        network=extra.network(),
         staging_dir=extra.text("staging_dir"),
         runtime_archive=extra.text("runtime_archive"),
         # On the worker's own machine the worker's own Python is sure to suit.
         python=extra.texts("python") or ([sys.executable] if local else []),
         gpu_dealing=_gpu_dealing(extra),
+        policy=policy,
+        presets=_presets(extra),
         yarn=yarn,
         local=local,
     )
+
+
+def _policy(extra: _Extra) -> Policy:
+    roots = extra.limits("file_roots")
+    if relative := [root for root in roots or [] if not root.startswith("/")]:
+        raise extra.problem("file_roots", f"names {relative[0]!r}, which is no absolute path")
+    return Policy(
+        conn_id=extra.conn_id,
+        proxy_users=extra.limits("proxy_users"),
+        queues=extra.limits("queues"),
+        images=extra.limits("images"),
+        file_roots=None if roots is None else [Path(root) for root in roots],
+        allowed_overrides=extra.limits("allowed_overrides"),
+        max_tasks=extra.number("max_tasks", minimum=1),
+        max_memory=extra.memory("max_memory"),
+        max_vcores=extra.number("max_vcores", minimum=1),
+        max_gpus=extra.number("max_gpus"),
+        max_container_memory=extra.memory("max_container_memory"),
+        max_container_vcores=extra.number("max_container_vcores", minimum=1),
+        max_container_gpus=extra.number("max_container_gpus"),
+        max_lifetime=extra.duration("max_lifetime"),
+        max_priority=extra.number("max_priority"),
+    )
+
+
+def _presets(extra: _Extra) -> Presets:
+    presets = extra.mapping("presets")
+    if problems := preset_problems(presets):
+        raise extra.problem("presets", "cannot be used:" + "".join(f"\n  - {problem}" for problem in problems))
+    return Presets(extra.conn_id, presets)
 
 
 def _gpu_dealing(extra: _Extra) -> GpuDealing | None:
@@ -133,6 +173,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         autoscaling=extra.flag("autoscaling", False),
         trust_env=extra.flag("trust_env", False),
         timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
+        insecure_http=extra.flag("insecure_http", False),
         nodes_ca_file=extra.text("nodes_ca_file"),
         master_keytab=_master_keytab(extra),
         tokens_renewed=extra.flag("tokens_renewed", False),
@@ -241,11 +282,15 @@ class _Extra:
     """The connection's extra, read once and checked: forms give text, and nothing for what was left empty."""
 
     def __init__(self, conn_id: str, values: Mapping[str, Any]) -> None:
-        self._conn_id = conn_id
-        self._values = {key: value for key, value in values.items() if value not in (None, "", [])}
+        self.conn_id = conn_id
+        self._values = {
+            key: value
+            for key, value in values.items()
+            if value not in (None, "", []) or (key in _LISTS and value == [])
+        }
 
     def problem(self, key: str, what: str) -> ConnectionProblem:
-        return ConnectionProblem(f"the connection {self._conn_id!r}: `{key}` {what}")
+        return ConnectionProblem(f"the connection {self.conn_id!r}: `{key}` {what}")
 
     def refuse_unknown(self) -> None:
         """A misspelt key would otherwise be a setting silently lost."""
@@ -269,6 +314,31 @@ class _Extra:
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             raise self.problem(key, f"is {value!r} and should be text with commas between, or a list")
         return value
+
+    def limits(self, key: str) -> list[str] | None:
+        """What may be named: None: whatever it is; an empty list, or the word ``none``, allows nothing."""
+        if key not in self._values:
+            return None
+        found = self.texts(key)
+        if not found and self._values[key] != []:
+            raise self.problem(key, f"is {self._values[key]!r} and names nothing; write {_NOTHING} to allow nothing")
+        return [] if found == [_NOTHING] else found
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        value = self._values.get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.problem(key, f"is {value!r} and should be an object")
+        return value
+
+    def duration(self, key: str) -> Duration | None:
+        value = self._values.get(key)
+        try:
+            seconds = None if value is None else parse_duration(value)
+        except UnitError as error:
+            raise self.problem(key, f"is {value!r}: {error}") from error
+        if seconds is not None and seconds <= 0:
+            raise self.problem(key, f"is {value!r} and should be more than zero")
+        return seconds
 
     def flag(self, key: str, default: bool) -> bool:
         value = self._values.get(key, default)
@@ -298,6 +368,14 @@ class _Extra:
             return None if value is None else parse_memory(value)
         except UnitError as error:
             raise self.problem(key, f"is {value!r}: {error}") from error
+
+    def network(self) -> Network | None:
+        value = self.text("network")
+        try:
+            return Network(value.lower()) if value else None
+        except ValueError as error:
+            known = ", ".join(each.value for each in Network)
+            raise self.problem("network", f"is {value!r} and should be one of {known}") from error
 
     def backend(self) -> Backend:
         value = self.text("backend")

@@ -60,6 +60,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     **_group(
         "Security",
         kerberos=_flag("Kerberos", "The cluster asks for Kerberos. Default: as [core] security says."),
+        insecure_http=_flag(
+            "Insecure HTTP",
+            "With Kerberos, submit jobs over plain http, too: whoever listens on the way reads their keys, secrets and "
+            "HDFS tokens. Default: no, https only.",
+        ),
         rm_principal=_text(
             "ResourceManager's principal",
             "The principal that renews HDFS tokens. Default: as the ResourceManager's own configuration says.",
@@ -74,6 +79,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "Tokens are renewed",
             "`airflow tony renew` runs regularly, so jobs that nobody waits for may outlive their HDFS tokens. "
             "Default: no.",
+        ),
+        network=_text(
+            "Network",
+            "Who can reach the ports of jobs' processes, where a job does not say it (its key network). isolated: only "
+            "processes of the same job; trusted: others, too, who may do what its user may. Default: nobody has "
+            "looked, and jobs whose framework serves anybody get a warning.",
         ),
         verify=_text(
             "Verify TLS",
@@ -112,6 +123,52 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "Keeps several Airflow installations on one cluster apart, being part of every training's identity. "
             f"Default: {defaults.NAMESPACE}.",
         ),
+    ),
+    **_group(
+        "What may be asked for",
+        proxy_users=_text(
+            "Users",
+            "Whom proxy_user may name, with commas between; * stands for anything, as in ml-*, and none alone for "
+            "nobody. Default: whom the cluster lets be impersonated.",
+        ),
+        queues=_text(
+            "Queues",
+            "YARN queues that jobs may name, as they write them, likewise, such as ml,root.ml.*. Default: any.",
+        ),
+        images=_text(
+            "Images", "Docker images that jobs may name, likewise, such as registry.example.com/ml/*. Default: any."
+        ),
+        file_roots=_text(
+            "File roots",
+            "Directories of the worker that files of jobs may lie in, links followed, with commas between; that of the "
+            "DAGs is one of them only if it is named. Default: all that the worker may read.",
+        ),
+        allowed_overrides=_text(
+            "Overrides",
+            "Keys that overrides may touch at most, whatever a DAG allows, with commas between, such as "
+            "tasks.*.memory. Default: as the DAG says.",
+        ),
+        presets=_field(
+            "Presets",
+            "Named parts of jobs, which a job lies over that names one as its preset: an object, such as "
+            '{"small": {"tasks": {"worker": {"memory": "2GiB"}}}}. Default: none.',
+            type=["object", "null"],
+        ),
+        max_tasks=_number("Most tasks", "Tasks of a job at most. Default: no limit.", minimum=1),
+        max_memory=_text(
+            "Most memory",
+            "That all containers of a job may have together, its master's included, such as 512GiB. Default: no limit.",
+        ),
+        max_vcores=_number("Most vcores", "Of all containers of a job together. Default: no limit.", minimum=1),
+        max_gpus=_number("Most GPUs", "Of all containers of a job together. Default: no limit.", minimum=0),
+        max_container_memory=_text("Memory of a container", "At most, such as 64GiB. Default: no limit."),
+        max_container_vcores=_number("Vcores of a container", "At most. Default: no limit.", minimum=1),
+        max_container_gpus=_number("GPUs of a container", "At most. Default: no limit.", minimum=0),
+        max_lifetime=_text(
+            "Longest lifetime",
+            "timeouts.lifetime at most, such as 2d; jobs that give none get this one. Default: no limit.",
+        ),
+        max_priority=_number("Highest priority", "At most. Default: no limit.", minimum=0),
     ),
     **_group(
         "YARN",

@@ -15,7 +15,7 @@ from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import ClusterError, JobNotAllowed
 from tony_provider.cluster.event_file_source import EventFileSource, event_file_source
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.input_check import check_inputs
@@ -23,7 +23,7 @@ from tony_provider.cluster.input_figures import InputFigures, InputLook
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.model_export import EXPORT_SECONDS, export_model
 from tony_provider.cluster.open import OpenCluster, open_cluster
-from tony_provider.cluster.prepared_submission import with_defaults
+from tony_provider.cluster.prepared_submission import check_policy, with_defaults
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.previous_application import PreviousApplication, owner_of, previous_application
 from tony_provider.cluster.results import Delivered
@@ -126,16 +126,25 @@ class TonyHook(BaseHook):
 
             expect_store(self.settings.yarn, seconds)
 
-    def check(self, job: JobSpec) -> None:
-        """Check the job against the cluster. Changes nothing.
+    def check(self, job: JobSpec, overrides: Mapping[str, Any] | None = None) -> None:
+        """Check the job against what the connection allows, and against the cluster. Changes nothing.
+
+        :param overrides: what was laid over the job: the connection may say which keys may be.
 
         Raises JobRejected with everything that would keep the job from ever running.
         """
-        self.get_conn().check(with_defaults(job, self.settings))
+        job = with_defaults(job, self.settings)
+        check_policy(job, self.settings, overrides)
+        self.get_conn().check(job)
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
-        """Check the job's files, archives, environment and inputs. Raises SourceMissing for what is not there."""
-        SourceFinder(self.storage(), self.layout.root, search_path).find(job)
+        """Check the job's files, archives, environment and inputs.
+
+        Raises SourceMissing for what is not there, JobNotAllowed for files that the connection does not allow.
+        """
+        sources = SourceFinder(self.storage(), self.layout.root, search_path).find(job)
+        if found := self.settings.policy.file_problems(sources):
+            raise JobNotAllowed(found)
         check_inputs(job, self.storage(), self.layout.root)
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputFigures | str]:

@@ -30,7 +30,6 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.quantities import count
-from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ class Adviser:
         self.hook.check(job)
         self.log.info("Advice is applied (apply_advice): %s, %s", _words(request, change), why)
         labels = {**request.labels, APPLIED: json.dumps(change)}
-        return attrs.evolve(request, job=job, labels=labels, overrides=merge(request.overrides or {}, change))
+        return attrs.evolve(request, job=job, labels=labels, advice=change)
 
     def _tell_quiet(self, former: FormerRuns) -> None:
         self.log.info(

@@ -25,8 +25,10 @@ def print_submission(task: TrainingTask) -> None:
     task = _without_templates(task)
     secrets = dict.fromkeys(task.secrets or {}, MASK)
     run = TaskRun(task.dag_id, "dry_run", task.task_id)
-    with connections_of_database(), task.hook as hook, task.sent(task.parse_job(secrets)) as job:
-        found = hook.preview(request_of(task, run, job, secrets))
+    with connections_of_database(), task.hook as hook:
+        job = task.parse_job(secrets)
+        with task.sent(job) as sent:
+            found = hook.preview(request_of(task, run, job, sent, secrets))
     print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - its answer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.presets import Presets
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun
+from tony_provider.runtime.parsing.layers import DEFAULT, Layer, Layers
+from tony_provider.runtime.parsing.overrides import check_overrides
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from tony_provider.operators.training_task import TrainingTask
 
 
-def job_of(
+def layers_of(
     job: Mapping[str, Any] | str,
     *,
     default_name: str,
@@ -37,9 +40,12 @@ def job_of(
     secrets: Sequence[str],
     queue_timeout: timedelta | float | None,
     overrides: Mapping[str, Any] | str | None,
-) -> JobSpec:
-    """The job specification with the operator's arguments laid over it, and ``overrides`` over both.
+    allowed_overrides: Sequence[str],
+    presets: Callable[[], Presets],
+) -> Layers:
+    """What a job is made of: its preset, itself, the operator's arguments over it, and ``overrides`` over both.
 
+    ``allowed_overrides``: see ``check_overrides``. ``presets``: the connection's, asked for where a job names one.
     Raises TonySpecError.
     """
     if env is not None and not isinstance(env, Mapping):
@@ -50,8 +56,22 @@ def job_of(
         # The application master keeps to it too, for jobs that nobody watches, and tells what was missing.
         given["timeouts"] = {"queue": _seconds(queue_timeout)}
     try:
-        named = merge({"name": default_name}, load_source(job))
-        return parse_job(merge(named, given), overrides=overrides or None)
+        over = load_source(overrides, "overrides") if overrides else {}
+        above = [Layer("the job", load_source(job)), Layer("arguments", given)]
+        preset = Layers([*above, Layer("overrides", over)]).merged().get("preset")
+        below = [Layer(DEFAULT, {"name": default_name}), *([presets().layer(preset)] if preset else [])]
+        layers = Layers([*below, *above])
+        check_overrides(over, layers.merged(), allowed_overrides)
+        return layers.over(over, "overrides")
+    except SpecError as error:
+        raise TonySpecError(str(error)) from error
+
+
+def job_of(layers: Layers, completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}) -> JobSpec:
+    """The job of its layers, and over them what ``completed`` makes of them all as one. Raises TonySpecError."""
+    try:
+        whole = layers.merged()
+        return parse_job(merge(whole, completed(whole)))
     except SpecError as error:
         raise TonySpecError(str(error)) from error
 
@@ -68,13 +88,15 @@ def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
             raise TonySpecError(f"show_output: the job has no task {name}; its tasks are {', '.join(last)}")
 
 
-def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[str, str]) -> SubmissionRequest:
-    """What is submitted for ``task`` in ``run``, of its rendered arguments; ``job`` as it is sent.
+def request_of(
+    task: TrainingTask, run: TaskRun, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
+) -> SubmissionRequest:
+    """What is submitted for ``task`` in ``run``, of its rendered arguments: the ``job``, as it is ``sent``.
 
     Raises TonySpecError.
     """
     return SubmissionRequest(
-        job,
+        sent,
         run.identity(task.hook, task.checkpoint_key),
         secrets,
         {**run.labels, **({"checkpoint_key": task.checkpoint_key} if task.checkpoint_key else {})},
@@ -90,6 +112,7 @@ def request_of(task: TrainingTask, run: TaskRun, job: JobSpec, secrets: Mapping[
         load_source(task.job),
         load_source(task.overrides or {}, "overrides"),
         watched=task.wait_for_completion,
+        made=[Path(each.source) for each in sent.files if each not in job.files],
     )
 
 

@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from tony_provider import configuration
-from tony_provider.arguments import DEFAULT_CONN_ID, output_wanted, positive_seconds, yes_or_no
+from tony_provider.arguments import DEFAULT_CONN_ID, names, output_wanted, positive_seconds, yes_or_no
 from tony_provider.links.tony import LINKS
 from tony_provider.operators.openlineage import TellsLineage
 from tony_provider.readable_errors import ReadableTemplates, with_readable_errors
@@ -40,7 +40,10 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file beside the DAG that ends in
         ``.tony.yaml`` or ``.tony.json``. See docs/job-specification.md. Templated, every text in it.
     :param overrides: laid over the job, and over the arguments below as well. Mappings merge key by key, lists replace,
-        null deletes. Templated.
+        null deletes. They touch sizes and limits only, unless ``allowed_overrides`` says more: whoever may trigger the
+        DAG often writes them. See docs/job-specification.md, "Overrides". Templated.
+    :param allowed_overrides: keys of the job that ``overrides`` may touch beside sizes and limits, each with all that
+        is below it, such as ``["env.LEARNING_RATE", "tasks.*.env"]``; ``*`` stands for one name.
     :param tony_conn_id: a connection of type ``tony``. See docs/connection.md. Templated.
     :param name: what the application is called; default: the job's ``name``, else ``<dag>.<task>``. Templated.
     :param yarn_queue: over the job's ``queue``; default: the job's, else the connection's. Templated.
@@ -118,6 +121,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         *,
         job: Mapping[str, Any] | str,
         overrides: Mapping[str, Any] | str | None = None,
+        allowed_overrides: Sequence[str] = (),
         tony_conn_id: str = DEFAULT_CONN_ID,
         name: str | None = None,
         yarn_queue: str | None = None,
@@ -147,6 +151,7 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
             poll_interval = positive_seconds("poll_interval", poll_interval)
         self.job = job
         self.overrides = overrides
+        self.allowed_overrides = names("allowed_overrides", allowed_overrides)
         self.tony_conn_id = tony_conn_id
         self.name = name
         self.yarn_queue = yarn_queue
@@ -229,9 +234,9 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
 
     def parse_job(self, secrets: Collection[str]) -> JobSpec:
         """The job with all arguments laid over it; ``secrets`` are names. Raises TonySpecError."""
-        from tony_provider.operators.submission import job_of
+        from tony_provider.operators.submission import job_of, layers_of
 
-        return job_of(
+        layers = layers_of(
             self.job,
             default_name=f"{self.dag_id}.{self.task_id}",
             name=self.name,
@@ -239,14 +244,17 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
             env=self.env_vars,
             secrets=list(secrets),
             queue_timeout=self.queue_timeout,
-            overrides=self.laid_over(),
+            overrides=self.overrides,
+            allowed_overrides=self.allowed_overrides,
+            presets=lambda: self.hook.settings.presets,
         )
+        return job_of(layers, self.completed)
 
     # -- what an operator that sends more than the job makes its own ---------------------------------------------------
 
-    def laid_over(self) -> Mapping[str, Any] | str | None:
-        """What is laid over the job and the arguments, at last."""
-        return self.overrides
+    def completed(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the operator itself lays over the job, given with the arguments and overrides laid over it."""
+        return {}
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:

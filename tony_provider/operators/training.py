@@ -105,7 +105,7 @@ class Training:
         self._heed_kill()
         deferral.end_what_was_left(self._store, self._try, self._log)
         with self._task.sent(job) as sent:
-            started = self._start(sent, secrets)
+            started = self._start(request_of(self._task, self._run, job, sent, secrets))
         application_id = started.application_id
         self._show_links(application_id, job)
         self._summary.begin(application_id)
@@ -212,7 +212,7 @@ class Training:
 
     # -- until it is submitted ---------------------------------------------------------------------------------------
 
-    def _start(self, job: JobSpec, secrets: Mapping[str, str]) -> StartedApplication:
+    def _start(self, request: SubmissionRequest) -> StartedApplication:
         known = remembered(self._store)
         if known is None:  # nothing runs that an outage would have to be outlasted for
             self._hook.expect_servers()
@@ -225,7 +225,6 @@ class Training:
             instance_exists=lambda index: instance_exists(self._context, index),
             log=self._log,
         )
-        request = request_of(self._task, self._run, job, secrets)
         started = starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
         if known is not None and known != started.application_id:
             self._summary.mend(known)

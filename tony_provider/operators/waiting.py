@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tony_provider.cluster import lifetime
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.spec.model import JobSpec
@@ -62,7 +63,8 @@ def bound(
         if application is None or application.is_final or (attached and _is_ending(hook, identity, application_id)):
             return
         latest = end + LIFETIME_SLACK
-        if (own := lifetime.seconds_left(job.timeouts, application.started_ms / 1000)) is not None:
+        timeouts = with_defaults(job, hook.settings).timeouts
+        if (own := lifetime.seconds_left(timeouts, application.started_ms / 1000)) is not None:
             latest = min(latest, application.started_ms / 1000 + own)
         hook.limit(application_id, latest - time.time(), "the task's execution_timeout is over", prolong=True)
     except (ClusterError, StorageError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
-from tony_provider.macros import newest_model
+from tony_provider.macros import newest_model, quote
 
 PORTAL = "/tony"  # below it: the portal's API and its pages' files
 
@@ -20,7 +20,7 @@ class TonyPlugin(AirflowPlugin):
     """Airflow's plugin ``tony``: gives templates the macros ``macros.tony.…``, and the API server the portal."""
 
     name = "tony"
-    macros = [newest_model]  # noqa: RUF012 - Airflow's form
+    macros = [newest_model, quote]  # noqa: RUF012 - Airflow's form
 
     @cached_property
     def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import attrs
 
 HIGHEST_PORT = 65535
@@ -26,3 +28,16 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def canonical_host(text: str) -> str:
+    """One spelling for each numeric address: IPv6 may name its interface, or hold an IPv4 address.
+
+    Anything else stays as it is.
+    """
+    try:
+        parsed = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)

@@ -8,9 +8,10 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.most_bytes import APPLICATION
 from tony_provider.runtime.outputs.output_place import OutputPlace
 from tony_provider.runtime.outputs.publication import clear_away
-from tony_provider.runtime.storage import StorageNotFound, read_bytes, uris
+from tony_provider.runtime.storage import StorageNotFound, StorageTooLarge, read_whole, uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.leftovers import remove_leftovers
 
@@ -33,10 +34,10 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
     """
     about = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
-        description = load_json(read_bytes(storage, about), ApplicationDescription)
+        description = load_json(read_whole(storage, about, APPLICATION), ApplicationDescription)
     except StorageNotFound:
         return  # it was cleaned up before
-    except CodecError as error:
+    except (CodecError, StorageTooLarge) as error:
         log.warning("%s cannot be read, so that nothing is removed beside its outputs: %s", about, error)
         return
     stores = InputStores(storage, application_dir)

@@ -11,7 +11,7 @@ import json
 import math
 import reprlib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 
@@ -20,6 +20,7 @@ import cattrs
 from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
+from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
 from tony_provider.runtime.spec.resource_amount import ResourceAmount
 from tony_provider.runtime.spec.units import UnitError, parse_resource_amount
 
@@ -61,8 +62,8 @@ def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = Non
     runtime may have written it. Raises CodecError naming every place that is wrong.
     """
     try:
-        plain = json.loads(data, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        plain = read_json(data)
+    except ForeignJsonError as error:
         raise CodecError(cls, (f"not JSON: {error}",)) from error
     return from_plain(plain, cls, ignore_unknown=ignore_unknown)
 
@@ -82,27 +83,12 @@ def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = Non
         raise CodecError(cls, tuple(problems)) from error
 
 
-def is_nested_deeper(plain: Any, levels: int) -> bool:
-    """Whether what ``json.loads`` gives has more levels than that. It reads more of them than others can work with."""
-    if isinstance(plain, dict):
-        inner: Iterable[Any] = plain.values()
-    elif isinstance(plain, list):
-        inner = plain
-    else:
-        return False
-    return levels == 0 or any(is_nested_deeper(each, levels - 1) for each in inner)
-
-
 def _explain(error: BaseException, _type: Optional[type[Any]]) -> str:
     if isinstance(error, KeyError):
         return "required, but missing"
     if isinstance(error, ForbiddenExtraKeysError):
         return "unknown: " + ", ".join(sorted(error.extra_fields))
     return str(error) or type(error).__name__
-
-
-def _refuse_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _structure_int(value: Any, _: Any) -> int:

@@ -23,6 +23,7 @@ ENV_LOCAL_WORLD_SIZE = "TONY_LOCAL_WORLD_SIZE"  # how many processes its contain
 ENV_GENERATION = "TONY_GENERATION"
 ENV_ATTEMPT = "TONY_ATTEMPT"
 ENV_PORT = "TONY_PORT"  # that this process should listen on, where the others look for it
+ENV_LISTEN_ADDRESS = "TONY_LISTEN_ADDRESS"  # this node's, as the others know it: to listen at; unset: everywhere
 ENV_RENDEZVOUS = "TONY_RENDEZVOUS"  # host:port of rank 0, for programs that meet there
 ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; left out when longer than an environment string
 ENV_CLUSTER_SPEC_FILE = "TONY_CLUSTER_SPEC_FILE"  # the same in a file, always

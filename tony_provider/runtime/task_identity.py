@@ -15,7 +15,7 @@ import attrs
 import grpc
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits, timing
 
 METADATA_TASK = "tony-task"
 METADATA_CONTAINER = "tony-container"
@@ -24,7 +24,9 @@ METADATA_TOKEN = "tony-token"
 
 _MOST_WAITING = 1 << 20  # streams that are open and not looked at yet
 _LONGEST_WAITING = 600  # seconds
-LARGEST_MESSAGE = 64 << 20  # bytes; a checkpoint of 100,000 files takes some 10 MiB to announce
+_ENVELOPE = 1024  # bytes around what a message says
+_MOST_STREAMS = 4  # of one connection; an executor has one
+_HANDSHAKE = 10.0  # seconds that a connection has for TLS at least
 
 Options = list[tuple[str, Union[int, str]]]
 
@@ -142,15 +144,22 @@ def channel_options(application_id: str, tasks: int = 1) -> Options:
     ]
 
 
-def server_options() -> Options:
-    """The options of the application master's server, so that it bears the executors' pings and sends its own."""
+def server_options(connections: int = 1024, tasks: int = 1) -> Options:
+    """The options of the application master's server, so that it bears the executors' pings and sends its own.
+
+    ``connections``: how many it takes in at all, those that have proven nothing included; further ones are closed at
+    once. ``tasks``: how many the application has.
+    """
     return [
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(max(_HANDSHAKE, timing.connect_timeout(tasks)))),
+        ("grpc.max_concurrent_streams", _MOST_STREAMS),
         ("grpc.so_reuseport", 0),  # the port is this server's alone
         # Thousands come at once, and gRPC would turn away whom it has not looked at: they would come again, and again.
         ("grpc.server.max_pending_requests", _MOST_WAITING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_WAITING),
         ("grpc.server_max_unrequested_time_in_server", _LONGEST_WAITING),
-        ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+        ("grpc.max_receive_message_length", limits.LARGEST_MESSAGE + _ENVELOPE),
         ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
         ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
         ("grpc.http2.max_pings_without_data", 0),

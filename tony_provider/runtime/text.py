@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from tony_provider.runtime.secret_forms import secret_forms
+
 MASK = "***"
 SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
 _IN_A_LINE = re.compile(rb"[^\n]")
@@ -67,10 +69,12 @@ def for_terminal(data: bytes) -> bytes:
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """The text without the values of secrets, but for those so short that any text may hold them."""
-    for secret in sorted(secrets, key=len, reverse=True):  # one may be a part of another
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, MASK)
+    """The text without the values of secrets, but for those so short that any text may hold them.
+
+    Nor with single lines of those that have several, nor with what ``secret_forms`` makes of them.
+    """
+    for value in _masked_texts(secrets):
+        text = text.replace(value, MASK)
     return text
 
 
@@ -84,8 +88,22 @@ def masked_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
 def masked_in_place(data: bytes, secrets: Iterable[str]) -> bytes:
     """A log without the values of secrets, as ``masked_bytes``, in which everything else stays where it was."""
     for value in _masked_values(secrets):
-        data = data.replace(value, _IN_A_LINE.sub(b"*", value))
+        data = data.replace(value, _stars(value))
     return data
+
+
+def without_cut_secret(data: bytes, secrets: Iterable[str]) -> bytes:
+    """A piece of a log that was cut anywhere, in which everything stays where it was, but for a secret's cut halves.
+
+    That is the end of a value at its beginning, and the beginning of one at its end, where they are long enough.
+    """
+    start, end = 0, len(data)
+    for value in _masked_values(secrets):
+        # The end of a value at the beginning, read backwards, is the beginning of one at the end.
+        start = max(start, _begun(data[: len(value)][::-1], value[::-1], SHORTEST_SECRET))
+        end = min(end, len(data) - _begun(data, value, SHORTEST_SECRET))
+    start, end = min(start, len(data)), max(end, start)
+    return _stars(data[:start]) + data[start:end] + _stars(data[end:])
 
 
 def length_before_cut_secret(data: bytes, secrets: Iterable[str]) -> int:
@@ -96,8 +114,7 @@ def length_before_cut_secret(data: bytes, secrets: Iterable[str]) -> int:
     values = _masked_values(secrets)
     end = len(data)
     for value in values:
-        sizes = range(min(len(value) - 1, len(data)), 0, -1)
-        end = min(end, len(data) - next((size for size in sizes if data.endswith(value[:size])), 0))
+        end = min(end, len(data) - _begun(data, value, 1))
     # Nor may that be within another value, which would then be cut itself.
     while around := [
         at for value in values if (at := data.find(value, max(0, end - len(value) + 1), end + len(value) - 1)) >= 0
@@ -106,10 +123,27 @@ def length_before_cut_secret(data: bytes, secrets: Iterable[str]) -> int:
     return end
 
 
+def _begun(data: bytes, value: bytes, least: int) -> int:
+    """How many bytes of the value, ``least`` or more and not all of them, the data end with."""
+    at = max(0, len(data) - len(value) + 1) - 1
+    while (at := data.find(value[:least], at + 1)) >= 0:
+        if value.startswith(data[at:]):
+            return len(data) - at
+    return 0
+
+
 def _masked_values(secrets: Iterable[str]) -> list[bytes]:
+    return [each.encode("utf-8", "surrogateescape") for each in _masked_texts(secrets)]
+
+
+def _masked_texts(secrets: Iterable[str]) -> list[str]:
     """The longest first: one may be a part of another."""
-    values = {part for secret in secrets for part in (secret, *secret.splitlines()) if len(part) >= SHORTEST_SECRET}
-    return [each.encode("utf-8", "surrogateescape") for each in sorted(values, key=len, reverse=True)]
+    found = {form for secret in secrets if len(secret) >= SHORTEST_SECRET for form in secret_forms(secret)}
+    return sorted((each for each in found if len(each) >= SHORTEST_SECRET), key=lambda each: (-len(each), each))
+
+
+def _stars(data: bytes) -> bytes:
+    return _IN_A_LINE.sub(b"*", data)
 
 
 def end_of_log(data: bytes, limit: int) -> bytes:

@@ -25,11 +25,15 @@ too_large = job(tasks={"worker": {"instances": 4, "memory": "2500MiB", "command"
 training("defers_large", too_large, **ONCE, deferrable=True, queue_timeout=15)
 
 with DAG("mapped", schedule=None, params=PARAMS):
-    mapped = TonyTrainOperator.partial(task_id="train", job=job(), deferrable=True, poll_interval=1, **TWICE)
+    mapped = TonyTrainOperator.partial(
+        task_id="train", job=job(), allowed_overrides=["env.LETTER"], deferrable=True, poll_interval=1, **TWICE
+    )
     mapped.expand(overrides=[{"env": {"LETTER": letter}} for letter in "abc"])
 
 with DAG("mapped_by_key", schedule=None, params=PARAMS):
-    mapped = TonyTrainOperator.partial(task_id="train", job=job(), deferrable=True, poll_interval=1, **TWICE)
+    mapped = TonyTrainOperator.partial(
+        task_id="train", job=job(), allowed_overrides=["env.LETTER"], deferrable=True, poll_interval=1, **TWICE
+    )
     mapped.expand_kwargs([{"checkpoint_key": letter, "overrides": {"env": {"LETTER": letter}}} for letter in "ab"])
 
 FORM = {

@@ -239,10 +239,13 @@ def test_open_files_are_allowed_for_every_stream_as_far_as_the_node_lets_us(capl
     soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         open_files.allow(10)
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (max(soft, 1034) if soft >= 0 else soft, hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (max(soft, 2058) if soft >= 0 else soft, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
         open_files.allow(500)
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (1524, hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (2548, hard)
+        assert open_files.for_executors(500) == 1524  # and 1,024 for everything else
+        resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+        assert open_files.for_executors(500) == 200  # half of what there is
         assert not caplog.records
         if hard != resource.RLIM_INFINITY:
             open_files.allow(hard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
@@ -12,9 +13,12 @@ import grpc
 import grpc.aio
 import pytest
 
+from tests.runtime.am.flood import flooding
 from tests.runtime.certificates import make_certificates
+from tests.waiting import until
+from tony_provider.runtime import task_identity
 from tony_provider.runtime.am.service import ExecutorService, Listener, Server, Stream
-from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol import limits, timing, tony_pb2, tony_pb2_grpc
 from tony_provider.runtime.spec.model import PortRange
 from tony_provider.runtime.task_identity import (
     TaskIdentity,
@@ -35,9 +39,11 @@ REGISTRATION = tony_pb2.FromExecutor(registration=tony_pb2.Registration(host="h"
 @attrs.define(eq=False)
 class Recorder(Listener):
     refused: str | None = None
+    asked: int = 0
     events: asyncio.Queue[tuple[str, Any]] = attrs.field(factory=asyncio.Queue)
 
     def refusal(self, identity: TaskIdentity) -> str | None:
+        self.asked += 1
         return self.refused
 
     def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
@@ -183,3 +189,171 @@ async def test_no_free_port_is_an_error_that_names_the_range(setting: Setting) -
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"no free port on 127.0.0.1 in {port}-{port}"):
             Server.bind(setting.secrets, "127.0.0.1", PortRange(port, port))
+
+
+# ---- strangers, and tasks that mean harm -------------------------------------------------------------------------
+
+
+CLIENT_HELLO = bytes.fromhex("160301012a") + b"\x01\x00\x01\x26\x03\x03"  # and no more of it
+
+
+@asynccontextmanager
+async def small_server(connections: int) -> AsyncIterator[Setting]:
+    secrets = make_certificates(APPLICATION_ID)
+    listener = Recorder()
+    server = Server.bind(secrets, "127.0.0.1", PORTS, connections=connections)
+    await server.start(ExecutorService(APPLICATION_ID, KEY, listener))
+    try:
+        yield Setting(server, listener, secrets)
+    finally:
+        await server.stop()
+
+
+async def come(setting: Setting, identity: TaskIdentity = IDENTITY) -> tuple[Any, Any]:
+    """As an executor's link does: again, until it is let in."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            channel = setting.channel()
+            call = attach(channel, identity)
+            try:
+                await call.write(REGISTRATION)
+                await setting.listener.next("attached")
+            except grpc.aio.AioRpcError:
+                await channel.close()
+                await asyncio.sleep(0.2)
+            else:
+                return channel, call
+
+
+@pytest.mark.parametrize("said", [b"", CLIENT_HELLO], ids=["silent", "half-a-handshake"])
+async def test_executors_get_in_while_strangers_take_every_connection(
+    said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with small_server(connections=40) as setting:
+        port = setting.server.address.port
+        with flooding("127.0.0.1", port, 60, said=said) as flood:
+            await asyncio.to_thread(until, lambda: flood.closed > 60, "the server has closed some", DEADLINE)
+            first, call = await come(setting)
+            other = attrs.evolve(IDENTITY, task="worker:1")
+            second, _ = await come(setting, other)
+            await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(rss_bytes=7)))
+            assert (await setting.listener.next("received")).heartbeat.rss_bytes == 7
+            await second.close()
+            await setting.listener.next("detached")
+            second, _ = await come(setting, other)
+        assert flood.opened > flood.closed > 60
+        for channel in (first, second):
+            await channel.close()
+    told = [record for record in caplog.records if "have proven nothing" in record.message]
+    assert len(told) == 1
+    assert "127.0.0.1 (" in told[0].message
+
+
+async def test_a_connection_that_proves_nothing_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_identity, "_HANDSHAKE", 0.5)
+    monkeypatch.setattr(timing, "connect_timeout", lambda tasks: 0.5)
+    async with small_server(connections=40) as setting, asyncio.timeout(DEADLINE):
+        reader, writer = await asyncio.open_connection("127.0.0.1", setting.server.address.port)
+        await reader.read()  # what TLS has to say, until the end
+        writer.transport.abort()
+
+
+async def test_a_task_has_few_streams_on_one_connection(setting: Setting) -> None:
+    """Whoever has its credentials opens as many as it likes, and waits for its turn with all but a few."""
+    async with setting.channel() as channel:
+        calls = [attach(channel) for _ in range(50)]
+        await asyncio.to_thread(until, lambda: setting.listener.asked == 4, "four are looked at", DEADLINE)
+        async with setting.channel() as other:
+            await registered(setting, other)
+        assert setting.listener.asked == 5
+        for call in calls:
+            call.cancel()
+
+
+async def registered(setting: Setting, channel: Any) -> Any:
+    call = attach(channel)
+    await call.write(REGISTRATION)
+    await setting.listener.next("attached")
+    return call
+
+
+async def test_what_is_too_large_is_refused_unread_and_told_once(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    progress = tony_pb2.Progress(metrics={f"m{each}": 1.0 for each in range(300_000)})
+    too_large = tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(progress=progress))
+    assert too_large.ByteSize() > limits.LARGEST_HEARTBEAT
+    async with setting.channel() as channel:
+        call = await registered(setting, channel)
+        for _ in range(3):
+            await call.write(too_large)
+        await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(rss_bytes=5)))
+        assert (await setting.listener.next("received")).heartbeat.rss_bytes == 5
+    told = [record.message for record in caplog.records if "refused" in record.message]
+    assert len(told) == 1
+    assert told[0].startswith("worker:0 sent what is refused: a message of the kind heartbeat has")
+
+
+async def test_what_is_too_much_is_cut_and_told_once(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    metrics = {f"metric {each:04}": 1.0 for each in range(limits.MOST_METRICS + 50)} | {"n" * 251: 1.0}
+    beat = tony_pb2.Heartbeat(progress=tony_pb2.Progress(step=3, metrics=metrics), activity="a" * 100_000)
+    beat.further.add(progress=tony_pb2.Progress(metrics=metrics))
+    async with setting.channel() as channel:
+        call = await registered(setting, channel)
+        for _ in range(2):
+            await call.write(tony_pb2.FromExecutor(heartbeat=beat))
+            got = (await setting.listener.next("received")).heartbeat
+            assert got.progress.step == 3
+            assert len(got.progress.metrics) == len(got.further[0].progress.metrics) == limits.MOST_METRICS
+            assert "n" * 251 not in got.progress.metrics
+            assert len(got.activity) == limits.LONGEST_LABEL
+        long = tony_pb2.ProcessExited(output_tail="x" * 20_000 + "the end", error="e" * 50_000)
+        await call.write(tony_pb2.FromExecutor(exited=long))
+        exited = (await setting.listener.next("received")).exited
+        assert (len(exited.output_tail), exited.output_tail[-7:]) == (limits.OUTPUT_TAIL, "the end")
+        assert len(exited.error) == limits.LONGEST_TEXT
+    told = sorted(record.message.split()[4] for record in caplog.records if "it is cut" in record.message)
+    assert told == ["activity", "error", "metrics", "output_tail"]
+
+
+@pytest.mark.parametrize(
+    ("registration", "why"),
+    [
+        (tony_pb2.Registration(host="a host", ports={"main": 1}), "no host has the name 'a host'"),
+        (tony_pb2.Registration(host="h" * 256, ports={"main": 1}), "no host has the name"),
+        (tony_pb2.Registration(host="h", ports={"main": 65536}), "'main': 65536 is no port"),
+        (tony_pb2.Registration(host="h", ports={str(each): 1 for each in range(5000)}), "5000 ports, more than"),
+    ],
+)
+async def test_other_tasks_are_not_told_of_what_is_no_address(
+    setting: Setting, registration: tony_pb2.Registration, why: str
+) -> None:
+    async with setting.channel() as channel:
+        code, details = await refusal(attach(channel), tony_pb2.FromExecutor(registration=registration))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert why in details
+
+
+async def test_who_speaks_too_fast_is_heard_later_and_keeps_nobody_waiting(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MESSAGES_IN_ONE_GO", 20)
+    monkeypatch.setattr(limits, "MESSAGES_A_SECOND", 0.001)
+    async with setting.channel() as hasty_channel, setting.channel() as channel:
+        hasty = await registered(setting, hasty_channel)
+
+        async def chatter() -> None:
+            for number in range(1_000_000):
+                await hasty.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(rss_bytes=number)))
+
+        chattering = asyncio.ensure_future(chatter())
+        heard = [(await setting.listener.next("received")).heartbeat.rss_bytes for _ in range(19)]
+        assert heard == list(range(19))  # the registration was the first
+        other = attach(channel, attrs.evolve(IDENTITY, task="worker:1"))
+        await other.write(REGISTRATION)
+        await setting.listener.next("attached")  # and nothing of the hasty one came before
+        await other.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(activity="other")))
+        assert (await setting.listener.next("received")).heartbeat.activity == "other"
+        chattering.cancel()
+        await asyncio.gather(chattering, return_exceptions=True)
+        assert setting.listener.events.empty()

@@ -8,10 +8,12 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.runtime.checkpoint.conftest import LONG_AGO, SAMPLES, Sample, age
+from tony_provider.runtime.checkpoint.content import readers
 from tony_provider.runtime.checkpoint.formats import (
     Broken,
     CheckpointFinder,
@@ -19,7 +21,6 @@ from tony_provider.runtime.checkpoint.formats import (
     directory_view,
     find,
     set_aside,
-    torch_file,
 )
 from tony_provider.runtime.spec.model import CheckpointFormat
 
@@ -73,18 +74,18 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert entries(find(tmp_path / "link")) == [(20, "model-20.pth")]
 
 
-def test_what_has_not_changed_is_not_read_again(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_not_changed_is_not_read_again(sample: Sample) -> None:
     directory = sample("torch")
-    finder = CheckpointFinder(directory)
-    first = finder.look()
     read: list[str] = []
-    original = torch_file.read
 
-    def counted(path: Path) -> torch_file.TorchFile:
+    def counted(reader: str, path: Path) -> Any:
         read.append(path.name)
-        return original(path)
+        return readers.read_here(reader, path)
 
-    monkeypatch.setattr(torch_file, "read", counted)
+    finder = CheckpointFinder(directory, reading=counted)
+    first = finder.look()
+    assert "checkpoint.pt" in read
+    read.clear()
     assert finder.look() == first
     assert read == []
     os.utime(directory / "checkpoint.pt", (LONG_AGO + 1, LONG_AGO + 1))

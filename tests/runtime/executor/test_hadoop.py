@@ -30,6 +30,10 @@ async def look(launch: Launch, **container: object) -> tuple[dict[str, str], str
     return seen, running.container.stored("logs/worker-0.log")
 
 
+def is_there(path: str) -> bool:
+    return Path(path).exists()
+
+
 def read(directory: str, name: str) -> str:
     return Path(directory, name).read_text()
 
@@ -54,9 +58,10 @@ async def test_without_the_key_there_is_nothing(launch: Launch) -> None:
 
 
 async def test_on_a_node_without_hadoop(launch: Launch) -> None:
-    spec = job(_SHOW, hadoop=True)
+    spec = job(f'cp "${contract.ENV_TOKEN_FILE}" seen-tokens && {_SHOW}', hadoop=True)
     seen, log = await look(launch, command=spec, tokens={"one": TOKEN}, hadoop=PROPERTIES, env=TICKET)
-    assert Credentials.read_file(seen[contract.ENV_TOKEN_FILE]) == Credentials({"one": TOKEN})
+    assert Credentials.read_file(Path(seen["PWD"], "seen-tokens")) == Credentials({"one": TOKEN})
+    assert not is_there(seen[contract.ENV_TOKEN_FILE])  # the container's directory may stay for longer
     assert "hdfs://one" in read(seen["HADOOP_CONF_DIR"], "core-site.xml")
     assert (seen["HADOOP_USER_NAME"], seen[contract.ENV_TICKET]) == ("somebody", TICKET[contract.ENV_TICKET])
     assert "CLASSPATH" not in seen
@@ -88,7 +93,7 @@ async def test_what_the_job_says_itself_counts(launch: Launch, tmp_path: Path) -
 async def test_a_newer_token_reaches_a_running_process(launch: Launch) -> None:
     newer = Token(b"identifier", b"renewed", WEBHDFS_TOKEN, "")
     file = f"${contract.ENV_TOKEN_FILE}"
-    wait = f"test -e {file} && touch began; until grep -q renewed {file}; do sleep 0.05; done; {_SHOW}"
+    wait = f"test -e {file} && touch began; until grep -q renewed {file}; do sleep 0.05; done; cp {file} seen-tokens"
     running = await launch(job(wait, hadoop=True), tokens={TOKEN.service: TOKEN}, heartbeat_seconds=0.05)
     await running.master.first("heartbeat")  # before there is a process, and a file
     await running.begin()
@@ -96,7 +101,6 @@ async def test_a_newer_token_reaches_a_running_process(launch: Launch) -> None:
     running.master.say(tony_pb2.ToExecutor(newer_token=tony_pb2.NewerToken(text=newer.to_url_string(), until_ms=1)))
     ended = await running.master.first("exited")
     assert ended.exit_code == 0, ended.output_tail
-    seen = json.loads((running.container.directory / "seen.json").read_text())
-    found = Credentials.read_file(seen[contract.ENV_TOKEN_FILE])
+    found = Credentials.read_file(running.container.directory / "seen-tokens")
     assert found.tokens[TOKEN.service] == Token(b"identifier", b"renewed", HDFS_TOKEN, TOKEN.service)
     assert not found.secrets

@@ -189,6 +189,17 @@ def test_a_program_cannot_say_that_its_lines_were_dropped(tmp_path: Path, first:
         assert piece.start == after or len(whole) > 200
 
 
+def test_a_secret_that_is_cut_where_a_kept_log_begins_is_masked(tmp_path: Path) -> None:
+    """As in a line of a progress bar, longer than what is kept."""
+    file = CappedFile(tmp_path / "out", 10**6)
+    file.write(b"open-sesame" * 30_000 + b"\n")
+    file.close()
+    for limit in range(100_000, 100_011):
+        last = file.last(limit, ["open-sesame"])
+        assert last.startswith(b"[tony] ")
+        assert not any(half in last for half in (b"open", b"sesame", b"n-ses"))
+
+
 def test_the_note_of_a_kept_log_is_not_masked(tmp_path: Path) -> None:
     file = CappedFile(tmp_path / "out", 500)
     file.write(lines(20))

@@ -66,3 +66,14 @@ def test_a_jax_of_another_kind_is_no_reason_to_fail(tmp_path: Path) -> None:
 def test_a_program_without_jax_pays_nothing(tmp_path: Path) -> None:
     said = look(tmp_path, "import sys; print('jax' in sys.modules)", TONY_JAX="1", **TOLD)
     assert said.stdout == "False\n"
+
+
+BOUND = "import os, jax._src.clusters; print(os.environ.get('JAX_COORDINATOR_BIND_ADDRESS'))"
+
+
+def test_rank_0_s_coordinator_listens_where_others_know_its_node(tmp_path: Path) -> None:
+    told = {**TOLD, "TONY_JAX": "1", "TONY_RANK": "0", "TONY_LISTEN_ADDRESS": "10.0.0.1"}
+    assert look(tmp_path / "ours", BOUND, **told).stdout == "10.0.0.1:20000\n"
+    given = {**told, "JAX_COORDINATOR_BIND_ADDRESS": "0.0.0.0:20000"}
+    assert look(tmp_path / "theirs", BOUND, **given).stdout == "0.0.0.0:20000\n"
+    assert look(tmp_path / "other", BOUND, **{**told, "TONY_RANK": "1"}).stdout == "None\n"

@@ -6,10 +6,17 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import attrs
 
 from tony_provider.cluster.diagnosis.finding import Finding, Report, ok, problem, skipped, softened
+from tony_provider.cluster.diagnosis.hardening_checks import (
+    HARDENING,
+    HardeningChecks,
+    check_network,
+    check_rights,
+)
 from tony_provider.cluster.diagnosis.http import ANSWER_SECONDS, CONNECT_SECONDS, Way
 from tony_provider.cluster.diagnosis.kerberos_checks import WHAT as TICKET
 from tony_provider.cluster.diagnosis.kerberos_checks import check_ticket
@@ -18,8 +25,9 @@ from tony_provider.cluster.diagnosis.parallel import Check, in_time
 from tony_provider.cluster.diagnosis.resource_manager_checks import ResourceManagerChecks
 from tony_provider.cluster.diagnosis.runtime_checks import WHAT as RUNTIME
 from tony_provider.cluster.diagnosis.runtime_checks import check_runtime, check_stored_runtime, is_stored
-from tony_provider.cluster.diagnosis.scheduler_checks import QUEUE, SCHEDULER, SUBMISSION, SchedulerChecks
+from tony_provider.cluster.diagnosis.scheduler_checks import PAGES, QUEUE, SCHEDULER, SUBMISSION, SchedulerChecks
 from tony_provider.cluster.diagnosis.staging_checks import STAGING, check_staging, datanode_finder
+from tony_provider.cluster.diagnosis.transport_checks import ServerTls, check_encryption
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.open import OpenCluster, open_cluster, yarn_rest
 from tony_provider.cluster.settings import Settings, YarnSettings
@@ -89,7 +97,7 @@ class _Yarn:
 
     def report(self) -> Report:
         begun = time.monotonic()
-        findings = list(self._first())
+        findings = [*self._first(), *check_encryption(self._yarn)]
         findings += self._second(ALL_SECONDS - (time.monotonic() - begun))
         return Report(host(), self._user, str(self._settings.backend), findings)
 
@@ -121,6 +129,8 @@ class _Yarn:
         checks = [
             *self._scheduler_checks(),
             *self._store_checks(),
+            *self._hardening_checks(),
+            *self._tls_checks(),
             Check(RUNTIME, lambda: check_runtime(self._settings)),
         ]
         return in_time(checks, seconds)
@@ -128,7 +138,7 @@ class _Yarn:
     def _scheduler_checks(self) -> list[Check]:
         if not self._managers.active:
             why = "no ResourceManager is active"
-            return [_skip(what, why) for what in (SUBMISSION, QUEUE, SCHEDULER)]
+            return [_skip(what, why) for what in (SUBMISSION, QUEUE, SCHEDULER, PAGES)]
         rest = yarn_rest(self._narrowed(), self._user, self._settings.proxy_user)
         cluster = YarnCluster(rest, user=self._user, scheduler=self._yarn.scheduler)
         scheduler = SchedulerChecks(cluster, self._settings.queue)
@@ -136,6 +146,7 @@ class _Yarn:
             Check(SUBMISSION, scheduler.submission),
             Check(QUEUE, scheduler.its_queue),
             Check(SCHEDULER, scheduler.addresses),
+            Check(PAGES, scheduler.pages),
         ]
 
     def _store_checks(self) -> list[Check]:
@@ -149,6 +160,20 @@ class _Yarn:
             return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
         return [Check(STAGING, self._staging), *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
 
+    def _hardening_checks(self) -> list[Check]:
+        """Only what those say who have answered: the others are problems already."""
+        checks = HardeningChecks(self._managers.way, self._namenodes.way)
+        of_managers = [partial(checks.of_resource_manager, address) for address in self._managers.active[:1]]
+        of_namenodes = [partial(checks.of_namenode, address) for address in self._namenodes.active[:1]]
+        network = partial(check_network, self._settings.network)
+        return [Check(HARDENING, check) for check in (*of_managers, *of_namenodes, network)]
+    def _tls_checks(self) -> list[Check]:
+        webhdfs, unknown = self._yarn.webhdfs, self._yarn.nodes_ca_file is None
+        servers = [ServerTls(each, self._yarn.verify, for_nodes=False) for each in self._yarn.resource_managers]
+        verify = webhdfs.ca_file or webhdfs.verify
+        servers += [ServerTls(each, verify, for_nodes=unknown) for each in webhdfs.addresses]
+        return [Check(each.what, each.check) for each in servers if each.is_https]
+
     def _staging(self) -> Iterator[Finding]:
         opened = self._opened()
         if isinstance(opened, Finding):
@@ -156,6 +181,7 @@ class _Yarn:
             return
         finder = datanode_finder(self._namenodes.active[0], self._namenodes.way)
         with contextlib.closing(opened):
+            yield from check_rights(opened.storage, opened.staging_dir, self._user)
             yield from check_staging(opened.storage, opened.staging_dir, finder)
 
     def _stored_runtime(self) -> Iterator[Finding]:

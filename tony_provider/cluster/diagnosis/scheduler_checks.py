@@ -14,6 +14,8 @@ from tony_provider.cluster.yarn.queue_acl import may_submit
 SUBMISSION = "Applications over REST"
 SCHEDULER = "Scheduler address"
 QUEUE = "Queue"
+PAGES = "Masters' pages"
+_POLICY = "yarn.resourcemanager.application-https.policy"
 
 
 @attrs.frozen
@@ -42,6 +44,23 @@ class SchedulerChecks:
             yield warning(what, allowed.detail, "should jobs be refused there, ask its administrator")
         else:
             yield ok(what, allowed.detail)
+
+    def pages(self) -> Iterator[Finding]:
+        """How YARN's proxy speaks to application masters: for their pages, and to stop them."""
+        try:
+            policy = (self.cluster.rest.setting(_POLICY) or "NONE").upper()
+            proxy = self.cluster.rest.setting("yarn.web-proxy.address")
+        except ConfigurationHidden:
+            return  # it is told with the scheduler's address
+        if policy == "NONE":
+            yield ok(PAGES, f"YARN's proxy asks masters over http ({_POLICY} is NONE)")
+        elif proxy:
+            detail = f"{_POLICY} is {policy}, and the stand-alone proxy {proxy} has none of the keys that it takes"
+            yield warning(
+                PAGES, detail, "masters cannot be reached by it; use the ResourceManager's own proxy, or NONE"
+            )
+        else:
+            yield ok(PAGES, f"YARN's proxy asks masters over https ({_POLICY} is {policy})")
 
     def addresses(self) -> Iterator[Finding]:
         try:

@@ -12,7 +12,7 @@ from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.history.read_samples import read_samples
 from tony_provider.cluster.results import job_status, labels
 from tony_provider.runtime import contract
-from tony_provider.runtime.codec import CodecError, is_nested_deeper, load_json
+from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.history.stored_events import read_events
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.quantities import size
@@ -22,7 +22,6 @@ from tony_provider.runtime.storage.errors import OF_THE_STORE, StorageError, Sto
 from tony_provider.runtime.storage.helpers import read_bytes
 
 _MOST_BYTES = 4 << 20  # of a specification: more than any of ours has
-_DEEPEST = 50  # levels of it
 _MOST_MISSING = 100  # lines
 
 
@@ -89,9 +88,6 @@ def _specification(storage: Storage, application_dir: str, missing: list[str]) -
         found = load_json(data, JobSpecification)
     except CodecError as error:
         missing.append(f"specification: {uri} cannot be read: {error}")
-        return None
-    if any(is_nested_deeper(each, _DEEPEST) for each in (found.job, found.given, found.overrides)):
-        missing.append(f"specification: {uri} is nested too deeply: none of ours is")
         return None
     _check_version("specification", found.version, JobSpecification, missing)
     return found

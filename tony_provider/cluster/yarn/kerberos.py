@@ -6,15 +6,19 @@ Needs the extra ``kerberos``.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
-from requests import PreparedRequest
+from requests import PreparedRequest, Response
 from requests.auth import AuthBase
 
 from tony_provider.cluster.errors import ClusterAuthError, ConnectionProblem
+from tony_provider.runtime.hadoop.gss_reasons import explained
 
 _NOT_INSTALLED = "Kerberos needs the extra: pip install 'tony-provider[kerberos]'"
+_REDIRECTIONS, _ERRORS, _SERVER_ERRORS = 300, 400, 500  # the first of each kind of HTTP's codes
+_REFUSALS = (401, 403)
 
 
 def spnego_auth() -> AuthBase:
@@ -22,38 +26,89 @@ def spnego_auth() -> AuthBase:
 
     Raises ConnectionProblem when the libraries are not installed.
     """
-    try:
-        import requests_gssapi
-    except ImportError as error:
-        raise ConnectionProblem(_NOT_INSTALLED) from error
-    return _Spnego(lambda: requests_gssapi.HTTPSPNEGOAuth(mutual_authentication=requests_gssapi.OPTIONAL))
+    _gssapi()
+    return _Spnego()
 
 
 class _Spnego(AuthBase):
-    """requests-gssapi's keeps the state of each host's last exchange: two threads that share it mix theirs up, and the
-    C library below it then ends the process. So each request has one of its own.
+    """SPNEGO for each request anew: the server has to prove itself in each answer.
+
+    A session's cookie would make Hadoop leave that out, and so it is not sent.
     """
 
-    def __init__(self, make: Callable[[], AuthBase]) -> None:
-        self._make = make
-
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        return self._make()(request)
+        exchange = negotiate(urlsplit(request.url or "").hostname or "")
+        request.headers.pop("Cookie", None)
+        request.headers["Authorization"] = exchange.authorization
+        request.hooks.setdefault("response", []).append(lambda response, **_: _check_server(exchange, response))
+        return request
 
 
-def negotiate(host: str) -> str:
-    """The value of an ``Authorization`` header for ``HTTP@host``. Raises ClusterAuthError without a usable ticket."""
+def _check_server(exchange: TicketExchange, response: Response) -> None:
+    """What is believed of an answer has to be proved; who refuses, or sends elsewhere, is not believed anything.
+
+    (Hadoop proves itself in errors, too, but for refusals of Kerberos itself.)
+    """
+    answer = response.headers.get("WWW-Authenticate")
+    status = response.status_code
+    believed = status < _REDIRECTIONS or (_ERRORS <= status < _SERVER_ERRORS and status not in _REFUSALS)
+    if believed or (answer and status not in _REFUSALS):
+        exchange.check(answer)
+
+
+class TicketExchange:
+    """SPNEGO for one request with the worker's own ticket; as ``SpnegoExchange`` of the store has it."""
+
+    def __init__(self, host: str) -> None:
+        """Raises ClusterAuthError, which says why there can be none."""
+        self._host = host
+        gssapi = _gssapi()
+        try:
+            service = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
+            flags = gssapi.RequirementFlag.mutual_authentication
+            self._context = gssapi.SecurityContext(name=service, usage="initiate", flags=flags)
+            token = self._context.step()
+        except gssapi.raw.misc.GSSError as error:
+            raise ClusterAuthError(f"no Kerberos ticket for HTTP@{host}: {explained(_words(error))}") from error
+        self.authorization = f"Negotiate {base64.b64encode(token or b'').decode()}"
+
+    def check(self, answer: str | None) -> None:
+        """Raises ClusterAuthError when the server does not prove to be ``HTTP@host``."""
+        scheme, _, token = (answer or "").partition(" ")
+        if scheme.lower() != "negotiate" or not token.strip():
+            raise self._unproven("its answer comes without a proof")
+        try:
+            self._context.step(base64.b64decode(token.strip(), validate=True))
+        except (_gssapi().raw.misc.GSSError, ValueError) as error:
+            raise self._unproven(f"its proof is wrong: {error}") from error
+        if not self._context.complete:
+            raise self._unproven("its proof is not complete")
+
+    def _unproven(self, problem: str) -> ClusterAuthError:
+        return ClusterAuthError(
+            f"{self._host} did not prove to be HTTP@{self._host}, as Kerberos asks of servers: {problem}. What it said "
+            "is not believed; something may stand between, or this is no server with Kerberos (then set `kerberos` to "
+            "false in the tony connection)"
+        )
+
+
+def negotiate(host: str) -> TicketExchange:
+    """Begin an exchange with ``HTTP@host``. Raises ClusterAuthError without a usable ticket."""
+    return TicketExchange(host)
+
+
+def _gssapi() -> Any:
     try:
         import gssapi
-        from gssapi.raw.misc import GSSError
     except ImportError as error:
         raise ConnectionProblem(_NOT_INSTALLED) from error
-    try:
-        service = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
-        token = gssapi.SecurityContext(name=service, usage="initiate").step()
-    except GSSError as error:
-        raise ClusterAuthError(f"no Kerberos ticket for HTTP@{host}: {error}") from error
-    return f"Negotiate {base64.b64encode(token or b'').decode()}"
+    return gssapi
+
+
+def _words(error: Exception) -> str:
+    """Its own message has the codes, too."""
+    said = str(error).partition("Minor")[2] or str(error)
+    return " ".join(said.partition(": ")[2].split()) or str(error)
 
 
 @attrs.frozen
@@ -71,16 +126,12 @@ class Ticket:
 
 def ticket() -> Ticket:
     """The worker's own ticket. Raises ClusterAuthError when there is none."""
-    try:
-        import gssapi
-        from gssapi.raw.misc import GSSError
-    except ImportError as error:
-        raise ConnectionProblem(_NOT_INSTALLED) from error
+    gssapi = _gssapi()
     try:
         credentials = gssapi.Credentials(usage="initiate")
         principal = str(credentials.name)
-    except GSSError as error:
-        raise ClusterAuthError(f"there is no Kerberos ticket (run kinit or `airflow kerberos`): {error}") from error
+    except gssapi.raw.misc.GSSError as error:
+        raise ClusterAuthError(explained(_words(error))) from error
     try:
         seconds = credentials.lifetime
     except gssapi.exceptions.ExpiredCredentialsError:

@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 
 import requests
 
+from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.runtime.most_bytes import MASTER_ANSWER
 
 T = TypeVar("T")
 
@@ -90,9 +92,12 @@ class MasterProxy:
         with requests.Session() as session:
             session.trust_env, session.auth, session.verify = config.trust_env, config.auth, config.verify
             try:
-                return session.request(
+                return ask(  # type: ignore[no-any-return]
+                    session,
                     method,
                     url,
+                    MASTER_ANSWER,
+                    seconds,
                     params=every,
                     headers={"Accept": "application/json"},
                     timeout=min(seconds, config.response_timeout),
@@ -147,8 +152,4 @@ def _answer(response: requests.Response) -> dict[str, Any]:
 def _json(response: requests.Response) -> dict[str, Any] | None:
     if response.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
         return None
-    try:
-        found = response.json()
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+    return json_object(response)

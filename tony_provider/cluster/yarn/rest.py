@@ -23,6 +23,7 @@ from yarn_api_client.base import Response as YarnResponse
 from yarn_api_client.resource_manager import ResourceManager as YarnApi
 
 from tony_provider.cluster import defaults
+from tony_provider.cluster.bounded_answers import ask
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterUnreachable,
@@ -30,11 +31,13 @@ from tony_provider.cluster.errors import (
     RestSubmissionDisabled,
     UnexpectedAnswer,
 )
+from tony_provider.runtime.most_bytes import YARN_ANSWER
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_LONGEST_ANSWER = 60.0  # seconds from an answer's first byte to its last
 _FIRST_PAUSE = 0.2  # seconds between two rounds over all ResourceManagers; doubles
 _LONGEST_PAUSE = 3.0
 _REST_DISABLED = "App submission via REST is disabled"
@@ -94,9 +97,12 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         params = {**(kwargs.pop("params", None) or {}), **self.config.identity}
         headers = {"Accept": "application/json", **(kwargs.pop("headers", None) or {})}
         try:
-            response = self.session.request(
+            response = ask(
+                self.session,
                 method,
                 self.address + api_path,
+                YARN_ANSWER,
+                self.config.response_timeout + _LONGEST_ANSWER,
                 params=params,
                 headers=headers,
                 timeout=min(self.config.response_timeout, self.config.timeout),

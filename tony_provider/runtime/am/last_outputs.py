@@ -24,9 +24,13 @@ class LastOutputs:
         self._storage = storage
         self._logs = uris.join(application_dir, contract.LOGS_DIR)
         self._keeping: set[asyncio.Future[None]] = set()
+        self._kept: set[TaskIdentity] = set()
 
     def keep(self, identity: TaskIdentity, output: bytes) -> None:
-        """Write the output soon, unless the executor has kept it all."""
+        """Write the output soon, unless the executor has kept it all. Last words are said once."""
+        if identity in self._kept:
+            return
+        self._kept.add(identity)
         uri = uris.join(self._logs, contract.log_name(identity.task, identity.attempt))
         keeping = asyncio.ensure_future(asyncio.to_thread(self._write, uri, output))
         self._keeping.add(keeping)

@@ -13,13 +13,13 @@ from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.executor_requests import ExecutorRequests, NoAnswerError
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.kept_log import LogPiece, read_kept
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris
-from tony_provider.runtime.text import end_of_log, length_before_cut_secret, masked_bytes
+from tony_provider.runtime.text import end_of_log, length_before_cut_secret, masked_bytes, without_cut_secret
 
 T = TypeVar("T")
 
-LARGEST = 1 << 20  # bytes
+LARGEST = limits.LOG_TAIL
 _AT_ONCE = 4  # tails, asked or read: so much memory of the master and of an executor, and no more
 _EXECUTOR_SECONDS = 5.0
 _STORE_SECONDS = 15.0
@@ -101,6 +101,10 @@ class LogTails:
     def masked(self, data: bytes) -> bytes:
         """A piece of a log as it may be shown."""
         return masked_bytes(data, self._secrets)
+
+    def masked_end(self, data: bytes) -> bytes:
+        """The end of a log as it may be shown: where it was cut, it may begin with the half of a secret."""
+        return masked_bytes(without_cut_secret(data, self._secrets), self._secrets)
 
     def before_cut_secret(self, piece: LogPiece) -> LogPiece:
         """The piece without the beginning of a secret at its end: nobody could mask that; it comes with the next."""

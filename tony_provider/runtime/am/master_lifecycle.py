@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
@@ -29,6 +30,7 @@ from tony_provider.runtime.am.signals import Signals, write_killed
 from tony_provider.runtime.am.store_access import StoreAccess
 from tony_provider.runtime.am.web.token_orders import token_route
 from tony_provider.runtime.am.web.web_app import WebApp
+from tony_provider.runtime.am.web.yarn_tls import proxy_tls, remove_files
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
@@ -59,6 +61,7 @@ class MasterContext:
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
         """The context of this process, by its environment and directory. Raises ContainerError."""
         credentials = container_inputs.take_credentials(environ)
+        remove_files(environ)
         description = container_inputs.description(directory, credentials.secrets)
         container_id = container_inputs.variable(environ, contract.ENV_CONTAINER_ID)
         try:
@@ -93,13 +96,21 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
     ownership = Ownership(storage, description, context.attempt, address_key)
     chain = OwnChain(ownership)
     access = StoreAccess(description, context.credentials, storage)
-    server = Server.bind(secrets, context.host, description.job.port_range)
+    tasks = description.job.size
+    server = Server.bind(
+        secrets,
+        context.host,
+        description.job.port_range,
+        connections=open_files.for_executors(tasks),
+        tasks=tasks,
+    )
     web_app: Optional[WebApp] = None
     try:
         authenticator = open_gate(description, context.user)
         user_secrets = list(contract.user_secrets(secrets).values())
         tokens = await token_route(access, secrets)
-        web_app = await WebApp.open(description, storage, context.host, authenticator, tokens, user_secrets)
+        tls = await asyncio.to_thread(proxy_tls, secrets)
+        web_app = await WebApp.open(description, storage, context.host, authenticator, tokens, user_secrets, tls)
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )

@@ -16,9 +16,17 @@ from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.history.segment_files import listed
 from tony_provider.runtime.history.segments import segment_order
 from tony_provider.runtime.history.stored_events import StoredSegment, event_segments, read_events
+from tony_provider.runtime.most_bytes import STATUS
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.retrying import retry
-from tony_provider.runtime.storage import Storage, StorageNotFound, StorageUnreachable, read_bytes, uris
+from tony_provider.runtime.storage import (
+    Storage,
+    StorageNotFound,
+    StorageTooLarge,
+    StorageUnreachable,
+    read_whole,
+    uris,
+)
 
 log = logging.getLogger(__name__)
 
@@ -105,18 +113,10 @@ def _history(storage: Storage, directory: str) -> History:
 
 
 def _status(storage: Storage, uri: str) -> Optional[JobStatus]:
-    data = _read(storage, uri)
-    if data is None:
-        return None
     try:
-        return load_json(data, JobStatus)
-    except CodecError as error:
-        log.warning("%s: %s", uri, error)
-        return None
-
-
-def _read(storage: Storage, uri: str) -> Optional[bytes]:
-    try:
-        return read_bytes(storage, uri)
+        return load_json(read_whole(storage, uri, STATUS), JobStatus)
     except StorageNotFound:
+        return None
+    except (CodecError, StorageTooLarge) as error:
+        log.warning("%s: %s", uri, error)
         return None

@@ -7,6 +7,7 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Callable, NoReturn, Optional, Union
 
 import attrs
@@ -14,8 +15,10 @@ import grpc
 import grpc.aio
 
 from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.connection_watch import ConnectionWatch, peer_of
+from tony_provider.runtime.am.message_limits import Cutter, Incoming, Pace, Refused, parse, registration_problem
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import PortRange
 from tony_provider.runtime.task_identity import IdentityError, TaskIdentity, server_credentials, server_options, verify
 
@@ -25,6 +28,8 @@ _FIRST_MESSAGE = 30.0  # seconds that an executor has for its registration once 
 _MOST_PORTS = 1000  # tries
 AT_ONCE = 64  # messages on their way
 _LONGEST_TURN = 2.0  # seconds
+_MOST_STRANGERS = 100  # hosts that the log names
+_SERVICE, _METHOD = "tony.ApplicationMaster", "Attach"  # as in tony.proto
 _GOODBYE = 2.0  # seconds for open streams when the server ends
 
 
@@ -97,7 +102,7 @@ class WriteTurns:
                 writing.cancel()
 
 
-class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
+class ExecutorService:
     """The gRPC service that executors call: checks who they are and hands their streams to a listener."""
 
     def __init__(self, application_id: str, task_key: bytes, listener: Listener) -> None:
@@ -105,18 +110,34 @@ class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
         self._task_key = task_key
         self._listener = listener
         self._turns = WriteTurns()
+        self._strangers: set[str] = set()  # hosts of callers without a proof that were told of
 
-    async def Attach(self, request_iterator: AsyncIterator[tony_pb2.FromExecutor], context: Any) -> None:  # noqa: N802
+    def handler(self, connections: ConnectionWatch) -> grpc.GenericRpcHandler:
+        """What gRPC calls. ``connections`` is told on which of them an executor's stream is open."""
+        method = grpc.stream_stream_rpc_method_handler(
+            partial(self._attach, connections),
+            request_deserializer=parse,
+            response_serializer=tony_pb2.ToExecutor.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method})
+
+    async def _attach(
+        self, connections: ConnectionWatch, request_iterator: AsyncIterator[Incoming], context: Any
+    ) -> None:
         identity = await self._authenticate(context)
-        registration = await self._registration(request_iterator, context)
+        messages = _Messages(identity, request_iterator)
+        registration = await self._registration(messages, context)
         stream = Stream(identity)
+        peer = context.peer()
+        connections.proven(peer)
         self._listener.attached(stream, registration)
-        reader = asyncio.ensure_future(self._read(request_iterator, stream))
+        reader = asyncio.ensure_future(self._read(messages, stream))
         try:
             async for message in stream.outgoing():
                 await self._turns.write(context, message)
         finally:
             self._listener.detached(stream)
+            connections.ended(peer)
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
@@ -124,25 +145,31 @@ class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
         try:
             identity = verify(self._task_key, self._application_id, context.invocation_metadata() or ())
         except IdentityError as error:
-            log.warning("refused a caller from %s: %s", context.peer(), error)
+            self._tell_of_stranger(peer_of(context.peer())[0], error)
             await _abort(context, grpc.StatusCode.PERMISSION_DENIED, str(error))
         refusal = self._listener.refusal(identity)
         if refusal:
             await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, refusal)
         return identity
 
-    async def _registration(
-        self, messages: AsyncIterator[tony_pb2.FromExecutor], context: Any
-    ) -> tony_pb2.Registration:
+    def _tell_of_stranger(self, host: str, error: IdentityError) -> None:
+        if host not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
+            self._strangers.add(host)
+            log.warning("refused a caller from %s: %s (further ones from there are not told)", host, error)
+
+    async def _registration(self, messages: _Messages, context: Any) -> tony_pb2.Registration:
         try:
             first = await within(messages.__anext__(), _FIRST_MESSAGE)
         except (asyncio.TimeoutError, StopAsyncIteration):
             await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no registration came")
         if first.WhichOneof("kind") != "registration":
             await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a registration")
+        problem = registration_problem(first.registration)
+        if problem:
+            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"the registration is not taken: {problem}")
         return first.registration
 
-    async def _read(self, messages: AsyncIterator[tony_pb2.FromExecutor], stream: Stream) -> None:
+    async def _read(self, messages: _Messages, stream: Stream) -> None:
         try:
             async for message in messages:
                 refusal = self._listener.refusal(stream.identity)
@@ -153,34 +180,82 @@ class ExecutorService(tony_pb2_grpc.ApplicationMasterServicer):
             stream.close()
 
 
+class _Messages:
+    """What comes over one stream, as far as it keeps within the limits; the rest is told once in the log."""
+
+    def __init__(self, identity: TaskIdentity, incoming: AsyncIterator[Incoming]) -> None:
+        self._identity = identity
+        self._incoming = incoming
+        self._cutter = Cutter()
+        self._pace = Pace()
+        self._told: set[str] = set()
+
+    def __aiter__(self) -> _Messages:
+        return self
+
+    async def __anext__(self) -> tony_pb2.FromExecutor:
+        while True:
+            incoming = await self._incoming.__anext__()
+            await self._pace.keep(incoming)
+            if isinstance(incoming, Refused):
+                self._tell("refused", f"sent what is refused: {incoming.why}")
+                continue
+            self._cutter.fit(incoming)
+            for field in self._cutter.cut - self._told:
+                self._tell(field, f"sent more of {field} than is taken: it is cut")
+            return incoming.message
+
+    def _tell(self, what: str, message: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            log.warning("%s %s (further ones are not told)", self._identity.task, message)
+
+
 async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:
     await context.abort(code, details)
     raise grpc.aio.AbortError(details)
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Server:
     """A gRPC server: its port is held from the beginning, and serves from ``start`` on."""
 
     address: Address
     _server: grpc.aio.Server
+    _connections: ConnectionWatch
+    _watching: Optional[asyncio.Task[None]] = None
 
     @classmethod
-    def bind(cls, secrets: Mapping[str, bytes], host: str, ports: PortRange) -> Server:
+    def bind(
+        cls, secrets: Mapping[str, bytes], host: str, ports: PortRange, *, connections: int = 1024, tasks: int = 1
+    ) -> Server:
         """A server on ``host`` only, on a free port of the range.
 
+        ``connections``: how many it takes in at all, see ConnectionWatch; ``tasks``: how many the application has.
         Raises OSError when there is none, IdentityError when the credentials lack the server's certificate.
         """
-        server = grpc.aio.server(options=server_options())
+        server = grpc.aio.server(options=server_options(connections, tasks))
         port = _bind(server, server_credentials(secrets), host, ports)
-        return cls(Address(host, port), server)
+        return cls(Address(host, port), server, ConnectionWatch(port, connections))
 
     async def start(self, service: ExecutorService) -> None:
-        tony_pb2_grpc.add_ApplicationMasterServicer_to_server(service, self._server)
+        self._server.add_generic_rpc_handlers((service.handler(self._connections),))
         await self._server.start()
+        self._watching = asyncio.create_task(self._connections.run(), name="connections")
+        self._watching.add_done_callback(_look_at_end)
 
     async def stop(self) -> None:
         await self._server.stop(_GOODBYE)
+        if self._watching:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        self._connections.close()
+
+
+def _look_at_end(watching: asyncio.Task[None]) -> None:
+    error = None if watching.cancelled() else watching.exception()
+    if error:
+        log.error("nobody looks at connections to the executors' port any more", exc_info=error)
 
 
 def _bind(server: grpc.aio.Server, credentials: Any, host: str, ports: PortRange) -> int:

@@ -16,16 +16,19 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.checksum import Checksum
+from tony_provider.runtime.checkpoint.content import manifest_file
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.most_bytes import MANIFEST
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import (
     Storage,
     StorageExists,
     StorageNotADirectory,
     StorageNotFound,
-    read_bytes,
+    StorageTooLarge,
+    read_whole,
     uris,
     walk,
 )
@@ -204,10 +207,10 @@ def read_stored(storage: Storage, uri: str) -> StoredCheckpoint:
     Raises StorageNotFound when it is not committed, other StorageErrors, and DamagedCheckpoint when its manifest makes
     no sense.
     """
-    data = read_bytes(storage, uris.join(uri, checkpoint_model.MANIFEST_FILE))
     try:
+        data = read_whole(storage, uris.join(uri, checkpoint_model.MANIFEST_FILE), MANIFEST)
         manifest = load_json(data, Manifest, ignore_unknown=True)  # a newer runtime may have written it
-    except CodecError as error:
+    except (CodecError, StorageTooLarge) as error:
         raise DamagedCheckpoint(uri, f"its manifest cannot be read: {error}") from error
     check_manifest(uri, manifest)
     return StoredCheckpoint(uri, manifest, _checksum(data))
@@ -227,7 +230,7 @@ def check_manifest(uri: str, manifest: Manifest) -> None:
         raise DamagedCheckpoint(uri, f"its manifest is of save {manifest.save}, step {manifest.step}")
     paths = [file.path for file in manifest.files] + [manifest.entry] * (manifest.entry != ".")
     for path in paths:
-        if not checkpoint_model.is_inside(path):
+        if not manifest_file.is_inside(path):
             raise DamagedCheckpoint(uri, f"its manifest names {path!r}, which does not lie in a directory")
     places = {(file.rank, file.path) for file in manifest.files}
     if len(places) < len(manifest.files):

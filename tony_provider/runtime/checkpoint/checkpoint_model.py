@@ -148,8 +148,3 @@ def rank_directory(checkpoint_uri: str, rank: int) -> str:
 def stored_path(path: str) -> str:
     """A file's path below its rank's directory on the store: HDFS has no names with a colon, which times have."""
     return path.replace("%", "%25").replace(":", "%3A")
-
-
-def is_inside(path: str) -> bool:
-    """Whether a path stays below whatever directory it is put after; with slashes, in its shortest form."""
-    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -21,6 +21,7 @@ from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
 from tony_provider.runtime.executor import disk
+from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.spec.model import MirrorScope
@@ -63,7 +64,10 @@ class CheckpointDirectory:
         self._reported_step: Optional[int] = None  # by the user process, last
         self._workspace = workspace
         self._storage = storage
-        self._finder = CheckpointFinder(self.path, checkpoint.format, part=checkpoint.mirror is MirrorScope.ALL)
+        self._reader = CheckpointReader()
+        self._finder = CheckpointFinder(
+            self.path, checkpoint.format, part=checkpoint.mirror is MirrorScope.ALL, reading=self._reader.read
+        )
         self._finding = threading.Lock()
         self._restored: dict[str, Stamp] = {}  # files that the last start began with
         self._snapshots = 0

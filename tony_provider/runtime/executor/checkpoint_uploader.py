@@ -23,13 +23,14 @@ from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)
 
 _MEBIBYTE = 1 << 20
+_NUMBER = 64  # bytes that the number of a request adds to it at most
 T = TypeVar("T")
 
 
@@ -130,22 +131,24 @@ class CheckpointUploader:
     async def _ask(
         self, checkpoint: LocalCheckpoint, target: UploadTarget, uri: str, copied: _Copied
     ) -> tony_pb2.CheckpointAnswer:
+        uploaded = tony_pb2.CheckpointUploaded(
+            generation=self._order.generation,
+            start=self._order.start,
+            step=checkpoint.step,
+            uri=uri,
+            format=checkpoint.format,
+            entry=checkpoint.entry,
+            files=copied.files,
+            save=target.save,
+            saved_ms=checkpoint.saved_ms,
+            reported=checkpoint.reported,
+            copy_seconds=copied.seconds,
+        )
+        if uploaded.ByteSize() > limits.largest("uploaded") - _NUMBER:
+            reason = f"it has too many files to be told of: {len(copied.files)}"
+            return tony_pb2.CheckpointAnswer(granted=False, reason=reason)
         try:
-            return await self._commit_requests.ask(
-                tony_pb2.CheckpointUploaded(
-                    generation=self._order.generation,
-                    start=self._order.start,
-                    step=checkpoint.step,
-                    uri=uri,
-                    format=checkpoint.format,
-                    entry=checkpoint.entry,
-                    files=copied.files,
-                    save=target.save,
-                    saved_ms=checkpoint.saved_ms,
-                    reported=checkpoint.reported,
-                    copy_seconds=copied.seconds,
-                )
-            )
+            return await self._commit_requests.ask(uploaded)
         except asyncio.CancelledError:
             self._pool.submit(copied.snapshot.remove)
             raise

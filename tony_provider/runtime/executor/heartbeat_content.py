@@ -11,7 +11,7 @@ from tony_provider.runtime.executor import disk, processes
 from tony_provider.runtime.executor.container_meters import ContainerMeters
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.run import Run
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.text import replaced
 
 
@@ -45,6 +45,7 @@ class HeartbeatContent:
         if await asyncio.to_thread(disk.problem, self._context.workspace.root):
             await asyncio.to_thread(self._context.checkpoints.make_room)
             heartbeat.activity += ", disk full"
+        limits.fit(heartbeat)
         return heartbeat
 
     async def _add(self, heartbeat: tony_pb2.Heartbeat, current: Run, table: processes.Table, *, ending: bool) -> None:

@@ -18,8 +18,9 @@ import attrs
 from tony_provider.runtime.contract import LOG_SIZE
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.kept_log import LogPiece, kept_form
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.spec.model import Memory
-from tony_provider.runtime.text import LONGEST_LINE, end_of_log, masked_in_place
+from tony_provider.runtime.text import LONGEST_LINE, end_of_log, masked_in_place, without_cut_secret
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ _FILES = 4  # of a process: of each of its two streams the current one and the o
 _LEAST = 256 << 10  # bytes of a file that are not given up to a crowded disk
 KEPT_LIMIT = 10_000_000  # bytes of both streams together that are kept on the store at the end
 TAIL_LINES = 40
-TAIL_LIMIT = 8 << 10  # bytes, in UTF-8
+TAIL_LIMIT = limits.OUTPUT_TAIL
 _CHUNK = 256 << 10  # bytes read at a time
 _BEGINNING = re.compile(rb"(?:\A|(?<=[\r\n]))(?=[^\r\n])")  # of a line that is not empty
 
@@ -101,6 +102,8 @@ class CappedFile:
             kept = end_of_log(data, limit)
             dropped += data.count(b"\n") - kept.count(b"\n")
             data = kept
+        if len(data) < written:
+            data = without_cut_secret(data, secrets)
         return kept_form(masked_in_place(data, secrets), written - len(data), dropped)
 
     def tail(self, limit: int) -> bytes:

@@ -9,12 +9,10 @@ from typing import Callable
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output import TAIL_LIMIT, Output
 from tony_provider.runtime.kept_log import kept_form
-from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.text import masked, masked_in_place
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.text import masked_in_place, without_cut_secret
 
 log = logging.getLogger(__name__)
-
-_LAST_WORDS = 256 << 10  # bytes: YARN leaves 250 ms between SIGTERM and SIGKILL
 
 
 async def answer_tail(
@@ -37,12 +35,13 @@ async def answer_tail(
 async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
     """Send the end of the output before the container is killed. Nothing where nothing was printed."""
     try:
-        piece = await asyncio.to_thread(context.output.both.since, 0, _LAST_WORDS)
+        piece = await asyncio.to_thread(context.output.both.since, 0, limits.LAST_WORDS)
     except OSError as error:
         log.warning("the log cannot be read: %s", error)
         return
     if piece.end:
         secrets = context.container.user_secrets.values()
-        output = kept_form(masked_in_place(piece.data, secrets), piece.start)
-        tail = masked(piece.data[-TAIL_LIMIT:].decode("utf-8", "replace"), secrets)
+        data = masked_in_place(without_cut_secret(piece.data, secrets), secrets)
+        output = kept_form(data, piece.start)
+        tail = data[-TAIL_LIMIT:].decode("utf-8", "replace")
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))

@@ -17,10 +17,13 @@ from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.delivered_files import ChangedFileError
 from tony_provider.runtime.executor.environment import user_environment
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.gpus.dealt_gpus import NoGpusError
 from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.executor.own_address import own_address
 from tony_provider.runtime.executor.workspace import Workspace
+from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.retrying import retry_blocking
@@ -149,7 +152,7 @@ def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed]
     python_bin = context.workspace.python_bin(container.job.python_env)
     after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
-    before = _hadoop(context)
+    before = {**_hadoop(context), **_listening(container, order)}
     launches = tuple(
         _launch(context, workspace, order, resumed, python_bin, before, gpus) for workspace in context.workspaces
     )
@@ -186,6 +189,18 @@ def _launch(
         return ProcessLaunch(environ, command)
     rank = int(found.env[contract.ENV_RANK])
     return ProcessLaunch(environ, command, rank, f"rank {rank} (local rank {workspace.local_rank})")
+
+
+def _listening(container: ExecutorContainer, order: Order) -> dict[str, str]:
+    """Where the processes should listen; nothing where that is everywhere. What the node says of it stands."""
+    if not in_cluster(container.role):
+        return {}
+    own = own_address(container.host, {task.host for task in order.cluster.tasks})
+    if own is None:
+        return {}
+    variables = get_framework(container.job.framework).interface_variables if own.interface else frozenset()
+    interfaces = {variable: own.interface for variable in variables if variable not in container.environ}
+    return {contract.ENV_LISTEN_ADDRESS: own.address, **interfaces}
 
 
 def _hadoop(context: ExecutorContext) -> Mapping[str, str]:

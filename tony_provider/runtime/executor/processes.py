@@ -1,7 +1,7 @@
 """The processes below this one, as /proc shows them: who they are, what they use, and how to stop them all.
 
-The executor is a child subreaper and starts nothing of its own beside its user process, so that whatever that starts,
-however often it forks, is below the executor and nowhere else.
+The executor is a child subreaper, so that whatever its user process starts, however often it forks, is below the
+executor and nowhere else. What the executor starts for itself it claims: that is not counted, nor stopped.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _STOP_POLL = 0.05  # seconds between looks at processes that are ending: nothing
 KILL_TIMEOUT = 10.0  # seconds for the kernel to end what got SIGKILL; a process stuck in a device may take for ever
 
 Table = dict[int, "Process"]
+
+_claimed: set[int] = set()  # process numbers
 
 
 @attrs.frozen
@@ -54,9 +56,20 @@ def become_subreaper() -> None:
         raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
 
 
+def claim(pid: int) -> None:
+    """Have a child left out of ``descendants`` from now on: it is this process's own, which also waits for it."""
+    _claimed.add(pid)
+
+
+def disclaim(pid: int) -> None:
+    """Forget a claim: the child has been waited for."""
+    _claimed.discard(pid)
+
+
 def descendants(root: int) -> Table:
-    """Every process below ``root``. Blocks for as long as it takes to read /proc."""
-    return below(root, {process.pid: process for process in map(_read, _pids()) if process is not None})
+    """Every process below ``root``, but what is claimed. Blocks for as long as it takes to read /proc."""
+    everyone = {each.pid: each for each in map(_read, _pids()) if each is not None}
+    return below(root, {pid: each for pid, each in everyone.items() if pid not in _claimed})
 
 
 def below(root: int, everyone: Table) -> Table:

@@ -13,7 +13,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.text import is_writable
+from tony_provider.runtime.protocol.limits import MOST_METRICS, is_metric_name
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +21,6 @@ WINDOW = 60.0  # seconds that steps per second are measured over
 _CHUNK = 1 << 20  # bytes read at a time
 _LONGEST_LINE = 1 << 20  # bytes, which hold some ten thousand metrics; a longer one is malformed
 LARGEST_STEP = (1 << 64) - 1
-MOST_METRICS = 200  # different names; more are left out, since each heartbeat carries them all
-_LONGEST_NAME = 250  # characters of a metric's name; each heartbeat carries that, too
 
 
 class FileTail:
@@ -144,7 +142,7 @@ class ProgressReader:
     def _take_metric(self, name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None  # text, lists and the like are the user's own business
-        if not is_name(name):
+        if not is_metric_name(name):
             return self._warn("name", f"metrics without a proper name are left out, such as {name[:100]!a}")
         if name not in self._metrics and len(self._metrics) >= MOST_METRICS:
             return self._warn("many", f"only the first {MOST_METRICS} metrics are reported; {name!r} is left out")
@@ -167,11 +165,6 @@ class ProgressReader:
 def _open_at_once(path: str, flags: int) -> int:
     """A FIFO in the file's place would otherwise be waited for until somebody writes."""
     return os.open(path, flags | os.O_NONBLOCK)
-
-
-def is_name(text: str) -> bool:
-    """Whether a metric may have this name."""
-    return len(text) <= _LONGEST_NAME and is_writable(text)
 
 
 def _count(value: Any) -> Optional[int]:

@@ -287,6 +287,7 @@ class Run:
 
     async def _end(self, exited: tony_pb2.ProcessExited) -> None:
         ended_at = time.monotonic()
+        await self._withdraw_tokens()
         progress = await self.progress()
         if progress is not None:
             exited.progress.CopyFrom(progress)
@@ -305,6 +306,13 @@ class Run:
             log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
         settled = tony_pb2.Settled(generation=self.order.generation, start=self.order.start, problem=replaced(problem))
         self._say(tony_pb2.FromExecutor(settled=settled))
+
+    async def _withdraw_tokens(self) -> None:
+        if self._context.hadoop is not None:
+            try:
+                await asyncio.to_thread(self._context.hadoop.withdraw)
+            except OSError as error:
+                log.warning("the user process's HDFS tokens could not be removed: %s", error)
 
     async def _copy_last(self, ended_at: float) -> str:
         """Why the newest checkpoint is not on the store; empty: it is, or there is none. Exports are copied, too."""

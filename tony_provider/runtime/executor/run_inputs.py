@@ -43,7 +43,9 @@ class RunInputs:
         self._copies = FetchedShards(self._stores, context.workspace.inputs)
         self._copied = frozenset(name for name in read if job.inputs[name].fetch)
         shards = NodeShards(self._stores, self._copies, self._copied)
-        self._server = ShardServer(self._socket, requests, start, shards, outputs.copy)
+        self._server = ShardServer(
+            self._socket, requests, start, shards, outputs.copy, list(container.user_secrets.values())
+        )
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:

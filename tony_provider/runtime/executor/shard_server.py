@@ -31,7 +31,8 @@ import attrs
 from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.run_outputs import NotCopiedError, ShardCopies
 from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.text import masked
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,17 @@ class Question:
 class ShardServer:
     """Passes the questions of one start's user process on to the application master."""
 
-    def __init__(self, path: Path, requests: InputRequests, start: int, shards: TakenShards, copy: Copy) -> None:
+    def __init__(
+        self,
+        path: Path,
+        requests: InputRequests,
+        start: int,
+        shards: TakenShards,
+        copy: Copy,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        """``secrets``: values that are masked in what the program says of a failure, which others read."""
+        self._secrets = tuple(secrets)
         self._path = path
         self._requests = requests
         self._start = start
@@ -188,7 +199,10 @@ class ShardServer:
             copies = await self._copy(question.outputs) if question.done is not None else ShardCopies([], [])
         except (QuestionError, NotCopiedError) as error:
             return {"error": str(error)}
-        question = attrs.evolve(question, outputs=copies.names)
+        question = attrs.evolve(question, outputs=copies.names, reason=masked(question.reason, self._secrets))
+        if question.message(self._start).ByteSize() > limits.largest("shard_request"):
+            copies.settle(committed=False)
+            return {"error": f"what was made of the shard has too many files to be named: {len(copies.names)}"}
         while True:
             answer = await self._ask(question, held)
             copies.settle(committed=not answer.problem)

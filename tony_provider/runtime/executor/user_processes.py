@@ -22,7 +22,7 @@ from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.shell_failures import command_problem
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.text import masked
+from tony_provider.runtime.text import masked_bytes, without_cut_secret
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,9 @@ class UserProcesses:
                 self.running = []
                 self._take_ports_back()
             # It goes into messages, which more people read than the job's log.
-            exited.output_tail = masked(await told.last_lines(), self._context.container.user_secrets.values())
+            secrets = self._context.container.user_secrets.values()
+            lines = without_cut_secret((await told.last_lines()).encode(), secrets)
+            exited.output_tail = masked_bytes(lines, secrets).decode("utf-8", "replace")
         if exited.signal == 0 and exited.exit_code:
             exited.error = (
                 command_problem(self._context.container.command, exited.exit_code, exited.output_tail) or exited.error

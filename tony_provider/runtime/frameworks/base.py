@@ -112,6 +112,12 @@ class Framework(ABC):
     secret_variables: frozenset[str] = frozenset()
     """Those that hold a secret of the job's, the same in all tasks of the cluster, which nobody else knows."""
 
+    interface_variables: frozenset[str] = frozenset()
+    """Those that take the network interface to listen on, alone: the one that has the address others know it by."""
+
+    exposed: str = ""
+    """What whoever reaches its ports can do, where its servers ask for no proof; empty: nothing is known of them."""
+
     def problems(self, job: JobSpec) -> list[Problem]:
         """What in the job this framework cannot run; empty when it can."""
         several = any(task.process_count > 1 for task in job.tasks.values())

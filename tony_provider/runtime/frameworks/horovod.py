@@ -28,6 +28,13 @@ class Horovod(CollectiveFramework):
 
     local_variables = frozenset({"HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"})
 
+    interface_variables = frozenset({"HOROVOD_GLOO_IFACE"})
+
+    exposed = (
+        "Horovod's rendezvous and Gloo take anybody for one of the job: who connects can take a rank's place, read and "
+        "change what they exchange, and run code where that is objects (pickle)"
+    )
+
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         return (MAIN_PORT, RENDEZVOUS_PORT)
 

@@ -21,6 +21,11 @@ class Jax(CollectiveFramework):
     name = "jax"
     made_variables = frozenset({COORDINATOR})
 
+    exposed = (
+        "JAX's coordinator and processes take anybody for one of the job: who connects can read and change what they "
+        "tell each other, take a rank's place, and end the training"
+    )
+
     def membership(self, member: Member) -> TaskEnvironment:
         env = {COORDINATOR: str(member.meeting_point()), contract.ENV_JAX: "1"}
         if member.local_world_size > 1 and member.gpus:

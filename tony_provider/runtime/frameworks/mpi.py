@@ -42,6 +42,11 @@ class MPI(Framework):
     made_variables = frozenset(name for name in _BY_FILE if not name.startswith(contract.OWN_ENV_PREFIX))
     secret_variables = frozenset({contract.ENV_MPI_SECRET})
 
+    exposed = (
+        "MPI's own daemons and processes (not what starts them, which asks for the job's secret) take anybody for one "
+        "of the job: who connects can read and change what they exchange, and end the job"
+    )
+
     def problems(self, job: JobSpec) -> list[Problem]:
         found = super().problems(job)
         roles = job.roles

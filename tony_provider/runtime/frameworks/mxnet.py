@@ -28,6 +28,11 @@ class MXNet(Framework):
         "DMLC_NUM_WORKER",
     }
 
+    exposed = (
+        "MXNet's scheduler and parameter servers take anybody for one of the job: who connects can read and change the "
+        "model, and run code as the job's user (optimizers are sent as pickles)"
+    )
+
     def problems(self, job: JobSpec) -> list[Problem]:
         found = super().problems(job)
         if Role.PS not in job.roles.values():

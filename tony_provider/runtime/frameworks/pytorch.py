@@ -20,6 +20,13 @@ class PyTorch(CollectiveFramework):
 
     local_variables = frozenset({"LOCAL_RANK", "LOCAL_WORLD_SIZE"})
 
+    interface_variables = frozenset({"GLOO_SOCKET_IFNAME"})
+
+    exposed = (
+        "PyTorch's store (MASTER_PORT of rank 0, on all interfaces) and its processes take anybody for one of the job: "
+        "who connects can read and change what they exchange, and run code where that is objects (pickle)"
+    )
+
     def membership(self, member: Member) -> TaskEnvironment:
         meeting = member.meeting_point()
         rank, world_size = str(member.rank), str(member.world_size)

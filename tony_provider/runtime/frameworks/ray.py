@@ -31,6 +31,11 @@ class Ray(Framework):
     made_variables = frozenset({"RAY_ADDRESS"})
     secret_variables = frozenset({_TOKEN})
 
+    exposed = (
+        "Ray asks for the job's token from version 2.52 on, and sends it and all data in clear: who reads along, and "
+        "with an older Ray whoever connects, can run code as the job's user"
+    )
+
     def problems(self, job: JobSpec) -> list[Problem]:
         found = super().problems(job)
         roles = job.roles

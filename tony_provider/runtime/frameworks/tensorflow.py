@@ -30,6 +30,11 @@ class TensorFlow(Framework):
     name = "tensorflow"
     made_variables = frozenset({TF_CONFIG})
 
+    exposed = (
+        "TensorFlow's servers listen on all interfaces of a node, and have whoever connects read and write every file "
+        "that the job's user can, and run operations"
+    )
+
     def shares_ports(self, role: Role) -> bool:
         """True for tasks of the cluster: with TF_GRPC_REUSE_PORT TensorFlow's server binds so.
 

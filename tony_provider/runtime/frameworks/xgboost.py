@@ -15,5 +15,10 @@ class XGBoost(CollectiveFramework):
 
     name = "xgboost"
 
+    exposed = (
+        "XGBoost's tracker and workers take anybody for one of the job: who connects can take a rank's place, read and "
+        "change what they exchange, and run code where that is objects (pickle)"
+    )
+
     def membership(self, member: Member) -> TaskEnvironment:
         return TaskEnvironment({})

@@ -10,8 +10,11 @@ from __future__ import annotations
 import base64
 import ctypes
 import os
+import weakref
 from pathlib import Path
 from typing import Any, Optional
+
+from tony_provider.runtime.hadoop.gss_reasons import explained
 
 _LIBRARY = "libgssapi_krb5.so.2"
 _COMPLETE, _CONTINUE = 0, 1
@@ -75,10 +78,16 @@ class KeytabTickets:
             raise GssError(f"this node has no {_LIBRARY}: {error}") from error
         self._principal = principal
 
-    def negotiate(self, host: str) -> str:
-        """The value of an ``Authorization`` header for ``HTTP@host``. Raises GssError."""
-        own, service = ctypes.c_void_p(), ctypes.c_void_p()
-        credentials, context = ctypes.c_void_p(), ctypes.c_void_p()
+    def negotiate(self, host: str) -> KeytabExchange:
+        """Begin an exchange with ``HTTP@host``. Raises GssError."""
+        return KeytabExchange(self, host)
+
+    def step(self, host: str, context: ctypes.c_void_p, heard: Optional[bytes]) -> tuple[bytes, bool]:
+        """One step of an exchange, whose ``context`` it makes or goes on with.
+
+        Returns what is to be said, and whether nothing is left to be heard. Raises GssError.
+        """
+        own, service, credentials = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         said = _Buffer()
         minor = ctypes.c_uint32()
         try:
@@ -92,20 +101,23 @@ class KeytabTickets:
                 ),
                 minor,
             )  # fmt: skip
-            self._check(
-                self._gss.gss_init_sec_context(
-                    ctypes.byref(minor), credentials, ctypes.byref(context), service, ctypes.byref(_SPNEGO), _MUTUAL,
-                    0, None, None, None, ctypes.byref(said), None, None,
-                ),
-                minor,
+            answered = ctypes.byref(_Buffer.of(heard)) if heard is not None else None
+            major = self._gss.gss_init_sec_context(
+                ctypes.byref(minor), credentials, ctypes.byref(context), service, ctypes.byref(_SPNEGO), _MUTUAL,
+                0, None, answered, None, ctypes.byref(said), None, None,
             )  # fmt: skip
-            return f"Negotiate {base64.b64encode(said.data).decode()}"
+            self._check(major, minor)
+            return said.data, bool(major == _COMPLETE)
         finally:
             self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
-            self._gss.gss_delete_sec_context(ctypes.byref(minor), ctypes.byref(context), None)
             self._gss.gss_release_cred(ctypes.byref(minor), ctypes.byref(credentials))
             for name in (own, service):
                 self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
+
+    def forget(self, context: ctypes.c_void_p) -> None:
+        """Free what an exchange holds. Idempotent."""
+        minor = ctypes.c_uint32()
+        self._gss.gss_delete_sec_context(ctypes.byref(minor), ctypes.byref(context), None)
 
     def _name(self, text: str, kind: _Oid, found: ctypes.c_void_p) -> None:
         minor = ctypes.c_uint32()
@@ -121,7 +133,7 @@ class KeytabTickets:
         if major in (_COMPLETE, _CONTINUE):
             return
         said = [*self._messages(major & 0xFFFFFFFF, _GSS_CODE), *self._messages(minor.value, _MECHANISM_CODE)]
-        raise GssError("; ".join(dict.fromkeys(said)) or f"GSS-API error {major:#x}")
+        raise GssError(explained("; ".join(dict.fromkeys(said)) or f"GSS-API error {major:#x}"))
 
     def _messages(self, code: int, kind: int) -> list[str]:
         found: list[str] = []
@@ -138,3 +150,34 @@ class KeytabTickets:
             if not more.value:
                 break
         return found
+
+
+class KeytabExchange:
+    """SPNEGO for one request with tickets of a keytab; as ``SpnegoExchange`` of the store has it."""
+
+    def __init__(self, tickets: KeytabTickets, host: str) -> None:
+        """Raises GssError."""
+        self._tickets = tickets
+        self._host = host
+        self._context = ctypes.c_void_p()
+        weakref.finalize(self, tickets.forget, self._context)
+        token, _ = tickets.step(host, self._context, None)
+        self.authorization = f"Negotiate {base64.b64encode(token).decode()}"
+
+    def check(self, answer: Optional[str]) -> None:
+        """Raises GssError when the server does not prove to be ``HTTP@host``."""
+        scheme, _, token = (answer or "").partition(" ")
+        if scheme.lower() != "negotiate" or not token.strip():
+            raise self._unproven("its answer comes without a proof")
+        try:
+            _, complete = self._tickets.step(self._host, self._context, base64.b64decode(token.strip(), validate=True))
+        except (GssError, ValueError) as error:
+            raise self._unproven(f"its proof is wrong: {error}") from error
+        if not complete:
+            raise self._unproven("its proof is not complete")
+
+    def _unproven(self, problem: str) -> GssError:
+        return GssError(
+            f"{self._host} did not prove to be HTTP@{self._host}, as Kerberos asks of servers: {problem}; something "
+            "may stand between"
+        )

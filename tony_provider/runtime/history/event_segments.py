@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Optional
 
 import attrs
 
-from tony_provider.runtime.codec import dump_json, is_nested_deeper
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
 from tony_provider.runtime.history.segment_files import compressed, read_content, read_lines
 
 VERSION = 1  # of the form of segments
@@ -114,10 +115,10 @@ def _event(line: bytes) -> Optional[dict[str, Any]]:
     if len(line) > _LONGEST:
         return None
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
+        event = read_json(line, deepest=_DEEPEST)
+    except ForeignJsonError:
         return None
-    if not isinstance(event, dict) or is_nested_deeper(event, _DEEPEST):
+    if not isinstance(event, dict):
         return None
     time_ms = event.get("time_ms", 0)
     return event if isinstance(time_ms, int) and abs(time_ms) < _LATEST_MS else None

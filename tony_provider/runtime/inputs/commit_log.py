@@ -16,8 +16,10 @@ from typing import Any, Optional
 
 import attrs
 
+from tony_provider.runtime.foreign_json import read_json
 from tony_provider.runtime.inputs.shard_queue import ShardReader
-from tony_provider.runtime.storage import Storage, StorageNotFound, is_temporary, read_bytes, uris, write_atomically
+from tony_provider.runtime.most_bytes import COMMITS
+from tony_provider.runtime.storage import Storage, StorageNotFound, is_temporary, read_whole, uris, write_atomically
 
 _FULL = 256 << 10  # bytes of a file
 
@@ -43,7 +45,7 @@ class Settled:
     @classmethod
     def of_line(cls, line: bytes) -> Settled:
         """Raises ValueError for what ``line`` did not write."""
-        fields = json.loads(line)
+        fields = read_json(line)
         try:
             reader = ShardReader(fields["task"], fields["attempt"], fields["start"])
             return cls(fields["shard"], reader, fields["time_ms"], fields.get("failed"), fields.get("outputs", []))
@@ -82,5 +84,6 @@ def read_log(storage: Storage, directory: str) -> Iterator[Settled]:
         return
     for file in files:
         if not is_temporary(file.name):
-            for line in read_bytes(storage, file.path).splitlines():
-                yield Settled.of_line(line)
+            for line in read_whole(storage, file.path, COMMITS).split(b"\n")():
+                if line:
+                    yield Settled.of_line(line)

@@ -48,3 +48,13 @@ def _parse(plain: Mapping[str, Any]) -> JobSpec:
     if problems:
         raise SpecError(problems)
     return with_its_task(job)
+
+
+def partial_problems(plain: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a part of a job: its keys, and the forms of their values. What it lacks others may give."""
+    reader = Reader()
+    try:
+        reader.read_job(plain)
+    except RecursionError:
+        return [Problem("", NOT_GIVEN, "nested too deeply")]
+    return [problem for problem in reader.problems if problem.value is not NOT_GIVEN]

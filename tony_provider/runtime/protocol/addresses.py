@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from itertools import chain, repeat
 from typing import Optional
 
+from google.protobuf.message import DecodeError
+
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.most_bytes import ADDRESSES
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import Role
 
@@ -44,8 +47,15 @@ def _encode(task: TaskAddress) -> bytes:
 
 
 def unpack(generation: int, packed: bytes) -> ClusterSpec:
-    """The addresses that ``pack`` was given."""
-    cluster = tony_pb2.Cluster.FromString(zlib.decompress(packed))
+    """The addresses that ``pack`` was given. Raises ValueError for what it did not give."""
+    try:
+        unpacking = zlib.decompressobj()
+        plain = unpacking.decompress(packed, ADDRESSES)
+        if not unpacking.eof:
+            raise ValueError("the addresses of a cluster are cut short, or too many")
+        cluster = tony_pb2.Cluster.FromString(plain)
+    except (zlib.error, DecodeError) as error:
+        raise ValueError(f"the addresses of a cluster cannot be read: {error}") from error
     return ClusterSpec(
         generation,
         tuple(

@@ -24,10 +24,11 @@ class KeyValueServer(ThreadingHTTPServer):
     request_queue_size = 1024  # every process asks many times a second
     allow_reuse_address = True
 
-    def __init__(self, port: int, processes: int) -> None:
-        """At every address of this machine: it may be known by another one than it knows itself by."""
-        self.address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-        super().__init__(("", port), _Handler)
+    def __init__(self, port: int, processes: int, address: str = "") -> None:
+        """At ``address``; without one at every address of this machine."""
+        is_ipv6 = ":" in address if address else socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+        super().__init__((address, port), _Handler)
         self.processes = processes
         self.values: dict[str, bytes] = {}
         self.left: dict[str, set[str]] = {}  # by scope, the keys that were deleted
@@ -89,7 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
 def main() -> None:
     """Serve until it is ended with the job's own process."""
     port = int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
-    KeyValueServer(port, int(os.environ["HOROVOD_SIZE"])).serve_forever()
+    address = os.environ.get("TONY_LISTEN_ADDRESS", "")
+    KeyValueServer(port, int(os.environ["HOROVOD_SIZE"]), address).serve_forever()
 
 
 if __name__ == "__main__":

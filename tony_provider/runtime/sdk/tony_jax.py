@@ -49,10 +49,20 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
+        _bind_coordinator()
         try:
             define(module.ClusterEnv)
         except Exception as error:  # noqa: BLE001 - a JAX of another kind: its own complaint is no reason to fail here
             sys.stderr.write(f"tony_jax: jax.distributed.initialize() needs its arguments: {error!r}\n")
+
+
+def _bind_coordinator() -> None:
+    """Rank 0's coordinator listens at the address by which the others know this node, and not at every one."""
+    address = os.environ.get("TONY_LISTEN_ADDRESS")
+    if address and os.environ.get("TONY_RANK") == "0":
+        host = f"[{address}]" if ":" in address else address
+        port = os.environ["TONY_RENDEZVOUS"].rpartition(":")[2]
+        os.environ.setdefault("JAX_COORDINATOR_BIND_ADDRESS", f"{host}:{port}")
 
 
 def define(base: Any) -> Any:

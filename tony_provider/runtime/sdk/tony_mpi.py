@@ -176,7 +176,10 @@ def _secret() -> bytes:
 
 
 def _listening(port: int) -> socket.socket:
-    """At every address of this machine: it may be known by another one than it knows itself by."""
+    """At the address by which the others know this machine, where that is clear; else at every one."""
+    if address := os.environ.get("TONY_LISTEN_ADDRESS"):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=128)
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
     return socket.create_server(("", port), backlog=128)

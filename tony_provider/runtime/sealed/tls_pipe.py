@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Mapping
 from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.task_identity import secret
+from tony_provider.runtime.tls_key import load_key
 
 MOST = 16 << 10  # bytes of one message
 _END = b"\n"
@@ -25,11 +25,7 @@ def master_context(secrets: Mapping[str, bytes]) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # Python reads a key from a file only; this one is its owner's alone, and is gone at once.
-    with tempfile.NamedTemporaryFile(dir=".", prefix=".tony-") as file:
-        file.write(secret(secrets, contract.SECRET_AM_KEY) + secret(secrets, contract.SECRET_AM_CERTIFICATE))
-        file.flush()
-        context.load_cert_chain(file.name)
+    load_key(context, secret(secrets, contract.SECRET_AM_KEY) + secret(secrets, contract.SECRET_AM_CERTIFICATE))
     return context
 
 

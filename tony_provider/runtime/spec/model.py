@@ -269,6 +269,33 @@ class TensorBoardSpec:
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
 
 
+EVERYBODY = "*"  # as the only user of an access list
+
+
+@attrs.frozen
+class AccessNames:
+    """Users and groups, by the cluster's names for them."""
+
+    users: list[str] = attrs.field(factory=list)  # ``*`` as the only one: everybody
+    groups: list[str] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class AclSpec:
+    """Who else may look at the job, and interfere with it, beside its owner and the cluster's administrators."""
+
+    view: AccessNames = attrs.field(factory=AccessNames)  # its page, status, logs and history
+    modify: AccessNames = attrs.field(factory=AccessNames)  # may stop it too, or ask it for a checkpoint or export
+
+    @property
+    def viewers(self) -> AccessNames:
+        """Who may look: also those who may interfere."""
+        users = list(dict.fromkeys([*self.view.users, *self.modify.users]))
+        if EVERYBODY in users:
+            return AccessNames([EVERYBODY])
+        return AccessNames(users, list(dict.fromkeys([*self.view.groups, *self.modify.groups])))
+
+
 class InputDeal(str, Enum):
     """How the shards of an input come to the tasks."""
 
@@ -323,6 +350,13 @@ class OutputSpec:
     replace: bool = False  # what is there already is replaced; default: only what the same training has written
 
 
+class Network(str, Enum):
+    """Who can reach the ports that a job's processes listen on, by the word of somebody who has looked."""
+
+    TRUSTED = "trusted"  # others too, all of whom may do what the job's user may
+    ISOLATED = "isolated"  # nobody but the job's own processes: Docker networks, firewalls, a cluster of one's own
+
+
 @attrs.frozen
 class JobSpec:
     """One distributed training job."""
@@ -330,6 +364,7 @@ class JobSpec:
     framework: str  # tensorflow | pytorch | jax | xgboost | ray | horovod | mpi | mxnet | generic | standalone
     tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
+    preset: Optional[str] = None  # a part of a job that the connection has by this name, under this one; default: none
     success: Optional[SuccessRule] = None  # which tasks must succeed; default: what the framework needs
     start: StartRule = StartRule.GANG  # when tasks begin: all together, or each as soon as its container is there
     tolerated_failures: Tolerance = NO_TOLERANCE  # workers that may fail for good while the job goes on; as 3 or 5%
@@ -344,6 +379,7 @@ class JobSpec:
     docker: Optional[Docker] = None
     env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
     secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the containers' credentials
+    acls: AclSpec = attrs.field(factory=AclSpec)  # who else may look at it, and interfere with it
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
@@ -353,6 +389,7 @@ class JobSpec:
     tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
     inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # shards that are dealt to the tasks, by name
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)  # directories that the tasks write, by name
+    network: Optional[Network] = None  # who reaches the processes' ports; default: the connection's, else a warning
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
 
     @property

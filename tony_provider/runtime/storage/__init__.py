@@ -13,11 +13,20 @@ from tony_provider.runtime.storage.errors import (
     StorageNotFound,
     StoragePermissionDenied,
     StorageTimeout,
+    StorageTooLarge,
     StorageUnreachable,
     StorageUnsupported,
 )
 from tony_provider.runtime.storage.factory import open_storage
-from tony_provider.runtime.storage.helpers import download, read_bytes, read_text, upload, walk, write_atomically
+from tony_provider.runtime.storage.helpers import (
+    download,
+    read_bytes,
+    read_text,
+    read_whole,
+    upload,
+    walk,
+    write_atomically,
+)
 from tony_provider.runtime.storage.local import LocalStorage, local_path
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
@@ -39,6 +48,7 @@ __all__ = [
     "StorageNotFound",
     "StoragePermissionDenied",
     "StorageTimeout",
+    "StorageTooLarge",
     "StorageUnreachable",
     "StorageUnsupported",
     "WebHdfsConfig",
@@ -49,6 +59,7 @@ __all__ = [
     "open_storage",
     "read_bytes",
     "read_text",
+    "read_whole",
     "upload",
     "walk",
     "write_atomically",

@@ -78,6 +78,12 @@ class StorageAuthError(StorageError):
     default_advice = "check the Kerberos ticket or the delegation token, and that it has not expired"
 
 
+class StorageTooLarge(StorageError):
+    """A file has more bytes than anything of its kind."""
+
+    default_advice = "somebody has changed it, or it is none of ours: remove it"
+
+
 class StorageUnsupported(StorageError):
     """This store, or this installation, cannot do that."""
 

@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Optional
 
 from tony_provider.runtime.storage.base import CHUNK, PRIVATE_FILE, FileStatus, Storage
-from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
 
 
 def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
     """The bytes of a file from ``offset`` on, at most ``length`` of them."""
     with storage.open_read(uri, offset=offset, length=length) as stream:
         return stream.read()
+
+
+def read_whole(storage: Storage, uri: str, most_bytes: int) -> bytes:
+    """All of a small file: for what others write, with a bound of ``most_bytes``. Raises StorageTooLarge beyond it."""
+    data = read_bytes(storage, uri, length=most_bytes + 1)
+    if len(data) > most_bytes:
+        raise StorageTooLarge(uri, "read", f"it has more than {most_bytes} bytes, which none of its kind has")
+    return data
 
 
 def read_text(storage: Storage, uri: str, *, offset: int = 0) -> str:

@@ -138,5 +138,6 @@ async def ask(
 ) -> Answered:
     content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [f"{method} {path} HTTP/1.1", "Host: am", f"Content-Length: {len(content)}"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    kind = {"Content-Type": "application/json"} if method == "PUT" else {}
+    lines += [f"{name}: {value}" for name, value in {**kind, **(headers or {})}.items() if value]
     return parsed(await send(server, "\r\n".join([*lines, "", ""]).encode("latin-1") + content, source=source))

@@ -110,7 +110,7 @@ async def test_pages_begin_with_our_script_and_have_our_fonts(path: str, root: s
     written = answered.body.decode()
     assert written.startswith(f'<!doctype html><script src="{root}tony-put.js"></script><meta name=x>')
     assert f"url({root}font-roboto/x)" in written
-    assert answered.headers["content-security-policy"] == "p"
+    assert answered.headers["content-security-policy"] == "p, frame-ancestors 'self'"
     assert answered.headers["cache-control"] == "c"
     assert script.headers["content-type"].startswith("text/javascript")
 

@@ -114,3 +114,12 @@ def test_what_could_not_be_written_is_written_later(credentials: ContainerCreden
     made.follow()
     assert made.services == ["ha-hdfs:one", "10.0.0.7:8020"]
     assert Credentials.read_file(tmp_path / "later" / "tokens") == Credentials({"a": ONE, "b": OTHER})
+
+
+def test_a_file_that_was_withdrawn_is_there_again_for_the_next_process(made: UserTokens, tmp_path: Path) -> None:
+    made.follow()
+    made.withdraw()
+    made.withdraw()
+    assert list(tmp_path.iterdir()) == []
+    made.follow()
+    assert held(tmp_path) == Credentials({"a": ONE, "b": OTHER})

@@ -30,11 +30,13 @@ from tony_provider.runtime.history.event_segments import (
     read_event_segment,
 )
 from tony_provider.runtime.history.stored_events import StoredSegment
+from tony_provider.runtime.most_bytes import EVENT_SEGMENT
 from tony_provider.runtime.storage import (
     Storage,
     StorageError,
     StorageNotFound,
-    read_bytes,
+    StorageTooLarge,
+    read_whole,
     uris,
     write_atomically,
 )
@@ -219,8 +221,11 @@ class EventLog(StoreWriter):
 
     def _read(self, segment: EventRange) -> list[dict[str, Any]]:
         try:
-            data = read_bytes(self._storage, self._uri(segment))
+            data = read_whole(self._storage, self._uri(segment), EVENT_SEGMENT)
         except StorageNotFound:
+            return []
+        except StorageTooLarge as error:
+            log.warning("%s", error)
             return []
         found = read_event_segment(data, most_bytes=_MOST_TEXT, most_events=segment.events)
         for problem in found.problems:

@@ -145,8 +145,12 @@ class Connection:
         self._writer.write(self._http.send(event) or b"")
 
     async def _close(self) -> None:
-        self._writer.write_eof()
-        await within(self._until_closed(), _LINGER_SECONDS)
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+            await within(self._until_closed(), _LINGER_SECONDS)
+        else:  # TLS, which has a goodbye of its own
+            self._writer.close()
+            await within(self._writer.wait_closed(), _LINGER_SECONDS)
 
     async def _until_closed(self) -> None:
         while await self._reader.read(_CHUNK):

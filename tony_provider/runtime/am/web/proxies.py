@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import socket
 from collections.abc import Sequence
 from typing import Optional
 
+from tony_provider.runtime.address import canonical_host
 from tony_provider.runtime.deadline import within
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Proxies:
 
         Names are looked up when they are needed: a proxy may get another address while the job runs.
         """
-        address = _canonical(source)
+        address = canonical_host(source)
         async with self._resolving:
             now = asyncio.get_running_loop().time()
             age = _LATEST if self._resolved_at is None else now - self._resolved_at
@@ -55,14 +55,4 @@ class Proxies:
         except (OSError, UnicodeError, asyncio.TimeoutError) as error:
             log.warning("the web proxy's host %s cannot be resolved: %s", host, error)
             return
-        self._addresses[host] = frozenset(_canonical(str(address[0])) for _, _, _, _, address in found)
-
-
-def _canonical(address: str) -> str:
-    """One spelling for each: IPv6 may name its interface, or hold an IPv4 address."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return str(mapped or parsed)
+        self._addresses[host] = frozenset(canonical_host(str(address[0])) for _, _, _, _, address in found)

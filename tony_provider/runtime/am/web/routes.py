@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Optional
 
+import attrs
+
 from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.web import task_logs, task_output
 from tony_provider.runtime.am.web.authenticator import Authenticator
@@ -16,9 +18,16 @@ from tony_provider.runtime.am.web.page.page import JobPage, Places, Use
 from tony_provider.runtime.am.web.page.refusal import refusal, wants_page
 from tony_provider.runtime.am.web.prometheus import Metrics
 from tony_provider.runtime.am.web.router import AccessType, Route, Router
+from tony_provider.runtime.am.web.senders import check_json, check_no_browser
 from tony_provider.runtime.am.web.task_logs import Logs
 from tony_provider.runtime.am.web.task_output import TaskOutput
 from tony_provider.runtime.spec.model import Timeouts
+
+# For what has no policy of its own: nothing of it is run, and no page has it in a frame.
+_GUARDS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
 
 
 class Routes:
@@ -31,7 +40,7 @@ class Routes:
     async def answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
         """The answer to a request. Raises HttpError, where that is not shown as a page."""
         try:
-            return await self._answer(source, head, read_body)
+            return _guarded(await self._answer(source, head, read_body))
         except HttpError as error:
             if wants_page(head):
                 return refusal(error)
@@ -42,7 +51,16 @@ class Routes:
         user = await self._authenticator.visitor(source, head)
         route = self._router.find(head)
         await self._authenticator.check(user, route.access)
+        if route.method == "PUT":
+            check_json(head)
+            if route.access is AccessType.MODIFY:
+                check_no_browser(head)
         return await route.handle(HttpRequest(head, user, await read_body()))
+
+
+def _guarded(response: HttpResponse) -> HttpResponse:
+    """With what keeps others' pages from showing ours in a frame, and theirs from learning of its address."""
+    return attrs.evolve(response, headers={**_GUARDS, **response.headers})
 
 
 def router(

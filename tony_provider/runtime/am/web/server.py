@@ -7,6 +7,7 @@ import errno
 import logging
 import random
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Iterable
 from typing import Optional
@@ -21,6 +22,7 @@ _MOST_PORTS = 1000  # tries
 _MOST_CONNECTIONS = 256
 _MOST_OF_ONE = 64  # connections from one address, so that a stranger does not keep the proxy out
 _BACKLOG = 64
+_HANDSHAKE = 5.0  # seconds for TLS
 _GOODBYE = 2.0  # seconds for the answers on their way when the server ends
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address where IPv6 is off
 
@@ -28,8 +30,9 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address
 class WebServer:
     """An HTTP server whose port is held from the beginning, and that serves from ``start`` on."""
 
-    def __init__(self, address: Address, sockets: list[socket.socket]) -> None:
+    def __init__(self, address: Address, sockets: list[socket.socket], tls: Optional[ssl.SSLContext] = None) -> None:
         self.address = address
+        self._tls = tls
         self._sockets = sockets
         self._answer: Optional[Answer] = None
         self._servers: list[asyncio.AbstractServer] = []
@@ -37,22 +40,25 @@ class WebServer:
         self._sources: Counter[str] = Counter()
 
     @classmethod
-    async def bind(cls, host: str, ports: PortRange) -> WebServer:
-        """A server on ``host`` only, on a free port of the range. Raises OSError when there is none."""
+    async def bind(cls, host: str, ports: PortRange, tls: Optional[ssl.SSLContext] = None) -> WebServer:
+        """A server on ``host`` only, on a free port of the range, over https with ``tls``.
+
+        Raises OSError when there is none.
+        """
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         places = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
         every = range(ports.first, ports.last + 1)
         for port in random.sample(every, min(len(every), _MOST_PORTS)):
             sockets = _bound(places, port)
             if sockets:
-                return cls(Address(host, port), sockets)
+                return cls(Address(host, port), sockets, tls)
         raise OSError(
             f"the application master's page found no free port on {host} in {ports.first}-{ports.last} (port_range)"
         )
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}/"
+        return f"{'https' if self._tls else 'http'}://{self.address}/"
 
     async def start(self, answer: Answer) -> None:
         """Serve; called again, answer otherwise from then on."""
@@ -60,7 +66,12 @@ class WebServer:
         if self._servers:
             return
         for each in self._sockets:
-            self._servers.append(await asyncio.start_server(self._accept, sock=each, backlog=_BACKLOG))
+            handshake = _HANDSHAKE if self._tls else None
+            self._servers.append(
+                await asyncio.start_server(
+                    self._accept, sock=each, backlog=_BACKLOG, ssl=self._tls, ssl_handshake_timeout=handshake
+                )
+            )
 
     async def stop(self) -> None:
         """Stop serving. Idempotent."""

@@ -6,6 +6,7 @@ from 1 (default: the newest). ``?as=text`` gives browsers the text, too.
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 from typing import Callable, Optional
 from urllib.parse import parse_qs, quote
@@ -42,7 +43,8 @@ class Logs:
             data = await read(task.name, attempt, size)
         except NoTailError as error:
             raise HttpError(HTTPStatus.NOT_FOUND, str(error)) from error
-        data = self._tails.masked(data) or f"[tony] {task.name} has printed nothing so far\n".encode()
+        data = await asyncio.to_thread(self._tails.masked_end, data)
+        data = data or f"[tony] {task.name} has printed nothing so far\n".encode()
         if not wants_page(request.head) or query.get("as") == ["text"]:
             return HttpResponse(HTTPStatus.OK, TEXT, data)
         growing = attempt == task.attempt and not task.state.is_final

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from http import HTTPStatus
 from typing import Callable
@@ -39,12 +40,13 @@ class TaskOutput:
         after = number_of(query, "after", _MOST_AFTER, least=0) or 0
         try:
             if attempt == task.attempt:
-                found = self._tails.before_cut_secret(await self._tails.current_after(task.name, attempt, after, size))
+                found = await self._tails.current_after(task.name, attempt, after, size)
+                found = await asyncio.to_thread(self._tails.before_cut_secret, found)
             else:
                 found = await self._tails.former_after(task.name, attempt, after, size)
         except NoTailError as error:
             answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
         else:
-            text = self._tails.masked(found.data).decode("utf-8", "surrogateescape")
+            text = (await asyncio.to_thread(self._tails.masked, found.data)).decode("utf-8", "surrogateescape")
             answer = OutputPiece(attempt, task.attempt, found.start, found.end, text)
         return HttpResponse(HTTPStatus.OK, JSON, json.dumps(to_plain(answer)).encode())

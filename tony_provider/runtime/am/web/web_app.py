@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import Optional
 
@@ -45,9 +46,10 @@ class WebApp:
         authenticator: Authenticator,
         tokens: Optional[Route] = None,
         secrets: Sequence[str] = (),
+        tls: Optional[ssl.SSLContext] = None,
     ) -> WebApp:
-        """``secrets``: values that are masked in what tasks have printed. Raises OSError."""
-        server = await WebServer.bind(host, description.job.port_range)
+        """``secrets``: values that are masked in what tasks have printed; ``tls``: None is http. Raises OSError."""
+        server = await WebServer.bind(host, description.job.port_range, tls)
         return cls(authenticator, server, description, storage, tokens, secrets)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Callable, Optional
 import attrs
 
 from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
+from tony_provider.runtime.checkpoint.content.readers import read_here
 from tony_provider.runtime.checkpoint.formats import keras, manifest, numpy, orbax, pytorch, tensorflow, torch_directory
-from tony_provider.runtime.checkpoint.formats.directory_view import Broken, Finding, ReadCache, View, look
+from tony_provider.runtime.checkpoint.formats.directory_view import Broken, Finding, Read, ReadCache, View, look
 from tony_provider.runtime.checkpoint.formats.step_names import is_best, is_temporary, step_in
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 __all__ = ["Broken", "CheckpointFinder", "FoundCheckpoints", "find", "set_aside"]
+
+log = logging.getLogger(__name__)
 
 _Find = Callable[[View], Iterable[Finding]]
 
@@ -49,12 +53,19 @@ class CheckpointFinder:
     """Looks at one directory again and again; reads only what has changed. To be used from one thread at a time."""
 
     def __init__(
-        self, directory: Path, wanted: CheckpointFormat = CheckpointFormat.AUTO, *, part: bool = False
+        self,
+        directory: Path,
+        wanted: CheckpointFormat = CheckpointFormat.AUTO,
+        *,
+        part: bool = False,
+        reading: Read = read_here,
     ) -> None:
         self.directory = directory
         self._part = part
-        self._finders = [find for kind, find in _FORMATS if wanted in (kind, CheckpointFormat.AUTO)]
+        self._finders = [(kind, find) for kind, find in _FORMATS if wanted in (kind, CheckpointFormat.AUTO)]
         self._memory = ReadCache()
+        self._reading = reading
+        self._faults: set[CheckpointFormat] = set()  # of ours, that are in the log
 
     def look(self, now: Optional[float] = None, current_step: Optional[int] = None) -> FoundCheckpoints:
         """The checkpoints that the directory holds now. See ``find``."""
@@ -64,6 +75,7 @@ class CheckpointFinder:
             part=self._part,
             current_step=current_step,
             memory=self._memory,
+            reading=self._reading,
         )
         complete: list[_Candidate] = []
         broken: list[Broken] = []
@@ -71,11 +83,12 @@ class CheckpointFinder:
         claimed: set[str] = set()
         is_found = False  # a checkpoint, or what may become one
         is_writing = False  # a file that is written again and again
-        for place, find in enumerate(self._finders):
+        for place, (kind, find) in enumerate(self._finders):
             if is_found and find in _LAST_RESORT:
                 break
             # Only a manifest may name what has a name for something temporary.
-            findings = list(find((whole if find is manifest.find else meant_to_stay).without(claimed)))
+            view = (whole if find is manifest.find else meant_to_stay).without(claimed)
+            findings = self._findings(kind, find, view)
             for finding in findings:
                 if isinstance(finding, LocalCheckpoint):
                     complete.append(_Candidate(finding, place))
@@ -89,6 +102,17 @@ class CheckpointFinder:
             claimed.update(name for finding in findings for name in _claimed(finding))
         self._memory.forget_unused()
         return FoundCheckpoints(_with_slots(_by_age(complete), is_writing), broken)
+
+    def _findings(self, kind: CheckpointFormat, find: _Find, view: View) -> list[Finding]:
+        try:
+            return list(find(view))
+        except OSError:
+            raise
+        except Exception:  # a fault of ours with one format hides nothing of the others
+            if kind not in self._faults:
+                self._faults.add(kind)
+                log.exception("a fault of the look for checkpoints of the format %s", kind.value)
+            return []
 
 
 @attrs.frozen

@@ -11,6 +11,8 @@ from typing import Any, Callable, Optional, TypeVar, Union
 import attrs
 
 from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint, Stamp
+from tony_provider.runtime.checkpoint.content.readers import read_here
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 from tony_provider.runtime.checkpoint.formats.step_names import step_in
 from tony_provider.runtime.text import is_writable
 
@@ -37,8 +39,12 @@ class Pending:
 Finding = Union[LocalCheckpoint, Broken, Pending]
 
 
-class Unreadable(Exception):  # noqa: N818 - says what was found
-    """A file's content is not what its format says; ``str()`` says why."""
+Read = Callable[[str, Path], Any]
+"""What one of ``content.readers`` says of a file, wherever it runs. Raises Unreadable, OSError, NotRead."""
+
+
+class NotRead(OSError):  # noqa: N818 - says what was found
+    """Nothing could be found out about any file: not the file is to blame. Another look may do."""
 
 
 class ReadCache:
@@ -84,6 +90,7 @@ class View:
     part: bool  # shards of other ranks may be elsewhere
     current_step: Optional[int]  # for what says no step itself; None: the program has reported none
     memory: ReadCache = attrs.field(factory=ReadCache)
+    reading: Read = read_here
 
     def path(self, name: str) -> Path:
         return self.directory / name
@@ -118,10 +125,14 @@ class View:
         """
         try:
             return self.memory.recall((what, tuple((name, self.files.get(name)) for name in names)), read)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotRead):
             raise
         except OSError as error:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from error
+
+    def read(self, reader: str, name: str) -> Any:
+        """What one of ``content.readers`` says of a file. Raises as ``remember``, and NotRead."""
+        return self.remember(reader, (name,), lambda: self.reading(reader, self.path(name)))
 
     def step(self, *labels: str) -> Optional[int]:
         """The step by the first of the labels that says one."""
@@ -162,6 +173,7 @@ def look(
     part: bool = False,
     current_step: Optional[int] = None,
     memory: Optional[ReadCache] = None,
+    reading: Read = read_here,
 ) -> View:
     """A view of a directory as it is now; one that is missing is an empty one.
 
@@ -191,6 +203,6 @@ def look(
                     waiting.append(name)
                 elif entry.is_file(follow_symlinks=False):
                     files[name] = Stamp.of(entry.stat(follow_symlinks=False))
-            except FileNotFoundError:
+            except OSError:  # it has gone, or may not be looked at: it is no reason to find nothing else
                 continue
-    return View(directory, files, frozenset(directories), now, part, current_step, memory or ReadCache())
+    return View(directory, files, frozenset(directories), now, part, current_step, memory or ReadCache(), reading)

@@ -6,21 +6,18 @@ that of tf_keras writes a TensorFlow checkpoint into ``chief``, which all worker
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from posixpath import basename, dirname, splitext
-from typing import Callable
 
-from tony_provider.runtime.checkpoint.formats import hdf5, tensorflow, zips
-from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.formats import tensorflow
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, View
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.KERAS
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
 _CHIEF = "chief"
 _INDEX = ".index"
-_CONFIG = "config.json"  # in an archive
 _HDF5 = (".h5", ".hdf5")
 
 
@@ -41,11 +38,11 @@ def find_files(view: View) -> Iterator[Finding]:
     for name in sorted(view.files):
         stem, suffix = splitext(name)
         if suffix == ".keras":
-            yield from _file(view, name, stem, check_archive)
+            yield from _file(view, name, stem, "keras")
         elif suffix in _HDF5:
             # Nothing but time tells that one that is written in place is whole and new in all its parts.
             if view.is_quiet([name]):
-                yield from _file(view, name, stem, hdf5.check)
+                yield from _file(view, name, stem, "hdf5")
             else:
                 yield Pending((name,))
 
@@ -57,8 +54,8 @@ def _backup(view: View, weights: str, metadata: str) -> Finding:
     if weights not in view.files:
         return Pending((metadata, *spare))
     try:
-        epoch = view.remember("epoch", (metadata,), lambda: _epoch(view, metadata))
-        view.remember("hdf5", (weights,), lambda: hdf5.check(view.path(weights)))
+        epoch = view.read("epoch", metadata)
+        view.read("hdf5", weights)
     except Unreadable as error:
         return view.not_complete(names, f"{dirname(metadata) or '.'}: {error}")
     except FileNotFoundError:
@@ -68,30 +65,12 @@ def _backup(view: View, weights: str, metadata: str) -> Finding:
     return view.complete(epoch, KIND.value, dirname(metadata) or ".", names)
 
 
-def _epoch(view: View, name: str) -> int:
+def _file(view: View, name: str, stem: str, reader: str) -> Iterator[Finding]:
     try:
-        epoch = json.loads(view.path(name).read_bytes())["epoch"]
-        if isinstance(epoch, int) and epoch >= 0:
-            return epoch
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise Unreadable(f"{basename(name)} cannot be read: {error}") from error
-    raise Unreadable(f"{basename(name)} says no epoch")
-
-
-def _file(view: View, name: str, stem: str, check: Callable[[Path], None]) -> Iterator[Finding]:
-    try:
-        view.remember("keras", (name,), lambda: check(view.path(name)))
+        view.read(reader, name)
     except Unreadable as error:
         yield view.not_complete((name,), f"{name}: {error}")
     except FileNotFoundError:
         return
     else:
         yield view.complete(view.step(stem.removesuffix(".weights")), KIND.value, name, [name])
-
-
-def check_archive(path: Path) -> None:
-    """Check that a ``.keras`` archive is whole. Raises Unreadable, OSError."""
-    with zips.opened(path) as archive:
-        if _CONFIG not in archive.namelist():
-            raise Unreadable(f"there is no {_CONFIG} in it")
-        zips.check(archive)

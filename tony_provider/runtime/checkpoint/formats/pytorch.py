@@ -13,10 +13,11 @@ from posixpath import basename, splitext
 from typing import Optional
 
 from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
-from tony_provider.runtime.checkpoint.formats import torch_file
-from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.content import torch_file
+from tony_provider.runtime.checkpoint.content.torch_file import TorchFile
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, View
 from tony_provider.runtime.checkpoint.formats.step_names import labelled_step, step_in
-from tony_provider.runtime.checkpoint.formats.torch_file import TorchFile
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.PYTORCH
@@ -42,7 +43,7 @@ def _file(view: View, name: str) -> Iterator[Finding]:
     try:
         if not view.remember("begins", (name,), lambda: torch_file.looks_like_one(path)):
             return
-        read = view.remember("torch", (name,), lambda: torch_file.read(path))
+        read = TorchFile(*view.read("torch", name))
     except Unreadable as error:
         yield view.not_complete((name,), f"{name}: {error}")
     except FileNotFoundError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-_HIGHEST = 2**62  # longer numbers are dates, hashes or random
+from tony_provider.runtime.checkpoint.content.unreadable import HIGHEST
 
 # Before a number that is a step, in this order; the first that has one decides.
 _STEPS = r"(?:global[-_]?)?(?:step|iter|iteration)s?"
@@ -44,7 +44,7 @@ def labelled_step(name: str) -> Optional[int]:
 
 
 def _last(texts: list[str]) -> Optional[int]:
-    numbers = [int(text) for text in texts if len(text) < 20 and int(text) < _HIGHEST]
+    numbers = [int(text) for text in texts if len(text) < 20 and int(text) < HIGHEST]
     return numbers[-1] if numbers else None
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from posixpath import basename, dirname
 from typing import Optional
 
-from tony_provider.runtime.checkpoint.formats import bundle
-from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.content import bundle
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, View
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 STATE_FILE = "checkpoint"
@@ -64,7 +65,10 @@ def _needed(view: View, prefix: str) -> list[str]:
     Raises Unreadable when the index, or a data file, is not whole; FileNotFoundError when the index has gone.
     """
     index = prefix + _INDEX
-    sizes = view.remember("bundle", (index,), lambda: bundle.shard_sizes(view.path(index).read_bytes()))
+    sizes = view.read("bundle", index)
+    if len(sizes) > len(view.files):
+        least = len(sizes) - len(view.files)
+        raise Unreadable(f"at least {least} of its {len(sizes)} data files are missing")
     names = [bundle.shard_name(prefix, shard, len(sizes)) for shard in range(len(sizes))]
     for name, size in zip(names, sizes):
         stamp = view.files.get(name)

@@ -10,17 +10,18 @@ end: they must hold what the one before them held, or be followed by another, or
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from posixpath import basename, dirname
 
 import attrs
 
 from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint
-from tony_provider.runtime.checkpoint.formats import pickles, torch_file
-from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, Unreadable, View
+from tony_provider.runtime.checkpoint.content import torch_file
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import Finding, Pending, View
 from tony_provider.runtime.checkpoint.formats.pytorch import suffix_of
 from tony_provider.runtime.checkpoint.formats.step_names import names_a_checkpoint
 from tony_provider.runtime.spec.model import CheckpointFormat
@@ -32,6 +33,7 @@ _METADATA = re.compile(r"(?:__[0-9]+)?\.metadata")
 _SHARD = ".distcp"
 _INDEX = ".index.json"
 _PIECE = re.compile(r"-[0-9]{5}-of-[0-9]{5}\.(?:safetensors|bin)$")
+_ITERATION = re.compile(r"iter_[0-9]{1,19}")
 _LONGEST_TRACKER = 1000  # bytes
 
 
@@ -82,11 +84,17 @@ def _topmost(directory: str) -> str:
 def _read_tracker(view: View, name: str) -> str:
     """The directory's name in it; empty when it is something else."""
     try:
-        text = view.remember("tracker", (name,), lambda: view.path(name).read_bytes()[:_LONGEST_TRACKER])
+        text = view.remember("tracker", (name,), lambda: _beginning(view.path(name)))
         word = text.decode().strip()
     except (Unreadable, FileNotFoundError, UnicodeDecodeError):
         return ""
-    return f"iter_{int(word):07d}" if word.isdigit() and basename(name) != "latest" else word
+    is_number = word.isdecimal() and len(word) < 20 and basename(name) != "latest"
+    return f"iter_{int(word):07d}" if is_number else word
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_LONGEST_TRACKER)
 
 
 @attrs.frozen
@@ -124,7 +132,7 @@ class _Directory:
             elif name.endswith(_INDEX):
                 self._check_index(name)
             elif suffix_of(name) or (name.endswith(".bin") and self._begins_well(name)):
-                self.view.remember("torch", (name,), lambda name=name: torch_file.read(self.view.path(name)))  # type: ignore[misc]
+                self.view.read("torch", name)
             if _PIECE.search(name) and not any(other.endswith(_INDEX) for other in names):
                 raise Unreadable("its index, which is written last, is missing")
         if self.view.part:
@@ -137,7 +145,7 @@ class _Directory:
         return self.view.remember("begins", (name,), lambda: torch_file.looks_like_one(self.view.path(name)))
 
     def _check_listed(self, metadata: str) -> None:
-        ends = self.view.remember("metadata", (metadata,), lambda: _ends(self.view, metadata))
+        ends = self.view.read("ends", metadata)
         for name, end in ends.items():
             stamp = self.view.files.get(join(dirname(metadata), name))
             if stamp is None and not self.view.part:
@@ -146,7 +154,7 @@ class _Directory:
                 raise Unreadable(f"{name} has {stamp.size} bytes instead of {end}")
 
     def _check_index(self, index: str) -> None:
-        shards = self.view.remember("index", (index,), lambda: _shards(self.view, index))
+        shards = self.view.read("shards", index)
         missing = [name for name in shards if join(dirname(index), name) not in self.view.files]
         if missing and not self.view.part:
             raise Unreadable(f"{missing[0]} is missing")
@@ -169,30 +177,10 @@ class _Directory:
                 name = basename(self.root)
                 if basename(tracker) == "latest":
                     return {tracker: name.encode()}
-                if name.startswith("iter_"):
+                if _ITERATION.fullmatch(name):
                     return {tracker: str(int(name[len("iter_") :])).encode()}
         return {}
 
 
 def _pattern(names: Iterable[str], root: str) -> set[str]:
     return {re.sub(r"[0-9]+", "#", name[len(root) :]) for name in names}
-
-
-def _ends(view: View, metadata: str) -> dict[str, int]:
-    """How long each file must be at least. Each tensor's place is a ``_StorageInfo``: file, offset, length."""
-    with view.path(metadata).open("rb") as file:
-        plain = pickles.read(file)
-    ends: dict[str, int] = {}
-    for state in plain.states:
-        path = state.get("relative_path") if isinstance(state, dict) else None
-        offset, length = pickles.number_at(state, "offset"), pickles.number_at(state, "length")
-        if isinstance(path, str) and offset is not None and length is not None:
-            ends[path] = max(ends.get(path, 0), offset + length)
-    return ends
-
-
-def _shards(view: View, index: str) -> list[str]:
-    try:
-        return sorted({str(name) for name in json.loads(view.path(index).read_bytes())["weight_map"].values()})
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"{basename(index)} cannot be read: {error}") from error

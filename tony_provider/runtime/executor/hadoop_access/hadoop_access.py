@@ -35,6 +35,7 @@ class HadoopAccess:
         self._lock = threading.Lock()  # of the token file
         self._trouble = ""  # with it, that was logged last
         self._found: Optional[dict[str, str]] = None  # from the first start on
+        self._in_use = False  # there is a process that may read the token file
         self._configured = ""  # where it comes from, for people
         self._class_path = ""  # the same
 
@@ -42,6 +43,7 @@ class HadoopAccess:
         """The variables of user processes. Blocks, the first time for a JVM's start; raises OSError."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock:
+            self._in_use = True
             self._tokens.follow()
         if self._found is None:
             self._found = self._look()
@@ -52,19 +54,27 @@ class HadoopAccess:
     def follow_tokens(self) -> None:
         """Have new tokens of the container in the file that running processes know. Blocks; what fails is logged once.
 
-        The next call tries again. Before the first start nobody knows the file.
+        The next call tries again. While no process of the user's runs there is no file.
         """
-        if self._found is None:
-            return
         trouble = ""
         try:
             with self._lock:
-                self._tokens.follow()
+                if self._in_use:
+                    self._tokens.follow()
         except OSError as error:
             trouble = str(error)
         if trouble not in ("", self._trouble):
             log.warning("the user process's HDFS tokens could not be renewed: %s", trouble)
         self._trouble = trouble
+
+    def withdraw(self) -> None:
+        """Remove the token file: the processes that it was for have ended. Blocks; raises OSError.
+
+        A container's directory may be kept for longer than the container, and servers of the job may show its files.
+        """
+        with self._lock:
+            self._in_use = False
+            self._tokens.withdraw()
 
     def told(self) -> str:
         """What a user process finds, in a line of its log. Call it after ``environment``."""

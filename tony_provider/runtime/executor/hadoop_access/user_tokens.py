@@ -33,3 +33,8 @@ class UserTokens:
             write_private_file(self._target, Credentials(tokens).to_bytes())
         self.services = [token.service for token in tokens.values()]
         self._written = version
+
+    def withdraw(self) -> None:
+        """Remove the file, until ``follow`` writes it again. Blocks; raises OSError."""
+        self._written = -1
+        self._target.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from typing import Union
 
 import attrs
 
-from tony_provider.runtime.checkpoint.formats import crc32c
+from tony_provider.runtime.checkpoint.content import crc32c
 
 HEADER = 12  # bytes before a record: its length, and a checksum of that
 FOOTER = 4  # bytes after it: a checksum of the record, which takes Python too long to look at

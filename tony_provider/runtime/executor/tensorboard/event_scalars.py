@@ -12,7 +12,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.event_files.event_file_mirror import is_event_file
-from tony_provider.runtime.executor.progress_reports import LARGEST_STEP, MOST_METRICS, SpeedMeter, is_name
+from tony_provider.runtime.executor.progress_reports import LARGEST_STEP, SpeedMeter
 from tony_provider.runtime.executor.tensorboard.event_files import FoundEventFiles, below
 from tony_provider.runtime.executor.tensorboard.event_records import (
     FOOTER,
@@ -24,6 +24,7 @@ from tony_provider.runtime.executor.tensorboard.event_records import (
 )
 from tony_provider.runtime.executor.tensorboard.run_names import run_name
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.limits import MOST_METRICS, is_metric_name
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,7 @@ class EventScalars:
     def _take(self, run: str, scalar: Scalar) -> None:
         name = f"{run}/{scalar.tag}" if run else scalar.tag
         known = name in self._scalars
-        if not (known or scalar.of_plugin) or not is_name(name):
+        if not (known or scalar.of_plugin) or not is_metric_name(name):
             return
         if 0 <= scalar.step <= LARGEST_STEP:
             self._step = max(self._step or 0, scalar.step)

@@ -10,11 +10,11 @@ from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.link import Link
 from tony_provider.runtime.executor.tensorboard import loopback
 from tony_provider.runtime.executor.tensorboard.loopback import FetchedPage, NoPageError, NotThereError, StrangerError
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 16 << 20  # of one answer; the largest file of TensorBoard itself has 6 MB, and a sixth of that when packed
+MOST_BYTES = limits.LARGEST_PAGE
 _AT_ONCE = 4
 _SECONDS = 20.0  # for one request, its way back included
 _PIECE = 256 << 10  # bytes

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 import attrs
 
+from tony_provider.runtime.hadoop.gss_reasons import explained, reason
 from tony_provider.runtime.storage import errors
 
 
@@ -49,6 +50,7 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
+    ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
     ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
     # By class an AccessControlException, when the one who asks is not the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
@@ -77,6 +79,15 @@ class Answer:
     code: int
     location: Optional[str]  # where a DataNode is to be asked
     body: bytes
+    authenticate: Optional[str] = None  # what the server says for itself, with Kerberos
+
+    @property
+    def needs_proof(self) -> bool:
+        """Whether it counts for something: refusals come before the server has proved itself, and errors of a gateway
+
+        or of the web server are none of Hadoop's.
+        """
+        return self.code not in (401, 403) and self.code < 500
 
     @property
     def json(self) -> dict[str, Any]:
@@ -118,7 +129,9 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
 
 def _problem(exception: str, message: str, code: int) -> str:
     if exception:
-        return f"HDFS says {exception}: {_first_line(message)}"
+        return f"HDFS says {exception}: {explained(_first_line(message))}"
+    if code in (401, 403) and (known := reason(message)):
+        return f"the server does not accept our Kerberos ticket: {known.meaning} ({code}: {message}); {known.remedy}"
     if code in (401, 403):
         return f"the server wants Kerberos or a delegation token, or does not accept ours ({code}: {message})"
     return f"the server answered {code} without WebHDFS's words; is this address a NameNode's? It said: {message}"

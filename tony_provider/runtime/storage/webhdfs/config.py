@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, Optional, Protocol
 from urllib.parse import urlsplit
 
 import attrs
 
-Negotiate = Callable[[str], str]
-"""From the host name of a server to the value of an ``Authorization`` header ("Negotiate …", service ``HTTP@host``).
+
+class SpnegoExchange(Protocol):
+    """SPNEGO for one request: that we are who we say, and then that the server is."""
+
+    authorization: str
+    """The value of the request's ``Authorization`` header."""
+
+    def check(self, answer: Optional[str]) -> None:
+        """Check the answer's ``WWW-Authenticate`` header: only the server that the ticket is for can write it.
+
+        Raises what says that it did not prove itself.
+        """
+
+
+Negotiate = Callable[[str], SpnegoExchange]
+"""Begins an exchange with the server of a host name (service ``HTTP@host``).
 
 Called for each request to a NameNode, from whatever threads use the storage."""
 

@@ -14,7 +14,7 @@ import attrs
 from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.uris import Uri
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
-from tony_provider.runtime.storage.webhdfs.config import Negotiate
+from tony_provider.runtime.storage.webhdfs.config import Negotiate, SpnegoExchange
 from tony_provider.runtime.storage.webhdfs.transport import BROKEN, TIMEOUTS, Deadline, Transport, describe
 
 _FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled each round
@@ -80,12 +80,15 @@ class NameNodes:
     def _ask_one(self, address: str, call: Call, deadline: Deadline) -> Answer:
         with closing(self._transport.connect(address, deadline)) as connection:
             url = self._url(address, call)
-            headers = self._headers(address)
+            exchange = self._exchange(address)
+            headers = {} if exchange is None else {"Authorization": exchange.authorization}
             try:
                 answer = self._transport.exchange(connection, call.method, url, headers, deadline)
             except BROKEN:
                 call.perhaps_done = True
                 raise
+        if exchange is not None and (answer.needs_proof or answer.authenticate):
+            exchange.check(answer.authenticate)
         check(answer, str(call.uri), call.what)
         return answer
 
@@ -108,10 +111,10 @@ class NameNodes:
                 params["doas"] = self._config.proxy_user
         return f"{address}/webhdfs/v1{quote(call.uri.path)}?{urlencode(params, quote_via=quote)}"
 
-    def _headers(self, address: str) -> dict[str, str]:
+    def _exchange(self, address: str) -> Optional[SpnegoExchange]:
         if self._negotiate is None or self.token is not None:
-            return {}
-        return {"Authorization": self._negotiate(urlsplit(address).hostname or "")}
+            return None
+        return self._negotiate(urlsplit(address).hostname or "")
 
     def _give_up(self, call: Call, troubles: dict[str, BaseException], deadline: Deadline) -> errors.StorageUnreachable:
         if self._closed.is_set():

@@ -42,7 +42,9 @@ class Transport:
 
     def __init__(self, config: WebHdfsConfig) -> None:
         self.config = config
-        self._tls = _tls_context(config) if config.addresses[0].startswith("https") else None
+        schemes = {urlsplit(address).scheme for address in config.addresses}
+        self._tls = _tls_context(config) if "https" in schemes else None
+        self._plain = "http" in schemes
 
     def connect(self, url: str, deadline: Deadline) -> HTTPConnection:
         """An open connection to the server of ``url``. Raises BROKEN."""
@@ -51,7 +53,7 @@ class Transport:
         connection: HTTPConnection
         if parts.scheme == "https":
             connection = HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout, context=self._tls)
-        elif self._tls is not None:
+        elif not self._plain:
             # A token may be in the address: it does not leave over a wire that anyone can read.
             raise ConnectionAbortedError(f"https was asked for, and the cluster leads to http://{parts.netloc}")
         else:
@@ -81,7 +83,8 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> Answer:
             raise HTTPException(f"its answer is longer than {_MAX_ANSWER} bytes")
     if response.length:  # what is missing; read() with a size does not complain
         raise HTTPException("it closed the connection within its answer")
-    return Answer(response.status, response.getheader("Location"), b"".join(parts))
+    authenticate = response.getheader("WWW-Authenticate")
+    return Answer(response.status, response.getheader("Location"), b"".join(parts), authenticate)
 
 
 def set_timeout(connection: HTTPConnection, seconds: float) -> None:

@@ -22,7 +22,7 @@ class Document:
         # Nothing but what is in the page is run or loaded, and nobody else is spoken to.
         policy = (
             f"default-src 'none'; style-src {_hash(self._style)}; script-src {_hash(self._script)}; "
-            "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
+            "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         self._headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
 

@@ -13,11 +13,11 @@ from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.executor_requests import ExecutorRequest, ExecutorRequests, NoAnswerError
 from tony_provider.runtime.am.web.http_messages import HttpError
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.spec.tensorboard import TASK
 
 _AT_ONCE = 4  # so much memory of the master, and no more
-_MOST_BYTES = 16 << 20  # of one page
+_MOST_BYTES = limits.LARGEST_PAGE
 _SECONDS = 25.0  # for all of one page; its executor takes less before it gives up itself
 
 

@@ -142,6 +142,9 @@ def _headers(request: HttpRequest) -> dict[str, str]:
 
 def _response(found: PageAnswer, path: str) -> HttpResponse:
     headers = {shown: found.headers[name] for name, shown in _ANSWERED_HEADERS.items() if name in found.headers}
+    # Beside its own policy, and not over it. TensorBoard shows some of its plugins in frames.
+    policy = [headers["Content-Security-Policy"]] if "Content-Security-Policy" in headers else []
+    headers["Content-Security-Policy"] = ", ".join([*policy, "frame-ancestors 'self'"])
     kind = found.headers.get("content-type", "application/octet-stream")
     packed = found.headers.get("content-encoding", "identity")
     body = found.body

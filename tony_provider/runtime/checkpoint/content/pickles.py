@@ -1,25 +1,49 @@
 """Pickles read without running them: what they say in plain numbers, texts, lists, tuples and dictionaries.
 
 A pickle is a program, and loading one runs it; nothing here does. Whatever a pickle would make by a call is opaque.
+
+What a pickle has made is never hashed, compared or written as text unless it is a number or a text: a hundred bytes
+make a tuple of a tuple, each twice, for which that takes for ever.
 """
 
 from __future__ import annotations
 
 import pickletools
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Optional
 
-from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable, is_count
 
 _LITERALS = frozenset({"NONE", "NEWTRUE", "NEWFALSE", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE"})
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _MARK = object()
+_MOST_OPERATIONS = 5_000_000  # a hundred thousand tensors take some; each may make an object of some 70 bytes
+_LONGEST = 64 << 10  # bytes of a text, or of other data, that is kept
+_LONGEST_LINE = 1 << 20  # bytes
+_LONGEST_NUMBER = 4000  # digits
+_PIECE = 1 << 20  # bytes that are read at a time of what is not kept
+# What has its length in so many bytes before it.
+_MOST_OPERATIONS = 5_000_000  # a hundred thousand tensors take some; each may make an object of some 70 bytes
+_LONGEST = 64 << 10  # bytes of a text, or of other data, that is kept
+_LONGEST_LINE = 1 << 20  # bytes
+_LONGEST_NUMBER = 4000  # digits
+_PIECE = 1 << 20  # bytes that are read at a time of what is not kept
+# What has its length in so many bytes before it.
+_COUNTED = {"BINBYTES": 4, "BINUNICODE": 4, "BINSTRING": 4, "LONG4": 4}
+_COUNTED |= {"BINBYTES8": 8, "BYTEARRAY8": 8, "BINUNICODE8": 8}
+_OPERATIONS = {each.code.encode("latin-1"): each for each in pickletools.opcodes}
 
 
 class Opaque:
     """Something in a pickle that only running it would make; ``name`` when it is a class or function."""
 
+    __slots__ = ("name",)
+
     def __init__(self, name: str = "") -> None:
         self.name = name
+
+
+_NAMELESS = Opaque()
 
 
 class Plain:
@@ -42,11 +66,67 @@ def read(file: BinaryIO) -> Plain:
     """
     machine = _Machine()
     try:
-        for opcode, argument, _ in pickletools.genops(file):
+        for opcode, argument in _operations(_Source(file)):
             machine.do(opcode, argument)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         raise Unreadable(f"it is cut short or damaged: {error}") from error
     return machine.plain
+
+
+class _Source:
+    """A file as ``pickletools`` reads it, with an end to its lines."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.longest_line = _LONGEST_LINE
+
+    def read(self, count: int) -> bytes:
+        return self._file.read(count)
+
+    def exactly(self, count: int) -> bytes:
+        data = self._file.read(count)
+        if len(data) < count:
+            raise ValueError("it ends too early")
+        return data
+
+    def skip(self, count: int) -> None:
+        while count:
+            count -= len(self.exactly(min(count, _PIECE)))
+
+    def readline(self) -> bytes:
+        line = self._file.readline(self.longest_line)
+        if len(line) == self.longest_line:
+            raise ValueError(f"a line has {len(line)} bytes, or more")
+        return line
+
+
+def _operations(source: _Source) -> Iterator[tuple[Any, Any]]:
+    """As ``pickletools.genops``, but without what is long, which is Opaque."""
+    for _ in range(_MOST_OPERATIONS):
+        opcode = _OPERATIONS[source.exactly(1)]
+        if opcode.name in _COUNTED:
+            yield opcode, _counted(source, opcode.name)
+        elif opcode.arg is None:
+            yield opcode, None
+        else:
+            source.longest_line = _LONGEST_NUMBER if opcode.name in ("INT", "LONG") else _LONGEST_LINE
+            yield opcode, opcode.arg.reader(source)
+        if opcode.name == "STOP":
+            return
+    raise ValueError(f"it has more than {_MOST_OPERATIONS} operations")
+
+
+def _counted(source: _Source, name: str) -> Any:
+    count = int.from_bytes(source.exactly(_COUNTED[name]), "little")
+    if count > (_LONGEST_NUMBER if name == "LONG4" else _LONGEST):
+        source.skip(count)
+        return _NAMELESS
+    data = source.exactly(count)
+    if name == "LONG4":
+        return int.from_bytes(data, "little", signed=True)
+    if name == "BINSTRING":
+        return data.decode("latin-1")
+    return data.decode("utf-8", "surrogatepass") if "UNICODE" in name else data
 
 
 class _Machine:
@@ -75,7 +155,7 @@ class _Machine:
             self._to_mark()
             before = before[: before.index(pickletools.markobject)]
         self._take(len(before))
-        self._stack.extend(Opaque() for _ in opcode.stack_after)
+        self._stack.extend(_NAMELESS for _ in opcode.stack_after)
 
     def _take(self, count: int) -> list[Any]:
         if count > len(self._stack):
@@ -129,18 +209,19 @@ class _Machine:
     def _reduce(self, _: None) -> None:
         function, _arguments = self._take(2)
         ordered = isinstance(function, Opaque) and function.name == "collections OrderedDict"
-        self._stack.append({} if ordered else Opaque())
+        self._stack.append({} if ordered else _NAMELESS)
 
     def _global(self, name: str) -> None:
         self._stack.append(Opaque(name))
 
     def _stack_global(self, _: None) -> None:
         module, name = self._take(2)
-        self._stack.append(Opaque(f"{module} {name}"))
+        is_named = isinstance(module, str) and isinstance(name, str)
+        self._stack.append(Opaque(f"{module} {name}") if is_named else _NAMELESS)
 
     def _binpersid(self, _: None) -> None:
         self.plain.persistent.append(self._stack.pop())
-        self._stack.append(Opaque())
+        self._stack.append(_NAMELESS)
 
     def _put(self, number: int) -> None:
         self._memo[number] = self._stack[-1]
@@ -187,6 +268,6 @@ def number_at(value: Any, *keys: str) -> Optional[int]:
     said = {key.lower(): number for key, number in value.items() if isinstance(key, str)}
     for key in keys:
         number = said.get(key)
-        if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
-            return number
+        if is_count(number):
+            return int(number)
     return None

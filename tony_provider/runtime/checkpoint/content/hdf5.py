@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _END_AT = {0: 40, 1: 44, 2: 28, 3: 28}  # by the version of the superblock

@@ -3,14 +3,18 @@
 The index is a LevelDB table: blocks of sorted keys and values, each with a checksum, and a footer that leads to them.
 The value of the empty key is a BundleHeaderProto, the others are a BundleEntryProto each, which says where its tensor
 lies: in which of the data files, from which offset on, how many bytes.
+
+What reading takes is bounded by the index's own size: no two blocks overlap, and keys, which may share all with the one
+before, are not made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from tony_provider.runtime.checkpoint.formats.crc32c import crc32c, masked
-from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
+from tony_provider.runtime.checkpoint.content.crc32c import crc32c, masked
+from tony_provider.runtime.checkpoint.content.unreadable import HIGHEST, Unreadable, whole
 
 _FOOTER = 48
 _MAGIC = bytes.fromhex("57fb808b247547db")
@@ -18,22 +22,34 @@ _TRAILER = 5  # of a block: its compression, its checksum
 _HEADER_SHARDS = 1  # field numbers of BundleHeaderProto, and of BundleEntryProto
 _ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10  # bytes, which hold 64 bits
+_MOST_BYTES = 32 << 20  # of an index: of some hundred thousand tensors
+_MOST_SHARDS = 100_000
+
+
+def read(path: Path) -> list[int]:
+    """As ``shard_sizes``, of a file. Raises OSError, too."""
+    return shard_sizes(whole(path, _MOST_BYTES))
 
 
 def shard_sizes(index: bytes) -> list[int]:
     """The least number of bytes that each data file must have. Raises Unreadable unless the index is whole."""
     try:
-        entries = list(_table(index))
-        if not entries or entries[0][0] != b"":
+        entries = _table(index)
+        length, header = next(entries, (1, b""))
+        if length:
             raise Unreadable("the index has no header")
-        shards = _varint_fields(entries[0][1]).get(_HEADER_SHARDS, 0)
-        if not 0 < shards <= 1_000_000:
+        shards = _varint_fields(header).get(_HEADER_SHARDS, 0)
+        if not 0 < shards <= _MOST_SHARDS:
             raise Unreadable(f"the index tells of {shards} data files")
         sizes = [0] * shards
-        for _, value in entries[1:]:
+        for _, value in entries:
             fields = _varint_fields(value)
             shard = fields.get(_ENTRY_SHARD, 0)
-            sizes[shard] = max(sizes[shard], fields.get(_ENTRY_OFFSET, 0) + fields.get(_ENTRY_SIZE, 0))
+            end = fields.get(_ENTRY_OFFSET, 0) + fields.get(_ENTRY_SIZE, 0)
+            if end >= HIGHEST:
+                raise Unreadable(f"the index tells of a data file of {end} bytes")
+            sizes[shard] = max(sizes[shard], end)
     except IndexError as error:
         raise Unreadable("the index is cut short or damaged") from error
     return sizes
@@ -44,15 +60,20 @@ def shard_name(prefix: str, shard: int, shards: int) -> str:
     return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
 
 
-def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _table(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The length of each key, and its value."""
     if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
         raise Unreadable("the index has no footer: it is cut short or was never finished")
     footer = data[-_FOOTER:]
     meta, at = _handle(footer, 0)  # empty, but for its checksum
     root, _ = _handle(footer, at)
     _block(data, *meta)
+    left = len(data)  # bytes that blocks may take together: each has its own
     for _, value in _entries(_block(data, *root)):
         (offset, size), _ = _handle(value, 0)
+        left -= size + _TRAILER
+        if left < 0:
+            raise Unreadable("the index is damaged: its blocks overlap")
         yield from _entries(_block(data, offset, size))
 
 
@@ -67,19 +88,21 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
     return block[:size]
 
 
-def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values; each key says how much it shares with the one before."""
+def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """The length of each key, and its value; each key says how much it shares with the one before."""
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
         raise Unreadable("the index is damaged: a block without an end")
-    at, key = 0, b""
+    at = length = 0
     while at < end:
         shared, at = _varint(block, at)
         more, at = _varint(block, at)
         size, at = _varint(block, at)
-        key = key[:shared] + block[at : at + more]
-        yield key, block[at + more : at + more + size]
+        if shared > length or at + more + size > end:
+            raise Unreadable("the index is damaged: an entry that is longer than what there is")
+        length = shared + more
+        yield length, block[at + more : at + more + size]
         at += more + size
 
 
@@ -91,14 +114,14 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """The number, and where the next thing begins. Raises IndexError at the end of the data."""
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 7 * _LONGEST_VARINT, 7):
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-        shift += 7
+    raise Unreadable("the index is damaged: a number without an end")
 
 
 def _varint_fields(message: bytes) -> dict[int, int]:

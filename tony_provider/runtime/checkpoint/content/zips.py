@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import struct
 import zipfile
 import zlib
@@ -10,14 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tony_provider.runtime.checkpoint.formats.directory_view import Unreadable
-from tony_provider.runtime.storage.base import CHUNK
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 
+_PIECE = 1 << 20  # bytes, read at a time
 MAGIC = b"PK\x03\x04"
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that Keras, NumPy and PyTorch write
+_MOST_TIMES = 100  # its own size that an archive may unpack to, beyond what follows
+_MOST_ANYWAY = 1 << 30  # bytes
 _ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
-    lzma.LZMAError,
     struct.error,
     EOFError,
     NotImplementedError,
@@ -32,9 +33,22 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """Context manager that opens a zip archive. Raises Unreadable for a damaged one, there and in the body; OSError."""
     try:
         with zipfile.ZipFile(path) as archive:
+            _check_bounds(archive, path.stat().st_size)
             yield archive
     except _ERRORS as error:
         raise Unreadable(f"it is no whole zip archive: {error}") from error
+
+
+def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
+    """Before anything is unpacked. Raises Unreadable."""
+    members = archive.infolist()
+    if any(member.compress_type not in _METHODS for member in members):
+        raise Unreadable("it is compressed in a way that none of its kind is")
+    if sum(member.compress_size for member in members) > size:
+        raise Unreadable("it is no whole zip archive: what is in it overlaps")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > _MOST_ANYWAY + _MOST_TIMES * size:
+        raise Unreadable(f"its {size} bytes would unpack to {unpacked}")
 
 
 def check(archive: zipfile.ZipFile) -> bool:
@@ -47,6 +61,6 @@ def check(archive: zipfile.ZipFile) -> bool:
         return False
     for member in members:
         with archive.open(member) as data:
-            while data.read(CHUNK):
+            while data.read(_PIECE):
                 pass
     return True

@@ -1,0 +1,47 @@
+"""Where a task's servers should listen, on the addresses and interfaces of this machine."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tony_provider.runtime.executor import own_address as own_address_module
+from tony_provider.runtime.executor.own_address import OwnAddress, own_address
+
+
+def test_a_job_on_this_machine_alone_listens_on_its_loopback() -> None:
+    assert own_address("127.0.0.1", ["127.0.0.1"]) == OwnAddress("127.0.0.1", "lo")
+    assert own_address("127.0.0.7", ["127.0.0.7", ""]) == OwnAddress("127.0.0.7", "lo")
+
+
+def test_a_name_that_means_the_loopback_only_here_binds_nothing() -> None:
+    """As Debian's 127.0.1.1, which stands beside the host's own name in /etc/hosts: others would find nobody there."""
+    assert own_address("127.0.0.1", ["127.0.0.1", "node2"]) is None
+
+
+def test_an_address_that_the_container_has_not_binds_nothing() -> None:
+    """A container of Docker's has a network of its own: its node's address is not there. 192.0.2.1 is nobody's."""
+    assert own_address("192.0.2.1", ["192.0.2.1"]) is None
+
+
+def test_a_name_without_an_address_binds_nothing() -> None:
+    assert own_address("no-such-host.invalid", []) is None
+
+
+def test_a_name_with_several_addresses_binds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(*_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        return [(2, 1, 6, "", ("127.0.0.1", 0)), (2, 1, 6, "", ("127.0.0.2", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    assert own_address("both", ["both"]) is None
+
+
+def test_the_interface_is_the_one_that_has_the_address() -> None:
+    """Of the machine's own address, where it has one beside the loopback."""
+    for _, name in socket.if_nameindex():
+        address = own_address_module._first_address(name)
+        if address and not address.startswith("127."):
+            assert own_address(address, [address, "another"]) == OwnAddress(address, name)
+            return
+    pytest.skip("this machine has the loopback only")

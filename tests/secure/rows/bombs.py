@@ -1,0 +1,114 @@
+"""What comes back from a job of alice's, made to bring down whoever reads it on Airflow's side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.runtime.checkpoint import hostile
+from tests.runtime.checkpoint.conftest import SAMPLES
+from tests.secure.field import Field
+from tests.secure.row import row
+from tests.secure.victim import Victim, peak_bytes
+from tony_provider.runtime.storage.helpers import walk
+
+_BY = "a job of alice's"
+READ_SECONDS = 120.0  # that a worker may need; then it hangs
+MOST_GROWTH = 150  # MiB that a worker may need more for one record
+GOOD = SAMPLES / "torch" / "checkpoint.pt"
+HUGE = 287 << 20  # bytes of status.json
+
+
+@row("huge-status", f"leave a status.json of {HUGE >> 20} MiB where Airflow reads the job's status", by=_BY)
+def huge_status(field: Field) -> str:
+    victim = field.submit_victim()
+    field.problems += victim.finish()
+    head, tail = b'{"state": "RUNNING", "tasks": [', b"]}"
+    task = b'{"name": "worker:0", "state": "RUNNING"},'
+    body = head + task * ((HUGE - len(head) - len(tail)) // len(task))
+    _overwrite(field, victim, "status.json", body[:-1] + tail)
+    _overwrite(field, victim, "result.json", body[:-1] + tail)
+    return _read(field, victim, "status")
+
+
+@row("huge-return-value", "leave a return_value.json of 100 MiB, and one of 100,000 levels", by=_BY)
+def huge_return_value(field: Field) -> str:
+    victim = field.submit_victim()
+    field.problems += victim.finish()
+    told = []
+    for body in (b'"' + b"x" * (100 << 20) + b'"', b"[" * 100_000 + b"]" * 100_000):
+        _overwrite(field, victim, "return_value.json", body)
+        told.append(_read(field, victim, "returned"))
+    return "; ".join(told)
+
+
+@row("checkpoint-bombs", "write the files that froze or filled an executor beside a good checkpoint", by=_BY)
+def checkpoint_bombs(field: Field) -> str:
+    folder = field.folder / "bombs"
+    folder.mkdir()
+    names = [name for name in hostile.FILES if not name.endswith(".tony.json")]  # those would be all that counts
+    for name in names:
+        (folder / name).write_bytes(hostile.FILES[name]())
+    shutil.copy(GOOD, folder / "good.pt")
+    victim = field.submit_victim(files=[str(folder)], prelude='cp bombs/* "$TONY_CHECKPOINT_DIR"')
+    victim.until_running()
+    uri = victim.until(lambda: victim.job.status().checkpoint_dir, "the good checkpoint to be committed")
+    kept = {entry.path.rpartition("/")[2] for entry in walk(victim.job.hook.storage(), uri)}
+    field.expect("good.pt" in kept, f"committed was {kept}")
+    executor = victim.executor("worker:0")
+    peak = peak_bytes(executor) >> 20
+    field.expect(peak < MOST_GROWTH * 2, f"the executor has taken {peak} MiB")
+    field.expect(victim.job.task("worker:0").attempt == 1, "its executor was lost")
+    field.cost = f"executor's peak {peak} MiB"
+    return f"{len(names)} files; good.pt beside them was committed, and the executor went on"
+
+
+def _overwrite(field: Field, victim: Victim, name: str, body: bytes) -> None:
+    """As the job's own code can, with its HDFS token or with its user's ticket."""
+    layout = field.hadoop.layout
+    with tempfile.NamedTemporaryFile(dir=field.folder) as file:
+        file.write(body)
+        file.flush()
+        done = subprocess.run(
+            [
+                *("curl", "--silent", "--show-error", "--fail", "--noproxy", "*", "--location", "--negotiate"),
+                *("--user", ":", "--cacert", str(layout.ca_file), "--upload-file", file.name, "--max-time", "300"),
+                f"{victim.webhdfs()}/{name}?op=CREATE&overwrite=true",
+            ],
+            env=layout.kerberos_environment("alice"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+
+
+def _read(field: Field, victim: Victim, act: str) -> str:
+    """By a process that stands for a worker's; how it went."""
+    connection = json.dumps(field.place.connection)
+    identity = victim.job.identity
+    command = [sys.executable, "-m", "tests.secure.reader", connection, identity.slug, identity.digest, victim.id, act]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            timeout=READ_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        field.problems.append(f"a worker reads for more than {READ_SECONDS:g} s")
+        return "the worker hangs"
+    if done.returncode != 0:
+        field.problems.append(f"the worker died: {done.returncode} {done.stderr[-300:]}")
+        return "the worker died"
+    facts: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    field.expect(facts["grown"] < MOST_GROWTH, f"the worker grew by {facts['grown']} MiB")
+    field.cost = f"{facts['grown']} MiB, {facts['seconds']:.1f} s in a worker"
+    return f"the worker: {facts['outcome'][:120]}"

@@ -1,0 +1,125 @@
+"""Programs of alice's own jobs that rewrite what her next jobs would run: on the store, and on their node."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.jobs.job import Job
+from tests.secure.field import PROGRAMS, Field
+from tests.secure.row import row
+from tests.secure.victim import SECONDS
+from tony_provider.runtime.storage import uris
+
+SCRIPT = "train.sh"
+_LENGTH = 100  # of both, since a size is looked at first
+_HONEST = 'echo honest; test $TONY_RANK != 0 || echo honest > "$TONY_MODEL_DIR/model"\n'.ljust(_LENGTH, "#")
+_POISON = 'echo POISONED; test $TONY_RANK != 0 || echo POISONED > "$TONY_MODEL_DIR/model"\n'.ljust(_LENGTH, "#")
+_BY = "a job of alice's"
+
+
+def _spec(field: Field, **changes: Any) -> dict[str, Any]:
+    """A training that runs a cached file."""
+    script = field.folder / SCRIPT
+    script.write_text(_HONEST)
+    return {
+        "files": [str(script)],
+        "tasks": {"worker": {"memory": "128MiB", "command": f"sh {SCRIPT}"}},
+        **changes,
+    }
+
+
+def _run(field: Field, spec: dict[str, Any]) -> Job:
+    job = field.place.submit(spec)
+    job.end(SECONDS)
+    return job
+
+
+def _rewrite(field: Field, targets: list[str], text: str, **changes: Any) -> Job:
+    """By a job of hers, as its code can."""
+    script = field.folder / SCRIPT
+    spec = {
+        "hadoop": True,
+        "files": [str(PROGRAMS / "rewriter.py"), str(script)],
+        "env": {"TARGETS": "\n".join(targets), "TEXT": text},
+        "tasks": {"worker": {"memory": "128MiB", "command": f"{sys.executable} rewriter.py"}},
+    }
+    job = _run(field, spec | changes)
+    job.succeeded()
+    said = job.log("worker:0")
+    field.expect(said.count("rewritten ") == len(targets), f"nothing was rewritten: {said[-500:]}")
+    return job
+
+
+def _cached(field: Field, job: Job, ending: str) -> str:
+    """The WebHDFS address and path of a file in her cache."""
+    storage, root = job.hook.storage(), job.hook.layout.root
+    folders = [entry.path for entry in storage.list(f"{root}/cache") if entry.is_directory]
+    found = [each for folder in folders for each in storage.list(folder) if each.path.endswith(ending)]
+    assert found, f"no {ending} in {folders}"
+    path = uris.parse(max(found, key=lambda each: each.modified_ms).path).path
+    base = field.hadoop.services.active_namenode()
+    return f"store {base}/webhdfs/v1{path} {field.hadoop.layout.ca_file}"
+
+
+def _honest(field: Field, job: Job) -> None:
+    job.succeeded()
+    model = job.read("model/model")
+    field.expect(model == "honest\n", f"the next job made {model!r}")
+
+
+@row("poisoned-cache", "rewrite a file in the staging directory's cache, which the next job has too", by=_BY)
+def poisoned_file(field: Field) -> str:
+    first = _run(field, _spec(field))
+    _honest(field, first)
+    _rewrite(field, [_cached(field, first, SCRIPT)], _POISON)
+    _honest(field, _run(field, _spec(field)))
+    return "rewritten with the job's HDFS token; the next submission stages it anew and runs what was submitted"
+
+
+@row("poisoned-runtime", "rewrite the runtime archive in the cache, which every master and executor is made of", by=_BY)
+def poisoned_runtime(field: Field) -> str:
+    first = _run(field, _spec(field))
+    _honest(field, first)
+    _rewrite(field, [_cached(field, first, ".zip")], "no archive")
+    _honest(field, _run(field, _spec(field)))
+    return "rewritten with the job's HDFS token; the next submission stages it anew and runs"
+
+
+@row(
+    "poisoned-description",
+    "rewrite tony-application.json of a running job",
+    by=_BY,
+)
+def poisoned_description(field: Field) -> str:
+    victim = field.victim(own=True)
+    uri = f"{victim.job.directory}/launch/tony-application.json"
+    base = field.hadoop.services.active_namenode()
+    script = field.folder / SCRIPT
+    script.write_text(_HONEST)
+    target = f"store {base}/webhdfs/v1{uris.parse(uri).path} {field.hadoop.layout.ca_file}"
+    _rewrite(field, [target], "{}")
+    # It is read once, at the launch, from what YARN has localised by its size and time: those that run go on.
+    return "the running job goes on with what was submitted"
+
+
+@row("poisoned-node", "rewrite on the node the cached copies of a file that the next job there has too", by=_BY)
+def poisoned_node(field: Field) -> str:
+    _honest(field, _run(field, _spec(field)))
+    # Both nodes, since nobody says where the next job will be.
+    both = {"tasks": {"worker": {"instances": 2, "memory": "2200MiB", "command": f"{sys.executable} rewriter.py"}}}
+    _rewrite(field, [f"node {SCRIPT}"], _POISON, **both)
+    field.at_end(lambda: _restore(field))
+    job = field.place.submit(_spec(field))
+    application = job.end(SECONDS)
+    log = job.log("worker:0") if "logs/worker-0.log" in job.files() else ""
+    field.expect("POISONED" not in log, f"the poisoned file was run: {log[-300:]}")
+    why = next(iter(application.diagnostics.strip().splitlines()), "")
+    return f"it was not run: {why[:200] or 'the job ran what was submitted'}"
+
+
+def _restore(field: Field) -> None:
+    """What the node keeps for alice, as it was."""
+    for path in field.hadoop.layout.data.glob(f"nodemanager-*/usercache/alice/filecache/*/{SCRIPT}"):
+        Path(path).write_text(_HONEST)

@@ -1,0 +1,47 @@
+"""Somebody who may press Trigger, and no more, in the Airflow that runs alice's trainings."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from tests import airflow_home
+from tests.operators.test_asked_for import AUTHORS, EVIL, triggered
+from tests.secure.field import Field
+from tests.secure.row import row
+
+
+@row(
+    "form-overrides",
+    "set command, files (a worker's keytab), environment and image by a trigger form",
+    by="who may trigger",
+)
+def form_overrides(field: Field) -> str:
+    if not (airflow_home.HOME / "airflow.db").exists():
+        airflow_home.migrate()
+    os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(field.place.connection)
+    field.at_end(_forget)
+    keytab = str(field.hadoop.layout.keytab("airflow"))
+    evil = EVIL | {"files": {"files": [keytab]}}
+    spec = {
+        "framework": "standalone",
+        "am": {"memory": "256MiB"},
+        "tasks": {"worker": {"memory": "128MiB", "command": AUTHORS}},
+    }
+    before = _applications(field)
+    for path, form in evil.items():
+        done = triggered({"overrides": form}, spec)
+        error = str(done.errors.get("train", f"nothing: the run is {done.state}"))
+        field.expect(path in error and "allowed_overrides" in error, f"{path}: {error[:200]}")
+    field.expect(_applications(field) == before, "an application was started")
+    return f"{len(evil)} forms, each refused by the name of its key before anything was started"
+
+
+def _forget() -> None:
+    del os.environ["AIRFLOW_CONN_TONY_DEFAULT"]
+
+
+def _applications(field: Field) -> int:
+    url = f"{field.hadoop.rm_webapp[0]}/ws/v1/cluster/apps"
+    found = field.hadoop.client("alice").get_json(url, user="alice")["apps"]
+    return len((found or {}).get("app", []))

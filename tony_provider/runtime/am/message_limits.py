@@ -1,0 +1,201 @@
+"""What comes over an executor's stream, held to ``protocol.limits``: refused by its size, cut, and slowed down."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Optional, Union
+
+import attrs
+from google.protobuf.message import DecodeError
+
+from tony_provider.runtime.address import HIGHEST_PORT
+from tony_provider.runtime.protocol import limits, tony_pb2
+
+_KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
+_PASSED_ON = ("tail", "page", "last_words")  # kinds whose bytes nobody here has to understand
+_LENGTH_DELIMITED = 2
+_LONGEST_HOST = 255
+
+
+@attrs.frozen
+class Refused:
+    """What was sent, and is not taken. The message says why."""
+
+    why: str
+    size: int  # bytes
+
+
+@attrs.frozen
+class Taken:
+    """A message of an executor, as large as it may be."""
+
+    message: tony_pb2.FromExecutor
+    kind: str
+    size: int  # bytes
+
+
+Incoming = Union[Taken, Refused]
+
+
+def parse(data: bytes) -> Incoming:
+    """The message in what was sent. Its size is looked at before anything is made of it; never raises."""
+    head = _head(data)
+    if head is None:
+        return Refused("it is no message of this protocol", len(data))
+    kind, start, length = head
+    if length > limits.largest(kind):
+        return Refused(f"a message of the kind {kind} has {length} bytes, more than {limits.largest(kind)}", len(data))
+    if start + length != len(data):
+        return Refused("a message holds more than one thing", len(data))
+    try:
+        return Taken(tony_pb2.FromExecutor.FromString(data), kind, len(data))
+    except DecodeError:
+        return Refused(f"a message of the kind {kind} cannot be read", len(data))
+
+
+def registration_problem(registration: tony_pb2.Registration) -> str:
+    """Why other tasks must not be told of such an executor; empty: they may be."""
+    host = registration.host
+    if not 0 < len(host) <= _LONGEST_HOST or not host.isascii() or not all(c.isalnum() or c in "._:-%" for c in host):
+        return f"no host has the name {host[:_LONGEST_HOST]!a}"
+    if len(registration.ports) > limits.MOST_PORTS:
+        return f"{len(registration.ports)} ports, more than {limits.MOST_PORTS}"
+    for name, port in registration.ports.items():
+        if len(name) > limits.LONGEST_NAME or not 0 < port <= HIGHEST_PORT:
+            return f"{name[: limits.LONGEST_NAME]!a}: {port} is no port"
+    if sum(len(held.shards) for held in registration.shards) > limits.MOST_HELD_SHARDS:
+        return f"its user process holds more than {limits.MOST_HELD_SHARDS} shards"
+    return ""
+
+
+class Cutter:
+    """Cuts messages of one executor to what they may hold. ``cut`` names what was cut so far."""
+
+    def __init__(self) -> None:
+        self.cut: set[str] = set()
+
+    def fit(self, taken: Taken) -> None:
+        """Cut this message, in place."""
+        message = taken.message
+        if taken.kind == "registration":
+            self._text(message.registration, "node", limits.LONGEST_LABEL)
+            self._text(message.registration, "python", limits.LONGEST_LABEL)
+        elif taken.kind == "heartbeat":
+            self._heartbeat(message.heartbeat)
+        elif taken.kind == "exited":
+            self._exited(message.exited)
+        elif taken.kind == "settled":
+            self._text(message.settled, "problem", limits.LONGEST_TEXT)
+        elif taken.kind == "restore_failed":
+            self._text(message.restore_failed, "reason", limits.LONGEST_TEXT)
+            self._text(message.restore_failed, "uri", limits.LONGEST_TEXT)
+        elif taken.kind == "held":
+            self._count(message.held, "steps", limits.MOST_STEPS)
+        elif taken.kind == "exported":
+            self._text(message.exported, "uri", limits.LONGEST_TEXT)
+            self._text(message.exported, "problem", limits.LONGEST_TEXT)
+        elif taken.kind == "shard_request":
+            self._text(message.shard_request, "reason", limits.LONGEST_TEXT)
+        elif taken.kind == "last_words":
+            self._text(message.last_words, "tail", limits.OUTPUT_TAIL)
+            if len(message.last_words.output) > limits.LAST_WORDS:
+                message.last_words.output = message.last_words.output[-limits.LAST_WORDS :]
+                self.cut.add("output")
+
+    def _heartbeat(self, beat: tony_pb2.Heartbeat) -> None:
+        self._text(beat, "activity", limits.LONGEST_LABEL)
+        self._text(beat, "trouble", limits.LONGEST_TEXT)
+        self._text(beat, "output_problem", limits.LONGEST_TEXT)
+        self._count(beat, "further", limits.MOST_PROCESSES)
+        self._metrics(beat.progress)
+        for process in beat.further:
+            self._metrics(process.progress)
+
+    def _exited(self, exited: tony_pb2.ProcessExited) -> None:
+        self._text(exited, "output_tail", limits.OUTPUT_TAIL)
+        for field in ("error", "not_kept", "output_problem", "model_dir"):
+            self._text(exited, field, limits.LONGEST_TEXT)
+        self._text(exited, "process", limits.LONGEST_LABEL)
+        self._count(exited, "outputs", limits.MOST_OUTPUTS)
+        for output in exited.outputs:
+            self._text(output, "name", limits.LONGEST_LABEL)
+            self._text(output, "part", limits.LONGEST_LABEL)
+        self._metrics(exited.progress)
+
+    def _metrics(self, progress: tony_pb2.Progress) -> None:
+        """All of them are looked at only where a name is too long, or there are too many."""
+        metrics = progress.metrics
+        if len(metrics) <= limits.MOST_METRICS and all(len(name) <= limits.LONGEST_NAME for name in metrics):
+            return
+        kept = sorted(name for name in metrics if len(name) <= limits.LONGEST_NAME)[: limits.MOST_METRICS]
+        values = {name: metrics[name] for name in kept}
+        progress.ClearField("metrics")
+        progress.metrics.update(values)
+        self.cut.add("metrics")
+
+    def _text(self, message: object, field: str, most: int) -> None:
+        text = getattr(message, field)
+        if len(text) > most:
+            setattr(message, field, text[-most:] if field in ("output_tail", "tail") else text[: most - 1] + "…")
+            self.cut.add(field)
+
+    def _count(self, message: object, field: str, most: int) -> None:
+        each = getattr(message, field)
+        if len(each) > most:
+            del each[most:]
+            self.cut.add(field)
+
+
+class Pace:
+    """Back-pressure on one stream: what comes faster than an executor may speak is left unread for a while."""
+
+    def __init__(self) -> None:
+        self._messages = _Allowance(limits.MESSAGES_A_SECOND, limits.MESSAGES_IN_ONE_GO)
+        self._bytes = _Allowance(limits.BYTES_A_SECOND, limits.BYTES_IN_ONE_GO)
+
+    async def keep(self, incoming: Incoming) -> None:
+        """Wait until the next message may be read after this one."""
+        passed_on = isinstance(incoming, Refused) or incoming.kind in _PASSED_ON
+        cost = incoming.size if passed_on else incoming.size * limits.COST_OF_UNDERSTANDING
+        now = time.monotonic()
+        wait = max(self._messages.take(1, now), self._bytes.take(cost, now))
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+
+class _Allowance:
+    """So much a second, and so much in one go after a pause."""
+
+    def __init__(self, rate: float, in_one_go: float) -> None:
+        self._rate = rate
+        self._most_ahead = in_one_go / rate  # seconds
+        self._free_at = float("-inf")  # when all that was taken will have gone at the rate
+
+    def take(self, amount: float, now: float) -> float:
+        """Seconds to wait once this has been taken."""
+        self._free_at = max(self._free_at, now - self._most_ahead) + amount / self._rate
+        return self._free_at - now
+
+
+def _head(data: bytes) -> Optional[tuple[str, int, int]]:
+    """Of the first field: its name, where its content begins, and how long that is; None: there is none that is known.
+
+    Executors send exactly one.
+    """
+    tag, at = _varint(data, 0)
+    length, start = _varint(data, at)
+    kind = _KINDS.get(tag >> 3)
+    if kind is None or tag & 7 != _LENGTH_DELIMITED or start == 0:
+        return None
+    return kind, start, length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends; 0 where it does not."""
+    number = 0
+    for place, byte in enumerate(data[at : at + 10]):
+        number |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return number, at + place + 1
+    return 0, 0

@@ -1,0 +1,78 @@
+"""A program that reads files of checkpoints for another process, within limits: see ``readers``.
+
+It takes a request in a line, ``{"reader": "torch", "path": "/…", "seconds": 30}``, and answers in one: ``value``, or
+``unreadable`` with the reason, or ``errno``. ``seconds`` are of processor time: whoever needs more is ended by the
+system. Its standard input is a socket: it ends with that, and when nothing has come through it for a while.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tony_provider.runtime.checkpoint.content.readers import read_here
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+
+MEMORY = 1 << 30  # bytes of addresses
+_IDLE = 15.0  # seconds: a program that is writing is looked at all the time
+_MOST_ANSWER = 16 << 20  # bytes
+
+
+def main() -> None:
+    """Serve requests from standard input until it ends."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # a container's end: whoever asks decides
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    with suppress(OSError):  # where memory ends, this goes before the training
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    with socket.socket(fileno=0) as asking:
+        serve(asking)
+
+
+def serve(asking: socket.socket) -> None:
+    """Answer each request, one after the other."""
+    asking.settimeout(_IDLE)
+    requests = asking.makefile("rb")
+    while line := _next(requests):
+        request = json.loads(line)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        spent = int(used.ru_utime + used.ru_stime) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + request["seconds"], hard))
+        asking.settimeout(None)  # whoever asks may take its time for a long answer
+        asking.sendall(_answer(request["reader"], request["path"]) + b"\n")
+        asking.settimeout(_IDLE)
+
+
+def _next(requests: BinaryIO) -> bytes:
+    try:
+        return requests.readline()
+    except OSError:  # none for long, or nobody is there any more
+        return b""
+
+
+def _answer(reader: str, path: str) -> bytes:
+    answer: dict[str, Any]
+    try:
+        answer = {"value": read_here(reader, Path(path))}
+    except Unreadable as error:
+        answer = {"unreadable": str(error)[:1000]}
+    except OSError as error:
+        answer = {"errno": error.errno, "strerror": error.strerror or type(error).__name__}
+    try:
+        encoded = json.dumps(answer, separators=(",", ":")).encode()
+        if len(encoded) <= _MOST_ANSWER:
+            return encoded
+    except MemoryError:
+        encoded = b""
+    return json.dumps({"unreadable": "there is too much in it"}).encode()
+
+
+if __name__ == "__main__":
+    main()

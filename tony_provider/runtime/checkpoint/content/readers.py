@@ -1,0 +1,57 @@
+"""The one table of what reads files of checkpoints, by the names that formats have for it.
+
+Each takes a path, and gives what JSON can hold: it may run in a process of its own. Each raises Unreadable, and
+OSError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Callable
+
+import attrs
+
+from tony_provider.runtime.checkpoint.content import (
+    bundle,
+    hdf5,
+    keras_file,
+    manifest_file,
+    numpy_file,
+    orbax_file,
+    torch_file,
+    torch_listing,
+)
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+
+READERS: Mapping[str, Callable[[Path], Any]] = {
+    "array": orbax_file.pieces,
+    "bundle": bundle.read,
+    "database": orbax_file.check_database,
+    "ends": torch_listing.ends,
+    "epoch": keras_file.epoch,
+    "hdf5": hdf5.check,
+    "keras": keras_file.check_archive,
+    "manifest": manifest_file.read,
+    "npy": numpy_file.check_array,
+    "npz": numpy_file.read_archive,
+    "shards": torch_listing.shards,
+    "step": orbax_file.is_committed,
+    "torch": lambda path: attrs.astuple(torch_file.read(path)),
+    "tree": orbax_file.arrays,
+}
+
+
+def read_here(reader: str, path: Path) -> Any:
+    """What a reader says of a file, in this process. Raises Unreadable, OSError.
+
+    Whatever else a reader raises is the file's trouble, and hides no other file.
+    """
+    try:
+        return READERS[reader](path)
+    except (Unreadable, OSError):
+        raise
+    except MemoryError as error:
+        raise Unreadable("it takes too much memory to read") from error
+    except Exception as error:
+        raise Unreadable(f"it cannot be read: {type(error).__name__}: {error}") from error

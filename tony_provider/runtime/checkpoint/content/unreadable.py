@@ -1,0 +1,39 @@
+"""What parsers of checkpoints' files say of one that they cannot read, and how they read small ones whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
+
+HIGHEST = 2**62  # of a step; longer numbers are dates, hashes or random
+
+
+class Unreadable(Exception):  # noqa: N818 - says what was found
+    """A file's content is not what its format says; ``str()`` says why."""
+
+
+def whole(path: Path, most_bytes: int) -> bytes:
+    """All of a small file. Raises Unreadable for a larger one, OSError."""
+    with path.open("rb") as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise Unreadable(f"it has more than {most_bytes} bytes, which none of its kind has")
+    return data
+
+
+def json_object(path: Path, most_bytes: int) -> dict[str, Any]:
+    """What a small file of JSON says. Raises Unreadable, OSError."""
+    try:
+        plain = read_json(whole(path, most_bytes))
+    except ForeignJsonError as error:
+        raise Unreadable(f"it cannot be read: {error}") from error
+    if not isinstance(plain, dict):
+        raise Unreadable("it is no JSON object")
+    return plain
+
+
+def is_count(value: Any) -> bool:
+    """Whether something in a file is a whole number that can be a step, a size or an offset."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < HIGHEST

@@ -1,0 +1,149 @@
+"""Files of checkpoints are read in a process of their own: one that is made to run away ends that process alone.
+
+What is in a checkpoint is the program's, and whatever that loaded. The parsers are bounded by themselves; limits of
+time and memory on their process are the second line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.formats.directory_view import NotRead
+from tony_provider.runtime.executor import processes
+from tony_provider.runtime.text import one_line
+
+log = logging.getLogger(__name__)
+
+_PROGRAM = "tony_provider.runtime.checkpoint.content"
+_CPU_SECONDS = 30  # of processor time for a small file
+_CPU_BYTES = 10 << 20  # of a larger one, for each second more
+_TIMES = 4  # as long as its processor time a file may take in all, and
+_MORE_SECONDS = 60.0  # these: disks may be slow
+_MOST_ANSWER = 32 << 20  # bytes
+_ATTEMPTS = 2  # at a file at which the process was ended from outside
+
+
+class _Ended(Exception):  # noqa: N818 - says what happened
+    """The process has ended without an answer; ``str()`` says of what. ``of_limits``: the file's trouble for sure."""
+
+    def __init__(self, why: str, *, of_limits: bool = False) -> None:
+        super().__init__(why)
+        self.of_limits = of_limits
+
+
+class CheckpointReader:
+    """Reads files of checkpoints as ``content.readers`` do, in a process that is started when there is something new.
+
+    It ends by itself when nothing was asked of it for a while, with ``close``, and with this process. From several
+    threads one reads at a time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._socket: socket.socket  # to it, while there is one
+
+    def read(self, reader: str, path: Path) -> Any:
+        """What a reader says of a file. Blocks. Raises Unreadable, OSError, NotRead where no process can be had."""
+        with self._lock:
+            return self._read(reader, path)
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            self._end()
+
+    def _read(self, reader: str, path: Path) -> Any:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return _value(self._ask(reader, path))
+            except _Ended as ended:
+                self._end()
+                if ended.of_limits or attempt == _ATTEMPTS:
+                    log.warning("reading %s was given up: %s", one_line(str(path)), ended)
+                    raise Unreadable(f"reading it was given up: {ended}") from ended
+        raise AssertionError
+
+    def _ask(self, reader: str, path: Path) -> dict[str, Any]:
+        seconds = _CPU_SECONDS + path.stat().st_size // _CPU_BYTES
+        self._start()
+        request = {"reader": reader, "path": os.path.abspath(path), "seconds": seconds}  # noqa: PTH100 - no links
+        try:
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            raise _Ended(f"its process does not listen ({error.strerror})") from error
+        return self._answer(time.monotonic() + _MORE_SECONDS + _TIMES * seconds)
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        data = bytearray()
+        while not data.endswith(b"\n"):
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                piece = self._socket.recv(1 << 20)
+            except socket.timeout as error:
+                raise _Ended("it takes too long") from error
+            except OSError:
+                piece = b""
+            if not piece:
+                raise self._how_it_ended()
+            data += piece
+            if len(data) > _MOST_ANSWER:
+                raise _Ended("there is too much in it", of_limits=True)
+        answer: dict[str, Any] = json.loads(data)
+        return answer
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._end()
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-S", "-m", _PROGRAM],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env=environ,
+                )
+            except OSError as error:
+                self._socket.close()
+                said = f"no process can be started to read checkpoints: {error.strerror}"
+                raise NotRead(error.errno, said) from error
+        processes.claim(self._process.pid)
+
+    def _how_it_ended(self) -> _Ended:
+        code = self._process.wait() if self._process is not None else 0
+        if code == -signal.SIGXCPU:
+            return _Ended("it takes too much processor time", of_limits=True)
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return _Ended(f"its process has ended ({name})")
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()  # it keeps nothing
+            process.wait()
+            processes.disclaim(process.pid)
+            self._socket.close()
+
+
+def _value(answer: dict[str, Any]) -> Any:
+    if "unreadable" in answer:
+        raise Unreadable(str(answer["unreadable"]))
+    if "errno" in answer:
+        raise OSError(answer["errno"], answer["strerror"])
+    return answer["value"]

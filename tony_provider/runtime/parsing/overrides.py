@@ -1,0 +1,107 @@
+"""What ``overrides`` may touch: by default sizes, limits and names, and nothing by which a job becomes another one.
+
+Whoever may only fill in a trigger form, or start a run with a conf, writes them where a DAG lets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import attrs
+
+from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError, child
+
+# The only definition. A pattern allows a key with all that is below it; ``*`` stands for one name, or a part of it.
+ALLOWED_BY_DEFAULT = (
+    "name",
+    "queue",
+    "priority",
+    "tasks.*.instances",
+    "tasks.*.min_instances",
+    "tasks.*.memory",
+    "tasks.*.vcores",
+    "tasks.*.gpus",
+    "tasks.*.processes",
+    "am.memory",
+    "am.vcores",
+    "am.attempts",
+    "am.attempts_window",
+    "tensorboard.memory",
+    "tensorboard.vcores",
+    "timeouts",
+    "restart",
+    "checkpoint.keep_last",
+    "checkpoint.keep_every",
+    "checkpoint.bandwidth",
+    "export",
+    "logs.max_size",
+)
+
+EVERYTHING = ("*",)
+
+_REFUSED = (
+    "may not be overridden. It comes from `overrides`, as this run has filled them in; whoever writes the DAG may "
+    'allow that, by allowed_overrides=["%s"] of the operator'
+)
+
+
+@attrs.frozen
+class Patterns:
+    """Keys of a job, such as ``tasks.*.env.LR``."""
+
+    texts: Sequence[str]
+
+    def allow(self, path: tuple[str, ...]) -> bool:
+        return any(_covers(text.split("."), path) for text in self.texts)
+
+
+def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
+    return len(pattern) <= len(path) and all(map(fnmatchcase, path, pattern))
+
+
+def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowed: Sequence[str] = ()) -> None:
+    """Check what is laid over a job, which is given as it is below them, against what they may touch.
+
+    ``allowed``: patterns beside those of ALLOWED_BY_DEFAULT, by whoever writes the DAG. Raises SpecError with every
+    key that is not allowed.
+    """
+    patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
+    try:
+        refused = {path: value for path, value in touched(overrides, job).items() if not patterns.allow(path)}
+    except RecursionError as error:
+        raise SpecError([Problem("overrides", NOT_GIVEN, "nested too deeply")]) from error
+    if refused:
+        raise SpecError([Problem(dotted(path), value, _REFUSED % ".".join(path)) for path, value in refused.items()])
+
+
+def touched(overrides: Mapping[str, Any], job: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Every key that overrides set or delete, with its value. A task type that the job has not is a key as a whole.
+
+    Sizes alone make no task type, but where the program is the same for all (``@task.tony``) they would.
+    """
+    tasks = job.get("tasks")
+    known = {str(name) for name in tasks} if isinstance(tasks, Mapping) else set()
+    return {
+        path[:2] if path[0] == "tasks" and len(path) > 1 and path[1] not in known else path: value
+        for path, value in leaves(overrides)
+    }
+
+
+def leaves(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The keys whose values are no mappings, or empty ones; lists are values."""
+    for key, value in plain.items():
+        path = (*above, str(key))
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, path)
+        else:
+            yield path, value
+
+
+def dotted(path: Sequence[str]) -> str:
+    """As messages name a key: ``tasks.worker.memory``."""
+    text = ""
+    for name in path:
+        text = child(text, name)
+    return text
