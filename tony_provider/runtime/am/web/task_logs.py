@@ -6,6 +6,7 @@ from 1 (default: the newest). ``?as=text`` gives browsers the text, too.
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 from typing import Callable, Optional
 from urllib.parse import parse_qs, quote
@@ -42,12 +43,16 @@ class Logs:
             data = await read(task.name, attempt, size)
         except NoTailError as error:
             raise HttpError(HTTPStatus.NOT_FOUND, str(error)) from error
-        data = self._tails.masked(data) or f"[tony] {task.name} has printed nothing so far\n".encode()
+        data = (
+            await asyncio.to_thread(self._tails.masked, data)
+            or f"[tony] {task.name} has printed nothing so far\n".encode()
+        )
         if not wants_page(request.head) or query.get("as") == ["text"]:
             return HttpResponse(HTTPStatus.OK, TEXT, data)
         growing = attempt == task.attempt and not task.state.is_final
         path = quote(path_of_task(task.name), safe="")
-        return self._page.response(LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing))
+        view = LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing)
+        return await asyncio.to_thread(self._page.response, view)
 
 
 def task_of(status: JobStatus, path: str) -> TaskStatus:
