@@ -11,7 +11,7 @@ import json
 import math
 import reprlib
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 
@@ -33,6 +33,8 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # job than the one described.
 _MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
 
+_PIECE = 100  # elements of a list
+
 
 class CodecError(ValueError):
     """Data is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
@@ -43,11 +45,39 @@ class CodecError(ValueError):
 
 
 def dump_json(obj: Any) -> bytes:
-    """The JSON form of an attrs object, in UTF-8. Raises CodecError for what JSON cannot hold."""
+    """The JSON form of an attrs object, in UTF-8. Raises CodecError for what JSON cannot hold.
+
+    A long list is written in pieces: one call for all of it would hold every thread of the process.
+    """
     try:
-        return json.dumps(to_plain(obj), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        return "".join(_pieces(to_plain(obj))).encode()
     except (TypeError, ValueError) as error:
         raise CodecError(type(obj), (str(error),)) from error
+
+
+def _pieces(plain: Any) -> Iterator[str]:
+    if not isinstance(plain, dict) or not any(_is_long(value) for value in plain.values()):
+        yield _text(plain)
+        return
+    before = "{"
+    for key, value in plain.items():
+        yield f"{before}{_text(key)}:"
+        before = ","
+        if _is_long(value):
+            for start in range(0, len(value), _PIECE):
+                yield ("," if start else "[") + _text(value[start : start + _PIECE])[1:-1]
+            yield "]"
+        else:
+            yield _text(value)
+    yield "}"
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > _PIECE
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
 def to_plain(obj: Any) -> Any:

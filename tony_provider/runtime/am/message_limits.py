@@ -10,6 +10,7 @@ import attrs
 from google.protobuf.message import DecodeError
 
 from tony_provider.runtime.address import HIGHEST_PORT
+from tony_provider.runtime.am.allowance import Allowance
 from tony_provider.runtime.protocol import limits, tony_pb2
 
 _KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
@@ -151,8 +152,8 @@ class Pace:
     """Back-pressure on one stream: what comes faster than an executor may speak is left unread for a while."""
 
     def __init__(self) -> None:
-        self._messages = _Allowance(limits.MESSAGES_A_SECOND, limits.MESSAGES_IN_ONE_GO)
-        self._bytes = _Allowance(limits.BYTES_A_SECOND, limits.BYTES_IN_ONE_GO)
+        self._messages = Allowance(limits.MESSAGES_A_SECOND, limits.MESSAGES_IN_ONE_GO)
+        self._bytes = Allowance(limits.BYTES_A_SECOND, limits.BYTES_IN_ONE_GO)
 
     async def keep(self, incoming: Incoming) -> None:
         """Wait until the next message may be read after this one."""
@@ -162,20 +163,6 @@ class Pace:
         wait = max(self._messages.take(1, now), self._bytes.take(cost, now))
         if wait > 0:
             await asyncio.sleep(wait)
-
-
-class _Allowance:
-    """So much a second, and so much in one go after a pause."""
-
-    def __init__(self, rate: float, in_one_go: float) -> None:
-        self._rate = rate
-        self._most_ahead = in_one_go / rate  # seconds
-        self._free_at = float("-inf")  # when all that was taken will have gone at the rate
-
-    def take(self, amount: float, now: float) -> float:
-        """Seconds to wait once this has been taken."""
-        self._free_at = max(self._free_at, now - self._most_ahead) + amount / self._rate
-        return self._free_at - now
 
 
 def _head(data: bytes) -> Optional[tuple[str, int, int]]:

@@ -69,6 +69,12 @@ def tails() -> LogTails:
 class OpenGate(Authenticator):
     """Everybody is alice."""
 
+    def expects(self, source: str) -> bool:
+        return True
+
+    async def look_up(self) -> None:
+        pass
+
     async def visitor(self, source: str, head: Head) -> str:
         return "alice"
 
@@ -91,10 +97,11 @@ class Answered:
 
 
 @asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[WebServer]:
+async def serving(answer: Answer, authenticator: Authenticator | None = None) -> AsyncIterator[WebServer]:
+    """``authenticator`` says who is expected; else everybody is."""
     server = await WebServer.bind(HOST, PORTS)
     try:
-        await server.start(answer)
+        await server.start(answer, (authenticator or OpenGate()).expects)
         yield server
     finally:
         await server.stop()

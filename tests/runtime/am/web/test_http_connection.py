@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.runtime.am.flood import flooding
 from tests.runtime.am.web.site import DEADLINE, HOST, PORTS, Master, OpenGate, ask, parsed, router, send, serving
 from tests.waiting import until
 from tony_provider.runtime.am.web import http_connection as connection_module
@@ -17,6 +20,8 @@ from tony_provider.runtime.am.web.http_connection import MOST_BODY, MOST_HEAD, A
 from tony_provider.runtime.am.web.http_messages import Head, HttpResponse
 from tony_provider.runtime.am.web.routes import Routes
 from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.am.web.yarn_authenticator import YarnAuthenticator
+from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.spec.model import PortRange
 
 
@@ -137,18 +142,111 @@ async def test_who_takes_no_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> N
         writer.transport.abort()
 
 
-async def test_one_address_cannot_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_MOST_OF_ONE", 2)
-    async with serving(site()) as server:
-        idle = [await asyncio.open_connection(HOST, server.address.port, local_addr=("127.0.0.5", 0)) for _ in range(2)]
-        async with asyncio.timeout(DEADLINE):
-            await connections(server, 2)
-            assert await send(server, b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n", source="127.0.0.5") == b""
-            assert (await ask(server, "GET", "/status")).status == 200
-            idle.pop()[1].transport.abort()
-            await connections(server, 1)
-            assert (await ask(server, "GET", "/status", source="127.0.0.5")).status == 200
-        idle.pop()[1].transport.abort()
+HALVES = [b"", b"GET /status HTTP/1.1\r\nHos", b"PUT /control/stop HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nab"]
+
+
+@pytest.mark.parametrize(
+    ("half", "first", "sources"),
+    [*((half, 10, 40) for half in HALVES), (HALVES[0], 2, 1), (HALVES[1], 2, 1)],
+    ids=["nothing", "head", "body", "nothing-from-its-host", "head-from-its-host"],
+)
+async def test_half_requests_do_not_keep_the_proxy_out(half: bytes, first: int, sources: int) -> None:
+    """More of them than there are places, from many addresses, or from the proxy's own."""
+    gate, cookie = YarnAuthenticator(YarnAccess([], ["127.0.0.2"]), ["alice"]), {"Cookie": "proxy-user=alice"}
+    await gate.look_up()
+    async with serving(Routes(gate, router(Master())).answer, gate) as server:
+        with flooding(HOST, server.address.port, 300, first=first, sources=sources, said=half) as flood:
+            await asyncio.to_thread(flood.until_closed, 300)
+            for _ in range(10):
+                answered = await ask(server, "GET", "/status", headers=cookie, source="127.0.0.2")
+                assert answered.status == 200
+
+
+async def test_whoever_waits_longest_leaves_where_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_MOST_EXPECTED", 3)
+    async with serving(site()) as server, asyncio.timeout(DEADLINE):
+        idle = []
+        for number in range(3):
+            idle.append(await asyncio.open_connection(HOST, server.address.port))
+            await connections(server, number + 1)
+        assert (await ask(server, "GET", "/status")).status == 200
+        assert await idle[0][0].read() == b""  # it has left
+        idle[2][1].write(b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await idle[2][0].read()).startswith(b"HTTP/1.1 200")
+        for _, writer in idle:
+            writer.transport.abort()
+
+
+async def test_whole_requests_leave_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_MOST_EXPECTED", 2)
+    begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(source: str, head: Head, read_body: ReadBody) -> HttpResponse:
+        begun.release()
+        await go_on.wait()
+        return HttpResponse(200, "text/plain", b"done")
+
+    async with serving(slow) as server, asyncio.timeout(DEADLINE):
+        asking = [asyncio.ensure_future(ask(server, "GET", "/")) for _ in range(2)]
+        for _ in range(2):
+            await begun.acquire()
+        assert await send(server, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") == b""
+        go_on.set()
+        assert [answered.body for answered in await asyncio.gather(*asking)] == [b"done"] * 2
+
+
+OUT_OF_FILES = """
+import asyncio, logging, resource, sys
+from tests.runtime.am.flood import flooding
+from tests.runtime.am.web.site import PORTS
+from tony_provider.runtime.am.web.http_messages import HttpResponse
+from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.am.web.yarn_authenticator import YarnAuthenticator
+from tony_provider.runtime.application import YarnAccess
+
+async def echo(source, head, read_body):
+    return HttpResponse(200, "text/plain", b"here")
+
+async def main():
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    server = await WebServer.bind("127.0.0.1", PORTS)
+    await server.start(echo)
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    try:
+        while True:
+            taken.append(open("/dev/null"))
+    except OSError:
+        pass
+    print(server.address.port, flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    for each in taken:
+        each.close()
+    await asyncio.to_thread(sys.stdin.readline)
+    await server.stop()
+
+asyncio.run(main())
+"""
+
+
+async def test_no_descriptor_for_a_while_is_survived_and_told_once() -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OUT_OF_FILES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    async with asyncio.timeout(DEADLINE):
+        port = int(await child.stdout.readline())
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        told = await child.stdout.readline()
+        assert b"no connection to the page can be accepted at present" in told
+        child.stdin.write(b"free\n")
+        assert (await reader.read()).endswith(b"here")  # the same connection, which has waited
+        child.stdin.write(b"end\n")
+        assert await child.stdout.read() == b""
+        assert await child.wait() == 0
+    writer.transport.abort()
 
 
 async def test_its_port_is_held_from_the_beginning_and_given_back() -> None:

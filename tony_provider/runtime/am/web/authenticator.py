@@ -16,6 +16,14 @@ class Authenticator(ABC):
     """Says who asks, and whether that user may do what is asked."""
 
     @abstractmethod
+    def expects(self, source: str) -> bool:
+        """Whether anybody may be answered at this address, as far as that is known now."""
+
+    @abstractmethod
+    async def look_up(self) -> None:
+        """Look up again which addresses are expected. To be called now and then."""
+
+    @abstractmethod
     async def visitor(self, source: str, head: Head) -> str:
         """The user who asks, from the address ``source``; empty where nobody says. Raises HttpError for strangers."""
 

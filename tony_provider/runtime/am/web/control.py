@@ -150,7 +150,7 @@ class Control:
         return HttpResponse.of_object(answer, HTTPStatus.ACCEPTED)
 
     async def status(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse.of_object(self._master.status())
+        return await asyncio.to_thread(HttpResponse.of_object, self._master.status())
 
 
 def _read(request: HttpRequest, cls: type[T]) -> T:

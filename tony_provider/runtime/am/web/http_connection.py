@@ -20,6 +20,7 @@ MOST_HEAD = 16 << 10  # bytes
 MOST_BODY = 64 << 10  # bytes; the largest is an order to stop
 _CHUNK = 16 << 10  # bytes
 _HEAD_SECONDS = 10.0  # for the whole head, however slowly it trickles
+_STRANGERS_HEAD_SECONDS = 3.0
 _BODY_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0  # for our own part, with the reading of the body
 _SEND_SECONDS = 20.0
@@ -42,8 +43,19 @@ class Connection:
     YARN's proxy opens one for each, and nothing is left to wait for.
     """
 
-    def __init__(self, source: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer) -> None:
-        self._source = source
+    def __init__(
+        self,
+        source: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answer: Answer,
+        *,
+        stranger: bool = False,
+    ) -> None:
+        """``stranger``: it comes from nowhere that anybody is answered at, and is given less time."""
+        self.source = source
+        self.waits = True  # for the rest of the request, or the goodbye
+        self._stranger = stranger
         self._reader = reader
         self._writer = writer
         self._answer = answer
@@ -51,12 +63,18 @@ class Connection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._is_head = False
 
+    def give_up(self) -> None:
+        """Close it at once. ``serve`` ends then."""
+        self._writer.transport.abort()
+
     async def serve(self) -> None:
         """Read the request and answer it, until the connection is closed. Raises only CancelledError."""
         try:
             response = await self._respond()
             if response:
+                self.waits = False
                 await within(self._send(response), _SEND_SECONDS)
+                self.waits = True
                 await self._close()
         except (_BrokenOff, OSError, asyncio.TimeoutError) as error:
             log.debug("a connection broke off: %r", error)
@@ -69,7 +87,8 @@ class Connection:
             head = await self._head()
             if head is None:
                 return None
-            return await within(self._answer(self._source, head, self._body), _ANSWER_SECONDS)
+            self.waits = False
+            return await within(self._answer(self.source, head, self._body), _ANSWER_SECONDS)
         except HttpError as error:
             return error.response()
         except h11.RemoteProtocolError as error:
@@ -85,7 +104,7 @@ class Connection:
     # ---- receiving ---------------------------------------------------------------------------------------------
 
     async def _head(self) -> Optional[Head]:
-        event = await self._next(_deadline(_HEAD_SECONDS))
+        event = await self._next(_deadline(_STRANGERS_HEAD_SECONDS if self._stranger else _HEAD_SECONDS))
         if not isinstance(event, h11.Request):
             return None
         self._is_head = event.method == b"HEAD"
@@ -101,10 +120,14 @@ class Connection:
         """Raises HttpError, h11.RemoteProtocolError, _BrokenOff."""
         deadline = _deadline(_BODY_SECONDS)
         body = bytearray()
-        while isinstance(event := await self._next(deadline), h11.Data):
-            body += event.data
-            if len(body) > MOST_BODY:
-                raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MOST_BODY} bytes")
+        self.waits = True
+        try:
+            while isinstance(event := await self._next(deadline), h11.Data):
+                body += event.data
+                if len(body) > MOST_BODY:
+                    raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MOST_BODY} bytes")
+        finally:
+            self.waits = False
         return bytes(body)
 
     async def _next(self, deadline: float) -> object:

@@ -40,9 +40,23 @@ class Proxies:
             now = asyncio.get_running_loop().time()
             age = _LATEST if self._resolved_at is None else now - self._resolved_at
             if age >= _LATEST or (age >= _SOONEST and not self._knows(address)):
-                self._resolved_at = now
-                await asyncio.gather(*(self._resolve(host) for host in self._addresses))
+                await self._resolve_all()
         return self._knows(address)
+
+    def know(self, source: str) -> bool:
+        """Whether this address is one of the proxies' by what was looked up last."""
+        return self._knows(canonical_host(source))
+
+    async def look_up(self) -> None:
+        """Look the names up again, unless that was done a moment ago."""
+        async with self._resolving:
+            now = asyncio.get_running_loop().time()
+            if self._resolved_at is None or now - self._resolved_at >= _SOONEST:
+                await self._resolve_all()
+
+    async def _resolve_all(self) -> None:
+        self._resolved_at = asyncio.get_running_loop().time()
+        await asyncio.gather(*(self._resolve(host) for host in self._addresses))
 
     def _knows(self, address: str) -> bool:
         return any(address in addresses for addresses in self._addresses.values())

@@ -8,23 +8,32 @@ import logging
 import random
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Iterable
-from typing import Optional
+from typing import Callable, Optional
 
 from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.allowance import Allowance
 from tony_provider.runtime.am.web.http_connection import Answer, Connection
+from tony_provider.runtime.am.web.slots import Slots
 from tony_provider.runtime.spec.model import PortRange
 
 log = logging.getLogger(__name__)
 
 _MOST_PORTS = 1000  # tries
-_MOST_CONNECTIONS = 256
-_MOST_OF_ONE = 64  # connections from one address, so that a stranger does not keep the proxy out
-_BACKLOG = 64
+_MOST_EXPECTED = 192  # connections from addresses that may be answered, such as the proxy's
+_MOST_STRANGERS = 32  # from all others together
+_MOST_OF_A_STRANGER = 8  # from one of these addresses
+_STRANGERS_A_SECOND = 50.0  # more are closed at once: to hear them takes time that others wait
+_BACKLOG = 1024
+_AT_ONCE = 64  # connections that are accepted before others have the loop
+_REST = 1.0  # seconds after which it is tried again where none can be accepted
 _HANDSHAKE = 5.0  # seconds for TLS
 _GOODBYE = 2.0  # seconds for the answers on their way when the server ends
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address where IPv6 is off
+
+
+def _everybody(source: str) -> bool:
+    return True
 
 
 class WebServer:
@@ -35,9 +44,14 @@ class WebServer:
         self._tls = tls
         self._sockets = sockets
         self._answer: Optional[Answer] = None
-        self._servers: list[asyncio.AbstractServer] = []
+        self._expects: Callable[[str], bool] = _everybody
         self._connections: set[asyncio.Task[None]] = set()
-        self._sources: Counter[str] = Counter()
+        self._expected = Slots(_MOST_EXPECTED, _MOST_EXPECTED)
+        self._strangers = Slots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
+        self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # those of which none can be accepted just now
+        self._newcomers = Allowance(_STRANGERS_A_SECOND, _MOST_STRANGERS)
+        self._serves = False
+        self._told = False  # that none could be accepted
 
     @classmethod
     async def bind(cls, host: str, ports: PortRange, tls: Optional[ssl.SSLContext] = None) -> WebServer:
@@ -60,23 +74,29 @@ class WebServer:
     def url(self) -> str:
         return f"{'https' if self._tls else 'http'}://{self.address}/"
 
-    async def start(self, answer: Answer) -> None:
-        """Serve; called again, answer otherwise from then on."""
-        self._answer = answer
-        if self._servers:
+    async def start(self, answer: Answer, expects: Callable[[str], bool] = _everybody) -> None:
+        """Serve; called again, answer otherwise from then on.
+
+        ``expects`` says of an address whether anybody may be answered there. Others, strangers, have few places and
+        little time, and keep nobody else from being heard.
+        """
+        self._answer, self._expects = answer, expects
+        if self._serves:
             return
+        self._serves = True
         for each in self._sockets:
-            handshake = _HANDSHAKE if self._tls else None
-            self._servers.append(
-                await asyncio.start_server(
-                    self._accept, sock=each, backlog=_BACKLOG, ssl=self._tls, ssl_handshake_timeout=handshake
-                )
-            )
+            each.setblocking(False)
+            each.listen(_BACKLOG)
+            self._listen(each)
 
     async def stop(self) -> None:
         """Stop serving. Idempotent."""
-        for server in self._servers:
-            server.close()
+        loop = asyncio.get_running_loop()
+        for each in self._sockets if self._serves else ():
+            loop.remove_reader(each)
+        for timer in self._resting.values():
+            timer.cancel()
+        self._serves = False
         for each in self._sockets:
             each.close()
         if self._connections:
@@ -85,22 +105,74 @@ class WebServer:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        name = writer.get_extra_info("peername")
-        source = str(name[0]) if name else ""
-        if self._answer is None or len(self._connections) >= _MOST_CONNECTIONS or self._sources[source] >= _MOST_OF_ONE:
-            writer.transport.abort()
+    def _listen(self, listening: socket.socket) -> None:
+        self._resting.pop(listening, None)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, name = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # such as too many open files: it is the next look that may find better times
+                self._rest(listening, error)
+                return
+            self._told = False
+            self._begin(accepted, str(name[0]))
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        self._resting[listening] = loop.call_later(_REST, self._listen, listening)
+        if not self._told:
+            self._told = True
+            log.warning("no connection to the page can be accepted at present: %s", error)
+
+    def _begin(self, accepted: socket.socket, source: str) -> None:
+        expected = self._expects(source)
+        if not expected and not self._newcomers.take_if_free(1, asyncio.get_running_loop().time()):
+            accepted.close()
             return
-        task = asyncio.ensure_future(Connection(source, reader, writer, self._answer).serve())
+        accepted.setblocking(False)
+        task = asyncio.ensure_future(self._serve(accepted, source, expected=expected))
         self._connections.add(task)
-        self._sources[source] += 1
         task.add_done_callback(lambda task: self._over(task, source))
+
+    async def _serve(self, accepted: socket.socket, source: str, *, expected: bool) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=_HANDSHAKE if self._tls else None,
+            )
+        except OSError as error:
+            log.debug("no TLS with %s: %s", source, error)
+            accepted.close()
+            return
+        except BaseException:
+            accepted.close()
+            raise
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        slots = self._expected if expected else self._strangers
+        if self._answer is None:
+            transport.abort()
+            return
+        connection = Connection(source, reader, writer, self._answer, stranger=not expected)
+        if not slots.admit(connection):
+            transport.abort()
+            return
+        try:
+            await connection.serve()
+        finally:
+            slots.leave(connection)
 
     def _over(self, task: asyncio.Task[None], source: str) -> None:
         self._connections.discard(task)
-        self._sources[source] -= 1
-        if not self._sources[source]:
-            del self._sources[source]
         error = None if task.cancelled() else task.exception()
         if error:
             log.error("a connection from %s has failed", source, exc_info=error)

@@ -49,7 +49,8 @@ class Logs:
             return HttpResponse(HTTPStatus.OK, TEXT, data)
         growing = attempt == task.attempt and not task.state.is_final
         path = quote(path_of_task(task.name), safe="")
-        return self._page.response(LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing))
+        view = LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing)
+        return await asyncio.to_thread(self._page.response, view)
 
 
 def task_of(status: JobStatus, path: str) -> TaskStatus:

@@ -47,6 +47,7 @@ class TaskOutput:
         except NoTailError as error:
             answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
         else:
-            text = (await asyncio.to_thread(self._tails.masked, found.data)).decode("utf-8", "surrogateescape")
-            answer = OutputPiece(attempt, task.attempt, found.start, found.end, text)
-        return HttpResponse(HTTPStatus.OK, JSON, json.dumps(to_plain(answer)).encode())
+            text = await asyncio.to_thread(self._tails.masked, found.data)
+            answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
+        body = await asyncio.to_thread(lambda: json.dumps(to_plain(answer)).encode())
+        return HttpResponse(HTTPStatus.OK, JSON, body)

@@ -22,6 +22,8 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.storage import Storage
 
+_LOOK_UP = 60.0  # seconds between two looks at the addresses of those who may be answered
+
 
 @attrs.define(eq=False)
 class WebApp:
@@ -36,6 +38,7 @@ class WebApp:
     _tails: Optional[LogTails] = None
     _curves: JobCurves = attrs.field(factory=JobCurves)
     _drawing: Optional[asyncio.Task[None]] = None
+    _looking_up: Optional[asyncio.Task[None]] = None
 
     @classmethod
     async def open(
@@ -58,8 +61,17 @@ class WebApp:
 
     async def begin(self) -> None:
         """Serve what there is before there is a master: it may wait for a token."""
+        self._looking_up = asyncio.create_task(self._look_up(), name="addresses of the proxies")
         if self._tokens:
-            await self._server.start(Routes(self.authenticator, Router([self._tokens])).answer)
+            await self._start(Router([self._tokens]))
+
+    async def _start(self, routes: Router) -> None:
+        await self._server.start(Routes(self.authenticator, routes).answer, self.authenticator.expects)
+
+    async def _look_up(self) -> None:
+        while True:
+            await self.authenticator.look_up()
+            await asyncio.sleep(_LOOK_UP)
 
     async def serve(self, master: Master) -> None:
         job, executor_requests = self._description.job, master.executors.executor_requests
@@ -75,7 +87,7 @@ class WebApp:
             more=[*(tensorboard.routes if tensorboard else ()), *([self._tokens] if self._tokens else ())],
         )
         self._drawing = asyncio.create_task(self._draw(master), name="curves")
-        await self._server.start(Routes(self.authenticator, routes).answer)
+        await self._start(routes)
 
     async def _draw(self, master: Master) -> None:
         """Follow the job's numbers, whether or not somebody looks at the page."""
@@ -86,8 +98,8 @@ class WebApp:
 
     async def close(self) -> None:
         await self._server.stop()
-        if self._drawing:
-            self._drawing.cancel()
-            await asyncio.gather(self._drawing, return_exceptions=True)
+        for task in filter(None, (self._drawing, self._looking_up)):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         if self._tails:
             self._tails.close()

@@ -37,6 +37,12 @@ class YarnAuthenticator(Authenticator):
             if access.value in access_lists and not self._lists[access].everybody:
                 self._lists[access] = AccessList.parse(access_lists[access.value])
 
+    def expects(self, source: str) -> bool:
+        return self._proxies.know(source)
+
+    async def look_up(self) -> None:
+        await self._proxies.look_up()
+
     async def visitor(self, source: str, head: Head) -> str:
         if not await self._proxies.include(source):
             message = "this application master answers YARN's web proxy only; use the application's tracking URL"

@@ -71,6 +71,9 @@ class JobPage:
 
     async def whole(self, request: HttpRequest) -> HttpResponse:
         parts = await self._parts(request)
+        return await asyncio.to_thread(self._response, parts)
+
+    def _response(self, parts: Parts) -> HttpResponse:
         return self._document.response(
             HTTPStatus.OK,
             parts.title,
@@ -81,7 +84,9 @@ class JobPage:
         )
 
     async def sections(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse(HTTPStatus.OK, JSON, json.dumps(attrs.asdict(await self._parts(request))).encode())
+        parts = await self._parts(request)
+        body = await asyncio.to_thread(lambda: json.dumps(attrs.asdict(parts)).encode())
+        return HttpResponse(HTTPStatus.OK, JSON, body)
 
     async def _parts(self, request: HttpRequest) -> Parts:
         status, places, use, curves = self._status(), self._places(), self._use(), self._curves
