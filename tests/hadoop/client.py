@@ -40,23 +40,25 @@ class Client:
         body: bytes | None = None,
         content_type: str = "application/octet-stream",
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The body of a 2xx answer; redirects keep method and body. Raises HttpError otherwise."""
+        """The body of a 2xx answer; redirects keep method and body. Raises HttpError otherwise.
+
+        `headers` go over the content type's.
+        """
         parameters = dict(query or {}) | ({} if self.secure else {"user.name": self.user})
         if parameters:
             url += ("&" if "?" in url else "?") + urlencode(parameters)
-        return (self._by_curl if self.secure else _by_urllib)(method, url, body, content_type)
+        named = ({} if body is None else {"Content-Type": content_type}) | dict(headers or {})
+        return (self._by_curl if self.secure else _by_urllib)(method, url, body, named)
 
-    def _by_curl(self, method: str, url: str, body: bytes | None, content_type: str) -> bytes:
+    def _by_curl(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         command = ["curl", "--silent", "--show-error", "--fail-with-body", "--noproxy", "*", "--location"]
         command += ["--negotiate", "--user", ":", "--max-time", str(TIMEOUT_SECONDS), "--request", method]
         if body is not None:
-            command += [
-                "--data-binary",
-                "@-",
-                "--header",
-                f"Content-Type: {content_type}",
-            ]
+            command += ["--data-binary", "@-"]
+        for name, value in headers.items():
+            command += ["--header", f"{name}: {value}"]
         done = subprocess.run(
             [*command, url],
             input=body or b"",
@@ -70,9 +72,8 @@ class Client:
         return done.stdout
 
 
-def _by_urllib(method: str, url: str, body: bytes | None, content_type: str) -> bytes:
-    headers = {"Content-Type": content_type} if body is not None else {}
-    request = urllib.request.Request(url, data=body, method=method, headers=headers)
+def _by_urllib(method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+    request = urllib.request.Request(url, data=body, method=method, headers=dict(headers))
     try:
         with _opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             content: bytes = answer.read()
@@ -80,7 +81,7 @@ def _by_urllib(method: str, url: str, body: bytes | None, content_type: str) -> 
     except urllib.error.HTTPError as error:
         # urllib itself follows redirects of GET only; WebHDFS sends a PUT on to a DataNode.
         if error.code == 307:
-            return _by_urllib(method, error.headers["Location"], body, content_type)
+            return _by_urllib(method, error.headers["Location"], body, headers)
         raise HttpError(f"{method} {url}: {error.code} {error.read()[:2000].decode(errors='replace')}") from error
     except OSError as error:
         raise HttpError(f"{method} {url}: {error}") from error

@@ -48,7 +48,7 @@ def describe(
 ) -> ApplicationDescription:
     """The description of the application, which every container of it reads: no secret. Raises ClusterError."""
     job, cluster = request.job, where.opened.cluster
-    access = cluster.access(where.application_id)
+    access = cluster.access(where.application_id, job.queue)
     return ApplicationDescription(
         application_id=where.application_id,
         user=cluster.user,

@@ -15,6 +15,7 @@ from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, Stagi
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission
+from tony_provider.cluster.sharing import share_records
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.cluster.submission_builder import TakenChain
@@ -54,13 +55,15 @@ class SubmissionAttempt:
         return self.prepared.opened
 
     def keep(self, specification: JobSpecification) -> None:
-        """Keep it for people who look at the job later. Raises StagingFailed."""
+        """Keep it for people who look at the job later, and let them in. Raises StagingFailed."""
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
         try:
             write_atomically(self._opened.storage, uri, dump_json(specification))
         except StorageError as error:
             raise StagingFailed(f"the job could not be staged: {error}") from error
+        request = self.prepared.request
+        share_records(self._opened.storage, self.prepared.layout, request.identity, self.application_id, request.job)
 
     def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
         """Raises SubmissionRefused, StagingFailed; as ``before_submit``."""

@@ -40,6 +40,7 @@ class YarnAccess:
     scheduler: list[str]  # the ResourceManagers' scheduler addresses (host:port), one per ResourceManager
     proxies: list[str] = attrs.field(factory=list)  # hosts of YARN's web proxies: whom the master's page answers
     administrators: Optional[str] = None  # yarn.admin.acl, where YARN heeds access lists; None: it heeds none
+    queue_administrators: list[str] = attrs.field(factory=list)  # access lists of the job's queue and those above it
 
 
 @attrs.frozen

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.shared_records import shared_records
 from tony_provider.runtime.storage import Storage, open_storage
 
 
@@ -16,4 +17,5 @@ def open_application_store(description: ApplicationDescription, secrets: Mapping
         description.application_dir,
         webhdfs=description.webhdfs,
         delegation_token=token.decode("ascii") if token else None,
+        shared=shared_records(description.job, description.application_dir),
     )

@@ -15,7 +15,7 @@ from tony_provider.runtime.application import (
     YarnAccess,
 )
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.spec.model import AmSpec, Docker, Duration, JobSpec, Memory, TaskSpec
+from tony_provider.runtime.spec.model import AccessNames, AclSpec, AmSpec, Docker, Duration, JobSpec, Memory, TaskSpec
 
 
 def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any]:
@@ -67,6 +67,22 @@ def test_the_master_is_started_by_the_launcher_with_plain_words() -> None:
             "timestamp": 10,
         },
     }
+
+
+def test_who_may_modify_may_view() -> None:
+    acls = AclSpec(AccessNames(["carol"], ["ml"]), AccessNames(["bob"]))
+    assert entries(context(acls=acls)["am-container-spec"]["application-acls"]) == {
+        "VIEW_APP": "bob,carol ml",
+        "MODIFY_APP": "bob ",
+    }
+    groups = AclSpec(view=AccessNames(groups=["ml", "ops"]))
+    assert entries(context(acls=groups)["am-container-spec"]["application-acls"]) == {"VIEW_APP": " ml,ops"}
+    everybody = AclSpec(AccessNames(["carol"], ["ml"]), AccessNames(["*"]))
+    assert entries(context(acls=everybody)["am-container-spec"]["application-acls"]) == {
+        "VIEW_APP": "*",
+        "MODIFY_APP": "*",
+    }
+    assert "application-acls" not in context()["am-container-spec"]  # Hadoop 2.10 fails at empty ones
 
 
 def test_what_a_job_leaves_open_is_left_to_yarn() -> None:

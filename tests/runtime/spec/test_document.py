@@ -17,6 +17,8 @@ from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.parsing.validate import _TAKEN_NAMES
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import (
+    AccessNames,
+    AclSpec,
     AfterSuccess,
     AmSpec,
     CheckpointFormat,
@@ -66,6 +68,7 @@ LEVELS: dict[str, type[Any]] = {
     "Checkpoint": CheckpointSpec,
     "Export": ExportSpec,
     "Logs": LogSpec,
+    "Acls": AclSpec,
     "Tensorboard": TensorBoardSpec,
     "Inputs": InputSpec,
     "Outputs": OutputSpec,
@@ -101,6 +104,8 @@ TYPES: dict[Any, str] = {
     CheckpointSpec: "[checkpoint](#checkpoint)",
     ExportSpec: "[export](#export)",
     LogSpec: "[logs](#logs)",
+    AclSpec: "[acls](#acls)",
+    AccessNames: "[names](#acls)",
     bool: "boolean",
     TensorBoardSpec: "[tensorboard](#tensorboard)",
     list[int]: "list of integers",

@@ -43,7 +43,7 @@ from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import AclSpec, JobSpec
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,8 @@ class LocalCluster(Cluster):
 
     def submit(self, submission: Submission) -> None:
         self._tidy()
+        if submission.description.job.acls != AclSpec():
+            log.warning("acls: nothing comes of them here; who may read the application's folder may look, and stop it")
         folder = self._folder(submission.description.application_id)
         try:
             folder.path.mkdir(mode=0o700, parents=True)
@@ -189,7 +191,7 @@ class LocalCluster(Cluster):
         if application is not None and application.is_final:
             self._folder(application_id).remove_work()
 
-    def access(self, application_id: str) -> LocalAccess:
+    def access(self, application_id: str, queue: str | None = None) -> LocalAccess:
         limits = self._settings
         return LocalAccess(str(self._folder(application_id).path), limits.memory, limits.vcores, limits.gpus)
 

@@ -50,6 +50,7 @@ from tony_provider.cluster.yarn.cluster_view import (
 )
 from tony_provider.cluster.yarn.job_check import problems, too_little
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
+from tony_provider.cluster.yarn.queue_administrators import queue_administrators
 from tony_provider.cluster.yarn.queue_check import queue_problem
 from tony_provider.cluster.yarn.rest import RestError, YarnRest
 from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked, submission_context
@@ -312,8 +313,14 @@ class YarnCluster(Cluster):
     def forget(self, application_id: str) -> None:
         """Do nothing: nothing of an application is kept on this side."""
 
-    def access(self, application_id: str) -> YarnAccess:
-        return YarnAccess(self.schedulers(), web_access.proxies(self.rest), web_access.administrators(self.rest))
+    def access(self, application_id: str, queue: str | None = None) -> YarnAccess:
+        administrators = web_access.administrators(self.rest)
+        return YarnAccess(
+            self.schedulers(),
+            web_access.proxies(self.rest),
+            administrators,
+            [] if administrators is None else queue_administrators(queue, self.queues() or ()),
+        )
 
     def client_configuration(self) -> dict[str, str]:
         try:

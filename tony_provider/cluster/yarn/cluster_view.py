@@ -12,6 +12,8 @@ import attrs
 
 from tony_provider.runtime.resource_names import MEMORY, VCORES
 
+_ADMINISTER = "ADMINISTER_QUEUE"
+
 
 @attrs.frozen
 class Queue:
@@ -27,6 +29,7 @@ class Queue:
     )  # percent of the nodes with a label, or ""; 100 where not said
     default_label: str = ""  # of containers that ask for none
     submitters: tuple[str, ...] | None = None  # access lists of those who may submit; None: the scheduler shows none
+    administrators: tuple[str, ...] = ()  # access lists of those who may do all with what runs in it; as far as shown
 
     @property
     def name(self) -> str:
@@ -75,7 +78,8 @@ def _below(queue: dict[str, Any], path: str) -> Iterator[Queue]:
         labels=None if not labels or "*" in labels else labels,
         maximum=_maximum(queue),
         default_label=str(queue.get("defaultNodeLabelExpression") or ""),
-        submitters=_submitters(queue),
+        submitters=_access_lists(queue, "SUBMIT_APP", _ADMINISTER) or None,
+        administrators=_access_lists(queue, _ADMINISTER),
     )
     for child in children:
         yield from _below(child, f"{path}.{child.get('queueName', '')}")
@@ -94,10 +98,9 @@ def _maximum(queue: dict[str, Any]) -> dict[str, float]:
     return {label: float(part["absoluteMaxCapacity"]) for label, part in known.items() if "absoluteMaxCapacity" in part}
 
 
-def _submitters(queue: dict[str, Any]) -> tuple[str, ...] | None:
+def _access_lists(queue: dict[str, Any], *kinds: str) -> tuple[str, ...]:
     lists = as_list((queue.get("queueAcls") or {}).get("queueAcl"))
-    found = [each for each in lists if each.get("accessType") in ("SUBMIT_APP", "ADMINISTER_QUEUE")]
-    return tuple(str(each.get("accessControlList", "")) for each in found) or None
+    return tuple(str(each.get("accessControlList", "")) for each in lists if each.get("accessType") in kinds)
 
 
 def node_labels(answer: dict[str, Any]) -> set[str]:

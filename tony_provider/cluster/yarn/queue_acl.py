@@ -9,7 +9,7 @@ import attrs
 
 from tony_provider.cluster.errors import ConfigurationHidden
 from tony_provider.cluster.yarn.cluster_view import Queue
-from tony_provider.cluster.yarn.queue_check import find_queue
+from tony_provider.cluster.yarn.queue_check import find_queue, upwards
 from tony_provider.runtime.hadoop.access_list import AccessList
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def judge(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
     shown = found.submitters if found is not None else None
     if found is None or shown is None:
         return QueueAccess(None, "takes applications; its access lists are not shown")
-    lists = [AccessList.parse(text) for each in _upwards(found, every) for text in each.submitters or []]
+    lists = [AccessList.parse(text) for each in upwards(found, every) for text in each.submitters or []]
     if any(each.everybody or user in each.users for each in lists):
         return QueueAccess(True, f"takes applications of {user}")
     if groups := sorted({group for each in lists for group in each.groups}):
@@ -52,8 +52,3 @@ def judge(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
     return QueueAccess(
         False, f"its access list does not let {user} submit, only {', '.join(allowed) or 'administrators'}"
     )
-
-
-def _upwards(queue: Queue, every: Sequence[Queue]) -> list[Queue]:
-    """A queue and those that it lies in: who may submit to one of these may submit to it."""
-    return [each for each in every if queue.path == each.path or queue.path.startswith(f"{each.path}.")]

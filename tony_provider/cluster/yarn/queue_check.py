@@ -16,6 +16,11 @@ def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
     return named[0] if len(named) == 1 else None
 
 
+def upwards(queue: Queue, every: Sequence[Queue]) -> list[Queue]:
+    """A queue and those that it lies in: who may submit to one of these, or administers it, may so in the queue."""
+    return [each for each in every if queue.path == each.path or queue.path.startswith(f"{each.path}.")]
+
+
 def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
     """Why this queue takes no applications, with what does; None when it takes them."""
     queue = find_queue(name, queues)

@@ -8,8 +8,10 @@ from typing import Any
 from tony_provider.cluster.base import Submission
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.hadoop.access_list import MODIFY_APP, VIEW_APP, AccessList
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.command_line import YARN_LOG_DIR, command, environment, on_yarn
+from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.text import MASK
 
@@ -30,6 +32,7 @@ def submission_context(submission: Submission) -> dict[str, Any]:
             "commands": {"command": on_yarn(command("am"))},
             "environment": _entries({**environment(description), contract.ENV_LOG_DIR: YARN_LOG_DIR}),
             "credentials": _credentials(submission.credentials),
+            **_access_lists(job),
         },
         "unmanaged-AM": False,
         "max-app-attempts": job.am.attempts,  # YARN takes its own limit where that is lower
@@ -47,6 +50,14 @@ def submission_context(submission: Submission) -> dict[str, Any]:
     if (am_label := job.am.node_label or job.node_label) is not None:
         context["am-container-node-label-expression"] = am_label
     return context
+
+
+def _access_lists(job: JobSpec) -> dict[str, Any]:
+    """None where nobody is named: YARN's default is the same, and Hadoop 2.10's JSON reader fails at empty lists."""
+    who = {VIEW_APP: job.acls.viewers, MODIFY_APP: job.acls.modify}
+    lists = {each: AccessList.of(names.users, names.groups) for each, names in who.items()}
+    texts = {name: found.text for name, found in lists.items() if found != AccessList()}
+    return {"application-acls": _entries(texts)} if texts else {}
 
 
 def masked(context: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,12 @@ import asyncio
 import grp
 import os
 import pwd
+from collections.abc import Iterable
 
 import attrs
+
+VIEW_APP, MODIFY_APP = "VIEW_APP", "MODIFY_APP"  # YARN's names for an application's two lists
+_EVERYBODY = "*"
 
 
 @attrs.frozen
@@ -21,10 +25,21 @@ class AccessList:
     @classmethod
     def parse(cls, text: str) -> AccessList:
         """The access list of a text, as Hadoop's AccessControlList reads it; nothing is an error."""
-        if text.strip() == "*":
+        if text.strip() == _EVERYBODY:
             return cls(everybody=True)
         users, _, groups = text.partition(" ")
         return cls(_names(users), _names(groups))
+
+    @classmethod
+    def of(cls, users: Iterable[str], groups: Iterable[str]) -> AccessList:
+        """The access list of these names; ``*`` among the users is everybody."""
+        users = frozenset(users)
+        return cls(everybody=True) if _EVERYBODY in users else cls(users, frozenset(groups))
+
+    @property
+    def text(self) -> str:
+        """As ``parse`` reads it: a blank where nobody is in it."""
+        return _EVERYBODY if self.everybody else f"{','.join(sorted(self.users))} {','.join(sorted(self.groups))}"
 
     async def allows(self, user: str) -> bool:
         if self.everybody or user in self.users:

@@ -11,6 +11,7 @@ from tony_provider.runtime.address import HIGHEST_PORT
 from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import Framework, fits
+from tony_provider.runtime.parsing.validate_acls import acl_problems
 from tony_provider.runtime.parsing.validate_export import export_problems
 from tony_provider.runtime.parsing.validate_inputs import input_problems
 from tony_provider.runtime.parsing.validate_outputs import output_problems
@@ -74,6 +75,7 @@ def validate(job: JobSpec) -> list[Problem]:
         *_localized(job),
         *_docker(job),
         *_environment(job),
+        *acl_problems(job),
         *_timeouts(job),
         *_restart(job),
         *_checkpoint(job),

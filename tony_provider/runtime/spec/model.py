@@ -269,6 +269,33 @@ class TensorBoardSpec:
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
 
 
+EVERYBODY = "*"  # as the only user of an access list
+
+
+@attrs.frozen
+class AccessNames:
+    """Users and groups, by the cluster's names for them."""
+
+    users: list[str] = attrs.field(factory=list)  # ``*`` as the only one: everybody
+    groups: list[str] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class AclSpec:
+    """Who else may look at the job, and interfere with it, beside its owner and the cluster's administrators."""
+
+    view: AccessNames = attrs.field(factory=AccessNames)  # its page, status, logs and history
+    modify: AccessNames = attrs.field(factory=AccessNames)  # may stop it too, or ask it for a checkpoint or export
+
+    @property
+    def viewers(self) -> AccessNames:
+        """Who may look: also those who may interfere."""
+        users = list(dict.fromkeys([*self.view.users, *self.modify.users]))
+        if EVERYBODY in users:
+            return AccessNames([EVERYBODY])
+        return AccessNames(users, list(dict.fromkeys([*self.view.groups, *self.modify.groups])))
+
+
 class InputDeal(str, Enum):
     """How the shards of an input come to the tasks."""
 
@@ -344,6 +371,7 @@ class JobSpec:
     docker: Optional[Docker] = None
     env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
     secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the containers' credentials
+    acls: AclSpec = attrs.field(factory=AclSpec)  # who else may look at it, and interfere with it
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)

@@ -10,6 +10,7 @@ from typing import Any, Union, get_args, get_origin
 import attrs
 
 from tony_provider.runtime.spec.model import (
+    AclSpec,
     AmSpec,
     CheckpointSpec,
     Docker,
@@ -77,6 +78,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (Docker, "docker"),
     (RestartPolicy, "restart"),
     (CheckpointSpec, "checkpoint"),
+    (AclSpec, "acls"),
     (LogSpec, "logs"),
     (TensorBoardSpec, "tensorboard"),
     (InputSpec, "inputs.<name>"),

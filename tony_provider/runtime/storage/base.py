@@ -13,7 +13,8 @@ from typing import BinaryIO, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.errors import StorageNotFound, StorageUnsupported
+from tony_provider.runtime.storage.readers import Readers, Right
 
 Source = Union[bytes, BinaryIO, Iterable[bytes]]
 """What ``write`` takes. A file object is read from where it stands; only bytes and seekable files can be sent twice."""
@@ -103,6 +104,20 @@ class Storage(ABC):
 
         Raises StorageNotEmpty without ``recursive``, StorageInvalidPath for the root.
         """
+
+    def share(self, uri: str, readers: Readers, right: Right) -> None:
+        """Let these have this right to a file or directory, and nobody else any but its owner.
+
+        Raises StorageNotFound, and StorageUnsupported where the store has no access lists.
+        """
+        raise StorageUnsupported(uri, "let others read", "this store has no access lists that we know to set")
+
+    def let_pass(self, status: FileStatus, readers: Readers) -> None:
+        """Let these pass through a directory, beside those who have rights to it already, who keep theirs.
+
+        Raises as ``share``.
+        """
+        raise StorageUnsupported(status.path, "let others pass", "this store has no access lists that we know to set")
 
     def take_token(self, token: str) -> None:
         """Show a newer delegation token from now on, from all threads. Nothing to do where none is asked for."""

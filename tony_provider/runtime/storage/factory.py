@@ -9,6 +9,7 @@ from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.fsspec_store import FsspecStorage
 from tony_provider.runtime.storage.local import LocalStorage
+from tony_provider.runtime.storage.readers import SharedFiles
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 
@@ -20,9 +21,11 @@ def open_storage(
     delegation_token: Optional[str] = None,
     negotiate: Optional[Negotiate] = None,
     fsspec_options: Optional[Mapping[str, Any]] = None,
+    shared: Optional[SharedFiles] = None,
 ) -> Storage:
     """The store that ``uri`` is in: HDFS, this machine (``file://`` or a bare path), or fsspec's of its scheme.
 
+    ``shared``: files that others may read, too, where the store is HDFS; elsewhere they stay their owner's.
     Nothing is asked of the store yet. Close what is returned. Raises StorageInvalidPath, and StorageUnsupported for an
     HDFS URI without ``webhdfs`` and for a scheme that no installed driver knows.
     """
@@ -35,4 +38,4 @@ def open_storage(
         raise errors.StorageUnsupported(
             uri, "open", "no WebHDFS addresses are known", "name a WebHDFS connection in the tony connection"
         )
-    return WebHdfsStorage(webhdfs, delegation_token=delegation_token, negotiate=negotiate)
+    return WebHdfsStorage(webhdfs, delegation_token=delegation_token, negotiate=negotiate, shared=shared)

@@ -93,6 +93,14 @@ async def test_lists_say_who_else_may() -> None:
     assert (await put(everybody, "proxy-user=bob")).status == 202
 
 
+async def test_a_queues_administrators_may_as_yarn_lets_them() -> None:
+    authenticator = YarnAuthenticator(YarnAccess([], [PROXY], "", ["dora", "ella ops"]), ["alice"])
+    for user, status in (("dora", 202), ("ella", 202), ("bob", 403)):
+        assert (await put(authenticator, f"proxy-user={user}")).status == status
+    heedless = YarnAuthenticator(YarnAccess([], [PROXY], None, ["dora"]), ["alice"])
+    assert (await put(heedless, "proxy-user=dora")).status == 403
+
+
 async def test_groups_are_those_of_this_node() -> None:
     authenticator = yarn_gate(administrators="", MODIFY_APP=f"nobody {MY_GROUP}")
     assert (await put(authenticator, f"proxy-user={ME}")).status == 202
@@ -153,6 +161,12 @@ _names = st.text(string.ascii_lowercase + "-_.", min_size=1, max_size=8)
 @given(st.sets(_names, max_size=4), st.sets(_names, max_size=4))
 def test_an_access_list_is_read_as_hadoop_writes_it(users: set[str], groups: set[str]) -> None:
     assert AccessList.parse(f"{','.join(users)} {','.join(groups)}") == AccessList(frozenset(users), frozenset(groups))
+
+
+@given(st.sets(_names, max_size=4), st.sets(_names, max_size=4))
+def test_an_access_list_is_written_as_it_is_read(users: set[str], groups: set[str]) -> None:
+    assert AccessList.parse(AccessList.of(users, groups).text) == AccessList.of(users, groups)
+    assert AccessList.of([*users, "*"], groups).text == "*"
 
 
 @given(st.text())

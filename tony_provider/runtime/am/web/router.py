@@ -10,6 +10,7 @@ from typing import Callable, Optional
 import attrs
 
 from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.hadoop.access_list import MODIFY_APP, VIEW_APP
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
@@ -17,8 +18,8 @@ Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 class AccessType(Enum):
     """What a sender must be allowed, by the names of YARN's access lists of an application."""
 
-    VIEW = "VIEW_APP"
-    MODIFY = "MODIFY_APP"
+    VIEW = VIEW_APP
+    MODIFY = MODIFY_APP
 
 
 @attrs.frozen

@@ -25,7 +25,9 @@ class YarnAuthenticator(Authenticator):
         self._proxies = Proxies(access.proxies)
         self._owners = frozenset(owners)
         heeded = access.administrators is not None
-        self._administrators = AccessList.parse(access.administrators) if access.administrators else AccessList()
+        self._administrators = [
+            AccessList.parse(text) for text in (access.administrators, *access.queue_administrators) if heeded and text
+        ]
         # Where YARN heeds no lists everybody may look at everything; to interfere one is still to be the owner.
         self._lists = {AccessType.VIEW: AccessList(everybody=not heeded), AccessType.MODIFY: AccessList()}
         self._heeded = heeded
@@ -44,13 +46,14 @@ class YarnAuthenticator(Authenticator):
     async def check(self, user: str, access: AccessType) -> None:
         if user in self._owners:
             return
-        if await self._lists[access].allows(user) or await self._administrators.allows(user):
-            return
+        for each in (self._lists[access], *self._administrators):
+            if await each.allows(user):
+                return
         wanted = "look at" if access is AccessType.VIEW else "interfere with"
         raise HttpError(
             HTTPStatus.FORBIDDEN,
             f"{user or 'an unnamed user'} may not {wanted} this application of {', '.join(sorted(self._owners))}: "
-            f"neither its access list {access.value} nor YARN's administrators have that user",
+            f"neither its access list {access.value} nor YARN's administrators and the queue's have that user",
         )
 
 

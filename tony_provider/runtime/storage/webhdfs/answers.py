@@ -49,6 +49,7 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
+    ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
     ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
     # By class an AccessControlException, when the one who asks is not the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Optional, TypeVar
 
 from tony_provider.runtime.storage import errors, uris
@@ -17,6 +17,7 @@ from tony_provider.runtime.storage.base import (
     Storage,
     temporary_name,
 )
+from tony_provider.runtime.storage.readers import Readers, Right, SharedFiles
 from tony_provider.runtime.storage.streams import Body
 from tony_provider.runtime.storage.uris import Uri
 from tony_provider.runtime.storage.webhdfs.answers import Answer
@@ -38,7 +39,7 @@ class WebHdfsStorage(Storage):
 
     The authority is kept as it was written, the configuration says where to go. Who we are: the ``delegation_token``
     (URL-safe string) if there is one, else Kerberos through ``negotiate`` (its exceptions pass through), else
-    ``config.user``.
+    ``config.user``. ``shared``: files that others may read, too, from the moment at which they appear.
     """
 
     def __init__(
@@ -47,8 +48,11 @@ class WebHdfsStorage(Storage):
         *,
         delegation_token: Optional[str] = None,
         negotiate: Optional[Negotiate] = None,
+        shared: Optional[SharedFiles] = None,
     ) -> None:
         self.config = config
+        self._shared = shared
+        self._cannot_share = False
         transport = Transport(config)
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
         self._datanodes = DataNodes(transport, self._namenodes)
@@ -97,6 +101,7 @@ class WebHdfsStorage(Storage):
 
         try:
             self._datanodes.send(create, Body(source))
+            self._share(tried[-1], target)
             self._rename(tried[-1], target, overwrite=overwrite, what=f"write {uri} by renaming")
             del tried[-1]
         finally:
@@ -121,6 +126,27 @@ class WebHdfsStorage(Storage):
         if parsed.path == "/":
             raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
         return self._remove(parsed, recursive=recursive)
+
+    def share(self, uri: str, readers: Readers, right: Right) -> None:
+        # All of it is said: what an access list above hands down to new files has no part in it.
+        others = right.value if readers.everybody else "---"
+        owner = "rw-" if right is Right.READ else "rwx"
+        entries = [f"user::{owner}", *readers.named(right), f"group::{others}", f"other::{others}"]
+        self._set_entries("SETACL", uri, "let others read", entries)
+
+    def let_pass(self, status: FileStatus, readers: Readers) -> None:
+        group = (status.permission or 0) >> 3 & 0o7  # where there is an access list, its mask
+        entries = readers.named(Right.PASS)
+        if readers.everybody:
+            # Who is in the owner's group counts as such, and as nobody else.
+            entries = [f"other::{Right.PASS.value}", *([] if group else [f"group::{Right.PASS.value}"])]
+        else:
+            # Or HDFS would make one that also lets those in whom the present one keeps out.
+            entries.append(f"mask::{_written(group | 0o1)}")
+        self._set_entries("MODIFYACLENTRIES", status.path, "let others pass", entries)
+
+    def _set_entries(self, op: str, uri: str, what: str, entries: Sequence[str]) -> None:
+        self._namenodes.ask(Call("PUT", op, self._parse(uri), what, {"aclspec": ",".join(entries)}))
 
     def take_token(self, token: str) -> None:
         self._namenodes.token = token
@@ -183,6 +209,24 @@ class WebHdfsStorage(Storage):
         if not overwrite:
             raise errors.StorageExists(str(target), "write", "it exists already")
 
+    def _share(self, written: Uri, target: Uri) -> None:
+        """Let others read what was written for ``target``, where it is to be shared.
+
+        That they cannot is told once, and no reason to lose the file.
+        """
+        if self._shared is None or not self._shared.has(target):
+            return
+        try:
+            self.share(str(written), self._shared.readers, Right.READ)
+        except errors.StorageError as error:
+            log.log(
+                logging.DEBUG if self._cannot_share else logging.WARNING,
+                "only its owner may read %s: %s",
+                target,
+                error,
+            )
+            self._cannot_share = True
+
     def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
         # With renameoptions HDFS says why it cannot, and never moves into a directory that has the target's name.
         params = {"destination": target.path, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
@@ -230,6 +274,11 @@ def _understood(call: Call, answer: Answer, read: Callable[[dict[str, Any]], T])
 
 def _checksum(entry: dict[str, Any]) -> str:
     return f"{entry['algorithm']}:{entry['bytes']}"
+
+
+def _written(rights: int) -> str:
+    """Three bits as access lists write them."""
+    return "".join(letter if rights & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
 
 
 def _boolean(json: dict[str, Any]) -> bool:
