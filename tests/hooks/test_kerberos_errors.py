@@ -148,7 +148,7 @@ def test_a_resource_manager_that_may_not_renew(add_connection: AddConnection, se
 
 ANSWERS = {
     "/ws/v1/cluster/info": b'{"clusterInfo": {"haState": "ACTIVE"}}',
-    "/webhdfs/v1/user/alice": b'{"FileStatus": {"length": 0, "modificationTime": 1, "type": "DIRECTORY", "owner": "alice"}}',
+    "/webhdfs/v1/user/alice": b'{"FileStatus": {"length": 0, "modificationTime": 1, "type": "DIRECTORY"}}',
 }
 
 
