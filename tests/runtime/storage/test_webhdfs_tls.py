@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.runtime.storage.servers import STANDBY, Reply, Request, scripted
-from tony_provider.runtime.storage import StorageAuthError, StorageError, WebHdfsConfig, WebHdfsStorage, read_bytes
+from tony_provider.runtime.storage import StorageAuthError, StorageError, WebHdfsConfig, WebHdfsStorage
 
 STATUS = Reply(
     200, b'{"FileStatus":{"length":3,"modificationTime":1,"type":"FILE","owner":"alice","permission":"600"}}'
@@ -73,10 +73,12 @@ def test_nothing_follows_to_plain_http(tls: ssl.SSLContext, certificate: Path) -
 
     with scripted(plain) as datanode:
         sends_on = Reply(307, location=f"{datanode}/webhdfs/v1/a?op=OPEN&delegation=secret")
-        with scripted(lambda _: sends_on, tls) as namenode:
+        answers = {"OPEN": sends_on, "CREATE": sends_on, "GETFILESTATUS": STATUS}
+        other = Reply(200, b'{"boolean": true}')
+        with scripted(lambda request: answers.get(request.op, other), tls) as namenode:
             store = WebHdfsStorage(WebHdfsConfig([namenode], ca_file=str(certificate), timeout=2))
             with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
-                read_bytes(store, "hdfs:///a")
+                store.open_read("hdfs:///a")
             with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
                 store.write("hdfs:///a", b"bytes")
     assert asked == []
