@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
@@ -41,7 +42,7 @@ def alice(secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
 
 
-def rest(cluster: HadoopCluster, **more: object) -> YarnRest:
+def rest(cluster: HadoopCluster, **more: Any) -> YarnRest:
     config = RestConfig(cluster.rm_webapp, verify=str(cluster.layout.ca_file), auth=spnego_auth(), timeout=20)
     return YarnRest(attrs.evolve(config, **more))
 
@@ -51,7 +52,7 @@ def elsewhere(address: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{ELSEWHERE}:{parts.port}"))
 
 
-def store(cluster: HadoopCluster, address: Callable[[str], str] = str, **more: object) -> WebHdfsStorage:
+def store(cluster: HadoopCluster, address: Callable[[str], str] = str, **more: Any) -> WebHdfsStorage:
     config = WebHdfsConfig(list(map(address, cluster.webhdfs)), ca_file=str(cluster.layout.ca_file), timeout=20)
     return WebHdfsStorage(attrs.evolve(config, **more), negotiate=negotiate)
 

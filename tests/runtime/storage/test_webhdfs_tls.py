@@ -80,7 +80,7 @@ def test_nothing_follows_to_plain_http(tls: ssl.SSLContext, certificate: Path) -
             with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
                 store.open_read("hdfs:///a")
             with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
-                store.write("hdfs:///a", b"bytes")
+                store.write("hdfs:///a", b"bytes", overwrite=True)
     assert asked == []
 
 
