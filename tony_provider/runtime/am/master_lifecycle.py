@@ -108,9 +108,8 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )
         web_app.authenticator.learn(registered.access_lists)
-        log.info(
-            "registered; executors find this application master at %s, its page is %s", server.address, web_app.url
-        )
+        log.info("registered; executors find this application master at %s", server.address)
+        log.info("its page is %s", web_app.url)
         await web_app.begin()
         lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app, access)
         return await lifecycle.live(registered)
