@@ -112,6 +112,7 @@ def test_users() -> None:
     assert [policy.user_problem(user) for user in (None, "alice", "ml-night")] == ["", "", ""]
     assert "proxy_user: root is not what the connection 'c' allows" in policy.user_problem("root")
     assert Policy().user_problem("root") == ""
+    assert policy.user_problem("root\x1b[2J").isprintable()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.documents.row import Row, row, type_of
 from tony_provider.configuration import OPTIONS
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 
-_TYPES = {"string": "text", "integer": "whole number", "boolean": "truth value"}
+_TYPES = {"string": "text", "integer": "whole number", "boolean": "truth value", "object": "object"}
 _NAMED = re.compile(r"\bTONY_\w+|\"\w+\"|\bcheckpoint\.\w+|\bapplication_\d\w+")
 
 

@@ -63,7 +63,8 @@ def test_every_limit_is_read(connect: Any) -> None:
         ({"max_memory": "lots"}, "`max_memory` is 'lots'"),
         ({"max_lifetime": "0s"}, "`max_lifetime` is '0s' and should be more than zero"),
         ({"max_lifetime": "long"}, "`max_lifetime` is 'long'"),
-        ({"presets": "small"}, "`presets` is 'small' and should be an object"),
+        ({"presets": "small"}, "`presets` cannot be used: presets: must be a mapping"),
+        ({"presets": [1]}, "`presets` cannot be used: presets: must be YAML, JSON or a mapping"),
         ({"presets": {"a": 3}}, "a: must be a mapping"),
         ({"presets": {"a": {"preset": "b"}}}, "a.preset: a preset names no other one"),
         (
@@ -86,6 +87,7 @@ def test_what_no_connection_says(connect: Any, extra: dict[str, Any], expected: 
 def test_parts_of_jobs_are_fine_as_presets(connect: Any) -> None:
     presets = {"gpu": {"queue": "gpu", "docker": {"mounts": []}, "tasks": {"worker": {"gpus": 1}}}, "empty": {}}
     assert connect(presets=presets).settings.presets.by_name == presets
+    assert connect(presets="{gpu: {queue: gpu}}").settings.presets.by_name == {"gpu": {"queue": "gpu"}}
 
 
 def test_nobody_acts_for_a_user_whom_the_connection_does_not_allow(connect: Any) -> None:

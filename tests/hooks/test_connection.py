@@ -180,7 +180,7 @@ def test_gpus_that_cannot_be_dealt(add_connection: AddConnection, extra: dict[st
         ({"extra": {"backend": "slurm"}}, "`backend` is 'slurm' and should be one of yarn, local"),
         (
             {"extra": {"quue": "ml"}},
-            "`quue` is not known; did you mean queue. Its extra may hold autoscaling, ",
+            "`quue` is not known; did you mean queue. Its extra may hold allowed_overrides, ",
         ),
         ({"extra": {"backend": "local", "stagingdir": "/t"}}, "`stagingdir` is not known; did you mean staging_dir"),
         ({"extra": {"backend": "local", "staging_dir": "rel/x"}}, "`staging_dir` is 'rel/x' and should be an absolute"),

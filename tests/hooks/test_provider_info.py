@@ -51,7 +51,7 @@ def test_every_field_of_the_form_says_what_it_is_for() -> None:
         assert field["description"].endswith("."), name
         types = field["schema"]["type"]
         assert types[-1] == "null", name  # all may be left empty
-        assert types[0] in ("string", "integer", "boolean"), name
+        assert types[0] in ("string", "integer", "boolean", "object"), name
     shown = {"host", "port", "login"}  # of those that every connection has; others have no placeholders in the form
     assert set(FIELD_BEHAVIOUR["placeholders"]) <= shown
     assert set(FIELD_BEHAVIOUR["relabeling"]) <= shown
@@ -66,6 +66,7 @@ def test_the_form_begins_with_what_is_needed_and_folds_the_rest_away() -> None:
         None,
         "Security",
         "Nodes and jobs",
+        "What may be asked for",
         "YARN",
         "Local backend",
     ]

@@ -15,7 +15,7 @@ from tests.operators.jobs import DAG_ID, job
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.contract import APPLICATION_FILE
-from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.storage.helpers import read_text, walk
 
 AUTHORS = 'test -z "$LD_PRELOAD$PYTHONPATH_EVIL" && echo mine > $TONY_MODEL_DIR/whose'
 EVIL: dict[str, dict[str, Any]] = {
@@ -137,3 +137,27 @@ def test_a_preset_lies_under_the_job(local: TonyHook, monkeypatch: pytest.Monkey
         assert words in unknown
     # What the form may name as preset is the author's to say.
     assert "preset: may not be overridden" in str(triggered({"overrides": {"preset": "large"}}).errors["train"])
+
+
+HOSTILE = 'a b\'; touch $TONY_MODEL_DIR/theirs; echo "$(touch $TONY_MODEL_DIR/theirs)" `id` \\ * ${HOME}\n& exit 3 #'
+
+
+def test_whatever_a_form_says_stays_one_word_of_a_command(local: TonyHook) -> None:
+    command = (
+        "set -- {{ macros.tony.quote(params.script) }}\n"
+        'test $# = 1 && printf %s "$1" > $TONY_MODEL_DIR/said && ls $TONY_MODEL_DIR > $TONY_MODEL_DIR/all'
+    )
+    done = triggered({"script": HOSTILE}, job(command), overrides=None)
+    assert done.state == "success", done.errors
+    model = done.results["train"]["model_dir"]
+    assert read_text(local.storage(), f"{model}/said") == HOSTILE
+    assert read_text(local.storage(), f"{model}/all").split() == ["all", "said"]
+
+
+def test_whatever_a_form_says_stays_one_value_of_a_job_that_is_text(local: TonyHook) -> None:
+    """As documented, by tojson: text is filled in before it is read."""
+    text = "framework: standalone\nname: {{ params.script | tojson }}\ntasks: {worker: {command: 'true'}}\n"
+    done = triggered({"script": "x\nfiles: [/etc/hostname]"}, text, overrides=None)
+    error = str(done.errors["train"])
+    assert "one problem" in error
+    assert "name: must be 1 to" in error

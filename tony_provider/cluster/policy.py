@@ -106,7 +106,8 @@ class Policy:
             yield f"{path}: {show(value)} is more than the connection {self.conn_id!r} allows ({limit}: {show(most)})"
 
     def _not_among(self, path: str, value: str, limit: str, allowed: Sequence[str]) -> str:
-        return f"{path}: {value} {self._allows(limit, allowed)}"
+        said = f"{path}: {value}"  # what a form says may hold anything
+        return f"{said if said.isprintable() else ascii(said)} {self._allows(limit, allowed)}"
 
     def _allows(self, limit: str, allowed: Sequence[str]) -> str:
         named = ", ".join(allowed) or "none"

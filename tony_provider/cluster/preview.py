@@ -50,7 +50,7 @@ class _ChangesOnPaper:
 
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         return [
-            LocalizedResource(source.name, uri, source.size, _NOT_WRITTEN, source.kind)
+            LocalizedResource(source.name, uri, source.size, _NOT_WRITTEN, source.kind, source.sha256)
             for source, uri in places(self.prepared.layout, sources)
         ]
 

@@ -24,7 +24,9 @@ from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.runtime.application import GpuDealing
 from tony_provider.runtime.spec.model import Duration, Memory, Network
+from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.reader import suggestion
+from tony_provider.runtime.spec.source import load_source
 from tony_provider.runtime.spec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
@@ -325,10 +327,11 @@ class _Extra:
         return [] if found == [_NOTHING] else found
 
     def mapping(self, key: str) -> Mapping[str, Any]:
-        value = self._values.get(key, {})
-        if not isinstance(value, Mapping):
-            raise self.problem(key, f"is {value!r} and should be an object")
-        return value
+        """An object, or text in JSON or YAML that holds one."""
+        try:
+            return load_source(self._values.get(key, {}), key)
+        except SpecError as error:
+            raise self.problem(key, f"cannot be used: {error.problems[0]}") from error
 
     def duration(self, key: str) -> Duration | None:
         value = self._values.get(key)

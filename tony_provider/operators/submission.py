@@ -58,7 +58,7 @@ def layers_of(
     try:
         over = load_source(overrides, "overrides") if overrides else {}
         above = [Layer("the job", load_source(job)), Layer("arguments", given)]
-        preset = Layers([*above, Layer("overrides", over)]).merged().get("preset")
+        preset = (over if "preset" in over else Layers(above).merged()).get("preset")
         below = [Layer(DEFAULT, {"name": default_name}), *([presets().layer(preset)] if preset else [])]
         layers = Layers([*below, *above])
         check_overrides(over, layers.merged(), allowed_overrides)

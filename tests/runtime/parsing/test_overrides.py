@@ -13,6 +13,7 @@ from tony_provider.runtime.parsing.overrides import ALLOWED_BY_DEFAULT, EVERYTHI
 from tony_provider.runtime.spec import model
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.source import load_source
 
 JOB = {"framework": "standalone", "tasks": {"worker": {"command": "python train.py"}}}
 SIZES = {
@@ -133,3 +134,10 @@ def test_what_is_nested_too_deeply_is_said() -> None:
         deep = {"env": deep}
     with pytest.raises(SpecError, match="nested too deeply"):
         check_overrides(deep, JOB, EVERYTHING)
+
+
+@pytest.mark.parametrize("last", ["env: *a39", "tasks: {another: *a39}"])
+def test_a_few_lines_that_stand_for_billions_of_keys_are_refused_at_once(last: str) -> None:
+    lines = ["a0: &a0 {x: y}", *(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}}}" for n in range(1, 40)), last]
+    with pytest.raises(SpecError, match="more than 10000 keys"):
+        check_overrides(load_source("\n".join(lines)), JOB, EVERYTHING)

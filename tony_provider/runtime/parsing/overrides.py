@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -40,6 +41,7 @@ ALLOWED_BY_DEFAULT = (
 )
 
 EVERYTHING = ("*",)
+MOST_KEYS = 10_000  # that overrides may have; YAML's aliases write billions in a few lines
 
 _REFUSED = (
     "may not be overridden. It comes from `overrides`, as this run has filled them in; whoever writes the DAG may "
@@ -67,26 +69,31 @@ def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowe
     ``allowed``: patterns beside those of ALLOWED_BY_DEFAULT, by whoever writes the DAG. Raises SpecError with every
     key that is not allowed.
     """
-    patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
     try:
-        refused = {path: value for path, value in touched(overrides, job).items() if not patterns.allow(path)}
+        given = list(islice(leaves(overrides), MOST_KEYS + 1))
     except RecursionError as error:
         raise SpecError([Problem("overrides", NOT_GIVEN, "nested too deeply")]) from error
-    if refused:
-        raise SpecError([Problem(dotted(path), value, _REFUSED % ".".join(path)) for path, value in refused.items()])
+    if len(given) > MOST_KEYS:
+        raise SpecError([Problem("overrides", NOT_GIVEN, f"more than {MOST_KEYS} keys")])
+    patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
+    touched = {_touched(path, job): value for path, value in given}
+    problems = [
+        Problem(dotted(path), value, _REFUSED % ".".join(path))
+        for path, value in touched.items()
+        if not patterns.allow(path)
+    ]
+    if problems:
+        raise SpecError(problems)
 
 
-def touched(overrides: Mapping[str, Any], job: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    """Every key that overrides set or delete, with its value. A task type that the job has not is a key as a whole.
+def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
+    """The key that is set or deleted. A task type that the job has not is one as a whole.
 
     Sizes alone make no task type, but where the program is the same for all (``@task.tony``) they would.
     """
     tasks = job.get("tasks")
     known = {str(name) for name in tasks} if isinstance(tasks, Mapping) else set()
-    return {
-        path[:2] if path[0] == "tasks" and len(path) > 1 and path[1] not in known else path: value
-        for path, value in leaves(overrides)
-    }
+    return path[:2] if path[0] == "tasks" and len(path) > 1 and path[1] not in known else path
 
 
 def leaves(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
