@@ -16,6 +16,7 @@ from tony_provider.cluster.settings import Backend, MasterKeytab, Settings
 from tony_provider.hooks.connection import read_connection, settings_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.application import GpuDealing
+from tony_provider.runtime.spec.model import Network
 
 
 def yarn_settings(add_connection: AddConnection, proxy_user: str | None = None, **fields: Any) -> Settings:
@@ -69,6 +70,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
         extra={
             "queue": "ml",
             "log_size": "8MiB",
+            "network": "Isolated",
             "namespace": "prod",
             "staging_dir": "hdfs://nn:8020/tony",
             "scheduler_address": "rm1:8030, rm2:8030",
@@ -86,7 +88,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
         },
     )
     assert (settings.proxy_user, settings.queue, settings.namespace) == ("bob", "ml", "prod")
-    assert settings.log_size == 8
+    assert (settings.log_size, settings.network) == (8, Network.ISOLATED)
     assert settings.python == ["/opt/python3.11", "/usr/bin/python3.9"]
     assert settings.yarn is not None
     assert settings.yarn.kerberos
@@ -177,6 +179,7 @@ def test_gpus_that_cannot_be_dealt(add_connection: AddConnection, extra: dict[st
         ({"host": "ftp://rm"}, "is no web address; write http://host:8088"),
         ({"extra": {"webhdfs": "nn:9870"}}, "`webhdfs` cannot be used: .* write http://host:9870"),
         ({"extra": {"webhdfs_conn_id": "nn"}}, "`webhdfs` and `webhdfs_conn_id` are both given"),
+        ({"extra": {"network": "open"}}, "`network` is 'open' and should be one of trusted, isolated"),
         ({"extra": {"backend": "slurm"}}, "`backend` is 'slurm' and should be one of yarn, local"),
         (
             {"extra": {"quue": "ml"}},
