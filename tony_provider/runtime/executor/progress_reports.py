@@ -13,7 +13,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.text import is_writable
+from tony_provider.runtime.text import is_writable, one_line
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 def is_name(text: str) -> bool:
     """Whether a metric may have this name."""
-    return len(text) <= _LONGEST_NAME and is_writable(text)
+    return len(text) <= _LONGEST_NAME and is_writable(text) and one_line(text) == text
 
 
 def _count(value: Any) -> Optional[int]:
