@@ -18,6 +18,7 @@ from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
 from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.text import printable
 
 
 @command
@@ -110,4 +111,4 @@ def _sum(items: Sequence[GarbageItem], leftovers: Sequence[FileStatus]) -> str:
 
 def _say(args: Namespace, text: str) -> None:
     if args.output == "table":
-        print(text)  # noqa: T201 - its answer
+        print(printable(text))  # noqa: T201 - its answer

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from airflow.cli.simple_table import AirflowConsole
 from rich.console import Console, RenderableType
 
+from tony_provider.runtime.text import one_line
+
 _WIDE = 1 << 14  # characters; wider than any path
 
 
@@ -15,7 +17,13 @@ def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool
     console = AirflowConsole()
     if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
         console.width = _WIDE
+    if output not in ("json", "yaml"):  # those write what a terminal obeys in ASCII
+        rows = [{key: _one_line(value) for key, value in row.items()} for row in rows]
     console.print_as(rows, output)
+
+
+def _one_line(value: object) -> object:
+    return one_line(value) if isinstance(value, str) else value
 
 
 def print_whole(renderable: RenderableType) -> None:

@@ -16,6 +16,7 @@ from tony_provider.configuration import poll_interval
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.outcome import failure
 from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.text import printable
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.termination import clean_up
@@ -90,7 +91,7 @@ def until_the_end(
 
 def _in_lines(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> WatchResult:
     def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
     return until_the_end(hook, identity, application_id, pause=poll_interval(), say=say, show=lambda *_: None)
 

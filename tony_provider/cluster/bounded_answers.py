@@ -29,9 +29,9 @@ def ask(session: requests.Session, method: str, url: str, most_bytes: int, secon
 
 
 def json_object(response: requests.Response) -> dict[str, Any] | None:
-    """The JSON object that was answered; None for what is none."""
+    """The JSON object that was answered; None for what is none. Text in it may be ``surrogateescape``d bytes."""
     try:
-        found = read_json(response.content)
+        found = read_json(response.content, surrogates=True)
     except ForeignJsonError:
         return None
     return found if isinstance(found, dict) else None

@@ -22,7 +22,7 @@ from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
-from tony_provider.runtime.text import masked, masked_bytes
+from tony_provider.runtime.text import masked, masked_bytes, printable
 from tony_provider.watching.outages import call_through_outage
 from tony_provider.watching.output_lines import OutputLines
 from tony_provider.watching.shown_output import OutputWish, Told, prefixed
@@ -185,7 +185,7 @@ class Outcome:
         if tail is None:
             self.log.info("The end of the output of %s is above", title)
         elif tail:
-            self.log.error("End of the output of %s:\n%s", title, tail)
+            self.log.error("End of the output of %s:\n%s", title, printable(tail.replace("\r", "\n")))
         else:
             self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from tony_provider.runtime.text import printable
+
 MOST_VALUES = 1_000_000  # an application master's status of ten thousand tasks has some 500,000
 DEEPEST = 50  # levels; nothing of ours has ten
 RETURNED_DEEPEST = 200  # of what a program returns
@@ -24,8 +26,11 @@ class ForeignJsonError(ValueError):
     """Bytes are no JSON, or more than is read of somebody else's; the message says what is wrong with them."""
 
 
-def read_json(data: bytes, *, most_values: int = MOST_VALUES, deepest: int = DEEPEST) -> Any:
-    """What JSON in UTF-8 says. Its length in bytes is the caller's to bound. Raises ForeignJsonError."""
+def read_json(data: bytes, *, most_values: int = MOST_VALUES, deepest: int = DEEPEST, surrogates: bool = False) -> Any:
+    """What JSON in UTF-8 says. Its length in bytes is the caller's to bound. Raises ForeignJsonError.
+
+    ``surrogates``: text may hold halves of surrogate pairs, as Python has bytes that are no text.
+    """
     # Before anything is made of it; what texts hold is counted, too.
     if (values := data.count(b",") + data.count(b"[") + data.count(b"{")) > most_values:
         raise ForeignJsonError(f"it has up to {values} values; more than {most_values} are not read")
@@ -45,7 +50,7 @@ def read_json(data: bytes, *, most_values: int = MOST_VALUES, deepest: int = DEE
         raise ForeignJsonError(str(error)) from error
     if is_nested_deeper(plain, deepest):
         raise ForeignJsonError(f"it is nested too deeply: more than {deepest} levels are not read")
-    if _SURROGATE.search(data):
+    if not surrogates and _SURROGATE.search(data):
         try:
             json.dumps(plain, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -62,6 +67,17 @@ def is_nested_deeper(plain: Any, levels: int) -> bool:
     else:
         return False
     return levels == 0 or any(is_nested_deeper(each, levels - 1) for each in inner if isinstance(each, (dict, list)))
+
+
+def made_printable(plain: Any) -> Any:
+    """What ``read_json`` gives, with all text as ``text.printable`` has it: for people's eyes, logs and terminals."""
+    if isinstance(plain, str):
+        return plain if plain.isprintable() else printable(plain)
+    if isinstance(plain, list):
+        return [made_printable(each) for each in plain]
+    if isinstance(plain, dict):
+        return {made_printable(key): made_printable(value) for key, value in plain.items()}
+    return plain
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

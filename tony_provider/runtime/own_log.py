@@ -9,6 +9,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from tony_provider.runtime.text import printable
+
 LIMIT = 8 << 20  # bytes of the file; as many again in the one before, with ``.1`` at the end of its name
 _STDERR = 2
 
@@ -21,14 +23,14 @@ def configure() -> None:
 
 
 class OwnLog(logging.Handler):
-    """A handler that writes to stderr and empties its file when that has grown large.
+    """A handler that writes to stderr, without what a terminal obeys, and empties its file when that has grown large.
 
     A disk that is full costs lines, and nothing else: no buffer is left that the end of the process would trip over.
     The file is another program's making, which has opened it and keeps its name: so it is copied and emptied.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = (self.format(record) + "\n").encode("utf-8", "replace")
+        line = (printable(self.format(record)) + "\n").encode()
         with suppress(OSError):
             _turn_over(len(line))
             os.write(_STDERR, line)

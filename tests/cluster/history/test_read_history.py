@@ -135,7 +135,16 @@ def test_an_enormous_status_is_named_once(whole: Path) -> None:
     found = read(whole)
     assert found.status is None
     (said,) = found.missing
-    assert "status.json: it is larger than 64 MiB, which none of ours is" in said
+    assert "status.json: it is larger than 32 MiB, which none of ours is" in said
+
+
+def test_a_status_of_millions_of_values_is_not_made(whole: Path) -> None:
+    (whole / "result.json").unlink()
+    (whole / "status.json").write_bytes(b'{"tasks": [' + b"[]," * 5_000_000 + b"[]]}")
+    found = read(whole)
+    assert found.status is None
+    (said,) = found.missing
+    assert "more than 1000000 are not read" in said
 
 
 def test_enormous_series_are_read_up_to_a_bound(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,12 @@ import attrs
 import requests
 from requests.auth import AuthBase
 
+from tony_provider.cluster.bounded_answers import ask, json_object
+from tony_provider.runtime.most_bytes import YARN_ANSWER
+
 CONNECT_SECONDS = 2.0  # for a connection to open
 ANSWER_SECONDS = 3.0  # for a server to answer
+_LONGEST_ANSWER = 30.0  # seconds from the request to the last byte
 _IPC = "Hadoop IPC port"  # as every RPC port of Hadoop says to those who speak HTTP to it
 
 # What Hadoop's servers answer at, what is in that answer, and who they are.
@@ -47,9 +51,12 @@ class Way:
         with requests.Session() as session:
             session.trust_env = self.trust_env
             try:
-                return session.request(
+                return ask(  # type: ignore[no-any-return]
+                    session,
                     method,
                     url,
+                    YARN_ANSWER,
+                    _LONGEST_ANSWER,
                     params=self.identity,
                     auth=self.auth if authenticated else None,
                     verify=self.verify,
@@ -63,11 +70,7 @@ class Way:
 
 def json_of(response: requests.Response) -> dict[str, Any]:
     """The JSON object that was answered; empty for what is none."""
-    try:
-        found = response.json()
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return json_object(response) or {}
 
 
 def remote_exception(response: requests.Response) -> str:

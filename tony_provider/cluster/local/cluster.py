@@ -34,7 +34,8 @@ from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.codec import CodecError, from_plain
+from tony_provider.runtime.foreign_json import ForeignJsonError, made_printable, read_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
 from tony_provider.runtime.local.archives import ArchiveError
 from tony_provider.runtime.local.trees import remove_tree
@@ -44,6 +45,7 @@ from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
 from tony_provider.runtime.spec.model import AclSpec, JobSpec
+from tony_provider.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -160,16 +162,18 @@ class LocalCluster(Cluster):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         path = output_piece.request(task, attempt, after)
         try:
-            return load_json(read_master(self._folder(application_id).path, path, seconds), OutputPiece)
-        except CodecError as error:
+            answer = read_json(read_master(self._folder(application_id).path, path, seconds), surrogates=True)
+            return from_plain(answer, OutputPiece)
+        except (CodecError, ForeignJsonError) as error:
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its output: {error}") from error
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         if not _is_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         try:
-            return load_json(read_master(self._folder(application_id).path, "status", seconds), JobStatus)
-        except CodecError as error:
+            answer = read_json(read_master(self._folder(application_id).path, "status", seconds), surrogates=True)
+            return from_plain(made_printable(answer), JobStatus)
+        except (CodecError, ForeignJsonError) as error:
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
@@ -223,7 +227,7 @@ class LocalCluster(Cluster):
             user=record.user,
             queue=record.queue,
             tracking_url=(report.tracking_url if report else tracking.read_url(folder.path)) or None,
-            diagnostics=end.diagnostics if end else "",
+            diagnostics=printable(end.diagnostics) if end else "",
             progress=1.0 if end else 0.0,
             started_ms=record.started_ms,
             finished_ms=end.finished_ms if end else None,

@@ -57,15 +57,18 @@ from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked,
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.codec import from_plain
+from tony_provider.runtime.foreign_json import made_printable
 from tony_provider.runtime.hadoop.gss_reasons import explained
 from tony_provider.runtime.hadoop.ids import ApplicationId, ContainerId
 from tony_provider.runtime.protocol import output_piece
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
+_LONGEST_DIAGNOSTICS = 64 << 10  # characters; a job says in its own words how it ended
 _STATES = {
     live: [state.value for state in ApplicationState if live in (None, not state.is_final)]
     for live in (None, True, False)
@@ -257,7 +260,7 @@ class YarnCluster(Cluster):
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         answer = self._masters.get(application_id, "status", seconds)
         with _understanding():
-            return from_plain(answer, JobStatus)
+            return from_plain(made_printable(answer), JobStatus)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set YARN's application lifetime; the reason that YARN gives is that, and not ``diagnostics``."""
@@ -407,7 +410,7 @@ def _application(info: dict[str, Any]) -> Application:
         user=str(info.get("user", "")),
         queue=str(info.get("queue", "")),
         tracking_url=_tracking_url(info),
-        diagnostics=_diagnostics(str(info.get("diagnostics", "")).strip()),
+        diagnostics=_diagnostics(printable(str(info.get("diagnostics", ""))[:_LONGEST_DIAGNOSTICS]).strip()),
         progress=min(1.0, max(0.0, progress)),
         started_ms=int(info.get("startedTime", 0)),
         finished_ms=int(info["finishedTime"]) if info.get("finishedTime") else None,

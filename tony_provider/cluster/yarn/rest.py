@@ -23,7 +23,7 @@ from yarn_api_client.base import Response as YarnResponse
 from yarn_api_client.resource_manager import ResourceManager as YarnApi
 
 from tony_provider.cluster import defaults
-from tony_provider.cluster.bounded_answers import ask
+from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterUnreachable,
@@ -296,7 +296,7 @@ def _who(config: RestConfig) -> str:
 def said_exception(response: requests.Response) -> tuple[str, str]:
     """Hadoop's ``RemoteException`` object, or what else the body says; the class name and the message."""
     try:
-        answer = response.json()
+        answer = json_object(response) or {}
         remote = answer.get("RemoteException", answer)  # or that of its web server
         return str(remote.get("exception", "")), str(remote["message"])
     except (ValueError, KeyError, TypeError, AttributeError):

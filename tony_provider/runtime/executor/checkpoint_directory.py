@@ -16,7 +16,7 @@ import attrs
 
 from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint, Stamp
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.formats import CheckpointFinder, FoundCheckpoints, set_aside
+from tony_provider.runtime.checkpoint.formats import Broken, CheckpointFinder, FoundCheckpoints, set_aside
 from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
@@ -26,7 +26,10 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import Storage
+from tony_provider.runtime.text import one_line
 
+_MOST_SAID = 100  # files of which it is told why they are no checkpoints
+_MOST_NAMED = 5  # files in a line
 # What a program has written this very moment it may write again, and it looks the same: the file system's clock ticks
 # some hundred times a second.
 _TICK_NS = 50_000_000
@@ -71,6 +74,7 @@ class CheckpointDirectory:
         self._finding = threading.Lock()
         self._restored: dict[str, Stamp] = {}  # files that the last start began with
         self._snapshots = 0
+        self._said: set[str] = set()  # of files that are no checkpoints
         self._rewrites = False
         self._keeping = threading.Lock()
         self._kept: Optional[Snapshot] = None
@@ -115,7 +119,7 @@ class CheckpointDirectory:
             except DamagedCheckpoint as error:
                 log.warning("%s; going on with what is here", error)
         for broken in found.broken:
-            log.warning("set aside: %s: %s", ", ".join(broken.paths), broken.reason)
+            log.warning("set aside: %s", _told(broken))
         set_aside(self.path, found.broken, self._workspace.set_aside)
         # The next process goes back to there, however far the last one had come.
         self._reported_step = newest.step if newest else None
@@ -166,6 +170,7 @@ class CheckpointDirectory:
             if reported_step is not None:
                 self._reported_step = max(self._reported_step or 0, reported_step)
             found = self._finder.look(math.inf if final else None, self._reported_step)
+            self._tell(found)
         return [
             one
             for one in found.complete
@@ -174,6 +179,13 @@ class CheckpointDirectory:
             and self._is_newer(one)
             and not self._lacks_any(one, found)
         ]
+
+    def _tell(self, found: FoundCheckpoints) -> None:
+        """Say of each file that is no checkpoint why, once."""
+        for said in map(_told, found.broken):
+            if said not in self._said and len(self._said) < _MOST_SAID:
+                self._said.add(said)
+                log.warning("no checkpoint: %s", said)
 
     def _is_newer(self, checkpoint: LocalCheckpoint) -> bool:
         known = self._on_store
@@ -244,6 +256,11 @@ class CheckpointDirectory:
             return
         shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
         self._keep(None)
+
+
+def _told(broken: Broken) -> str:
+    names = ", ".join(broken.paths[:_MOST_NAMED]) + ("" if len(broken.paths) <= _MOST_NAMED else ", …")
+    return one_line(f"{names}: {broken.reason}")
 
 
 def _stamps(directory: Path) -> dict[str, Stamp]:

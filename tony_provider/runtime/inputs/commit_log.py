@@ -84,6 +84,5 @@ def read_log(storage: Storage, directory: str) -> Iterator[Settled]:
         return
     for file in files:
         if not is_temporary(file.name):
-            for line in read_whole(storage, file.path, COMMITS).split(b"\n")():
-                if line:
-                    yield Settled.of_line(line)
+            for line in read_whole(storage, file.path, COMMITS).splitlines():
+                yield Settled.of_line(line)

@@ -7,6 +7,7 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.foreign_json import read_json
 from tony_provider.runtime.storage import FileStatus
 
 
@@ -38,7 +39,7 @@ class InputShard:
     @classmethod
     def of_line(cls, line: bytes) -> InputShard:
         """Raises ValueError for what ``line`` did not write."""
-        fields = json.loads(line)
+        fields = read_json(line)
         try:
             groups = fields.get("row_groups")
             return cls(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import posixpath
 import tarfile
 import tempfile
 import zipfile
@@ -17,6 +18,7 @@ from tony_provider.runtime.application import LocalAccess, LocalizedResource
 from tony_provider.runtime.file_lock import locked
 from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.storage import local_path
+from tony_provider.runtime.text import one_line
 
 # What an archive that is cut short, damaged or encrypted makes of the readers.
 _UNREADABLE = (
@@ -29,6 +31,11 @@ _UNREADABLE = (
     zlib.error,
     lzma.LZMAError,
 )
+
+_MOST_BYTES = 16 << 30  # that anything may unpack to
+_MOST_TIMES = 100  # its own size, beyond that
+_MOST_ENTRIES = 5_000_000
+_LONGEST_LINK = 4096  # bytes
 
 UNPACK_SECONDS = 900.0  # that another container may take to unpack the same archive, an environment of several GB
 
@@ -77,32 +84,102 @@ def _unpack_aside(archive: Path, target: Path) -> None:
     try:
         unpack(archive, partial)
         partial.rename(target)
-    except _UNREADABLE as error:
+    except (*_UNREADABLE, ArchiveError) as error:
         raise ArchiveError(f"cannot unpack {archive}: {error}") from error
     finally:
         remove_tree(partial)
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack zip and tar, plain or compressed, as YARN does: by what is inside, links and permissions kept."""
+    """Unpack zip and tar, plain or compressed, as YARN does: by what is inside, links and permissions kept.
+
+    A link may lead anywhere, as those of an environment to its interpreter do, but nothing is unpacked by way of one
+    that leads out of the directory. Raises ArchiveError for that, for names that lead out, for devices, and for what is
+    larger than any environment.
+    """
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
+            left = _Room(archive.stat().st_size)
+            for member in zipped.infolist():
+                left.take(member.file_size)
             for member in zipped.infolist():
                 _extract_zipped(zipped, member, directory)
         return
     with tarfile.open(archive) as tar:
-        if hasattr(tarfile, "tar_filter"):  # from 3.12, and in the later releases of those before
-            tar.extractall(directory, filter="tar")  # refuses what leads out of the directory
-        else:
-            tar.extractall(directory)  # noqa: S202 - the archive is the job's own, run as its user
+        left = _Room(archive.stat().st_size)
+        for entry in tar:
+            left.take(entry.size if entry.isreg() else 0)
+            _check_tar(entry)
+            _extract_tar(tar, entry, directory)
+
+
+@attrs.define
+class _Room:
+    """What an archive of so many bytes may unpack to: a hundred times that, or 16 GiB, and so many entries."""
+
+    packed: int
+    _bytes: int = 0
+    _entries: int = 0
+
+    def take(self, size: int) -> None:
+        """Raises ArchiveError where there is no room for so many bytes more."""
+        self._bytes += size
+        self._entries += 1
+        if self._bytes > _MOST_BYTES + _MOST_TIMES * self.packed:
+            raise ArchiveError(f"its {self.packed} bytes would unpack to {self._bytes}, or more")
+        if self._entries > _MOST_ENTRIES:
+            raise ArchiveError(f"it has more than {_MOST_ENTRIES} entries")
+
+
+def _inside(name: str) -> bool:
+    """Whether an entry's name stays in the directory."""
+    path = posixpath.normpath(name)
+    return not path.startswith(("/", "../")) and path != ".." and "\0" not in path
+
+
+def _check_tar(entry: tarfile.TarInfo) -> None:
+    if not (entry.isreg() or entry.isdir() or entry.issym() or entry.islnk()):
+        raise ArchiveError(f"{one_line(entry.name)} is a device, or something else than files, directories and links")
+    if not _inside(entry.name) or (entry.islnk() and not _inside(entry.linkname)):
+        raise ArchiveError(f"{one_line(entry.name)} leads out of it")
+
+
+def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> None:
+    _make_way(directory, entry.name)
+    if entry.islnk():
+        _check_way(directory, entry.linkname)
+    if hasattr(tarfile, "tar_filter"):  # from 3.12, and in the later releases of those before
+        tar.extract(entry, directory, filter="tar")
+    else:
+        tar.extract(entry, directory)
+
+
+def _make_way(directory: Path, name: str) -> None:
+    _check_way(directory, name)
+    path = directory / name
+    if path.is_symlink():  # it would be written to what that leads to
+        path.unlink()
+
+
+def _check_way(directory: Path, name: str) -> None:
+    way = (directory / name).parent.resolve()
+    if way != directory.resolve() and directory.resolve() not in way.parents:
+        raise ArchiveError(f"{one_line(name)} leads out of it")
 
 
 def _extract_zipped(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, directory: Path) -> None:
-    path = Path(zipped.extract(member, directory))
+    if not _inside(member.filename):
+        raise ArchiveError(f"{one_line(member.filename)} leads out of it")
+    _make_way(directory, member.filename)
     mode = member.external_attr >> 16
     if mode & 0o170000 == 0o120000:  # a symbolic link, its target as the content
+        if member.file_size > _LONGEST_LINK:
+            raise ArchiveError(f"{one_line(member.filename)} is a link to nowhere")
         destination = zipped.read(member).decode()
-        path.unlink()
-        path.symlink_to(destination)
-    elif mode & 0o777:
+        link = directory / member.filename
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(destination)
+        return
+    path = Path(zipped.extract(member, directory))
+    if mode & 0o777:
         path.chmod(mode & 0o777 | 0o200)

@@ -6,7 +6,7 @@ A task's program may mean harm, and it can read its executor's credentials: what
 from __future__ import annotations
 
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.text import is_writable
+from tony_provider.runtime.text import is_writable, one_line
 
 MOST_METRICS = 200  # different names of one user process; each heartbeat carries them all
 LONGEST_NAME = 250  # characters of a metric's name
@@ -42,7 +42,7 @@ def largest(kind: str) -> int:
 
 def is_metric_name(text: str) -> bool:
     """Whether a metric may have this name."""
-    return len(text) <= LONGEST_NAME and is_writable(text)
+    return len(text) <= LONGEST_NAME and is_writable(text) and one_line(text) == text
 
 
 def fit(heartbeat: tony_pb2.Heartbeat) -> None:

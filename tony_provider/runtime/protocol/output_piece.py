@@ -36,4 +36,7 @@ class OutputPiece:
 
     @property
     def data(self) -> bytes:
-        return self.text.encode("utf-8", "surrogateescape")
+        try:
+            return self.text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:  # halves that stand for no byte: no master of ours wrote it
+            return self.text.encode("utf-8", "replace")

@@ -110,7 +110,7 @@ def _operations(source: _Source) -> Iterator[tuple[Any, Any]]:
             yield opcode, None
         else:
             source.longest_line = _LONGEST_NUMBER if opcode.name in ("INT", "LONG") else _LONGEST_LINE
-            yield opcode, opcode.arg.reader(source)
+            yield opcode, opcode.arg.reader(source)  # type: ignore[arg-type]
         if opcode.name == "STOP":
             return
     raise ValueError(f"it has more than {_MOST_OPERATIONS} operations")
@@ -267,7 +267,7 @@ def number_at(value: Any, *keys: str) -> Optional[int]:
         return None
     said = {key.lower(): number for key, number in value.items() if isinstance(key, str)}
     for key in keys:
-        number = said.get(key)
+        number: Any = said.get(key)
         if is_count(number):
             return int(number)
     return None

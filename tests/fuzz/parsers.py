@@ -1,0 +1,441 @@
+"""The one list of what reads foreign bytes: jobs' files, answers and records, and programs' checkpoints.
+
+``tests.fuzz.test_fuzz`` holds it against the code: each file that takes bytes apart is imported here, or named in
+``NOT_FOREIGN`` with the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import pickle
+import signal
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.advice.cases import history
+from tests.runtime.am.yarn.test_launch_context import DESCRIPTION
+from tests.runtime.checkpoint import hostile
+from tony_provider.cluster.history.job_specification import JobSpecification
+from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.cluster.history.summary_parts import plain_of, read_summary
+from tony_provider.cluster.results import Delivered
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.checkpoint.catalog import check_manifest
+from tony_provider.runtime.checkpoint.checkpoint_model import Manifest
+from tony_provider.runtime.checkpoint.content import hdf5, readers, safetensors
+from tony_provider.runtime.checkpoint.content.crc32c import crc32c
+from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.formats import find
+from tony_provider.runtime.checkpoint_chain import Owner
+from tony_provider.runtime.codec import CodecError, load_json, to_plain
+from tony_provider.runtime.executor.progress_reports import ProgressReader
+from tony_provider.runtime.executor.return_value import ReturnedError, read_returned
+from tony_provider.runtime.executor.tensorboard import event_records
+from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
+from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.hadoop.tokens import Credentials, CredentialsError
+from tony_provider.runtime.history.event_segments import EventSegmentHeader, read_event_lines, read_event_segment
+from tony_provider.runtime.history.segment_files import compressed
+from tony_provider.runtime.history.segments import SegmentHeader, read_segment
+from tony_provider.runtime.inputs.commit_log import Settled
+from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer
+from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.local.archives import _UNREADABLE, ArchiveError, unpack
+from tony_provider.runtime.outputs.output_mark import OutputMark
+from tony_provider.runtime.protocol import addresses
+from tony_provider.runtime.protocol.final_report import FinalReport
+from tony_provider.runtime.protocol.output_piece import OutputPiece
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.token_life import TokenLife
+from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
+from tony_provider.runtime.text import for_terminal, one_line, printable
+from tony_provider.watching.output_lines import OutputLines
+
+SAMPLES = Path(__file__).parents[1] / "runtime"
+
+Seal = Callable[[bytes], bytes]
+JSON_OF_ALL = [
+    b'{"step":5,"entry":"a","files":[{"path":"a","size":1,"checksum":"crc32:0a1b2c3d"}]}',
+    b'{"a":[1,-2.5e3,null,true,"\\u00e9\\n"],"b":{"c":{}}}',
+]
+
+
+def as_it_is(data: bytes) -> bytes:
+    return data
+
+
+@attrs.frozen
+class Parser:
+    """What reads foreign bytes, with valid ones to begin with.
+
+    ``seal`` makes checksums and compression of what was changed, so that it gets past them.
+    """
+
+    name: str
+    run: Callable[[bytes], Any]
+    seeds: Callable[[], Sequence[bytes]]
+    declared: tuple[type[Exception], ...] = ()
+    seal: Seal = as_it_is
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.seal is not as_it_is
+
+
+def _json(plain: object) -> bytes:
+    return json.dumps(plain, separators=(",", ":")).encode()
+
+
+def in_a_file(read: Callable[[Path], Any], suffix: str = "") -> Callable[[bytes], Any]:
+    directory = tempfile.TemporaryDirectory(prefix="tony-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    path = Path(directory.name) / f"step-5{suffix}"
+
+    def run(data: bytes) -> Any:
+        assert directory.name
+        path.write_bytes(data)
+        return read(path)
+
+    return run
+
+
+def reader(name: str, seeds: Callable[[], Sequence[bytes]], seal: Seal = as_it_is, suffix: str = "") -> Parser:
+    """One of the parsers of checkpoints' files."""
+    return Parser(
+        f"checkpoint-{name}{suffix}", in_a_file(readers.READERS[name], suffix), seeds, (Unreadable, OSError), seal
+    )
+
+
+def record(cls: type[Any], plain: object, *more: Callable[[Any], Any]) -> Parser:
+    """A record of JSON."""
+
+    def run(data: bytes) -> None:
+        found = load_json(data, cls, ignore_unknown=True)
+        for each in more:
+            each(found)
+
+    return Parser(f"record-{cls.__name__}", run, lambda: [_json(plain)], (CodecError, DamagedCheckpoint))
+
+
+def samples(*patterns: str) -> Callable[[], Sequence[bytes]]:
+    """Files of ``tests/runtime``."""
+
+    @functools.cache
+    def found() -> Sequence[bytes]:
+        every = [path.read_bytes() for pattern in patterns for path in sorted(SAMPLES.glob(pattern)) if path.is_file()]
+        return [each for each in every if len(each) <= 64 << 10] or every[:1]
+
+    return found
+
+
+def zip_of(name: str) -> Seal:
+    def seal(data: bytes) -> bytes:
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("config.json", b"{}")
+            archive.writestr(name, data)
+        return made.getvalue()
+
+    return seal
+
+
+def bundle_of(entries: bytes) -> bytes:
+    return hostile.index(hostile.block(entries))
+
+
+def database_of(data: bytes) -> bytes:
+    body = bytes.fromhex("0cdb3a2a") + (len(data) + 16).to_bytes(8, "little") + data
+    return body + crc32c(body).to_bytes(4, "little")
+
+
+def with_header(header: object) -> Seal:
+    return lambda text: compressed([_json(header) + b"\n", text])
+
+
+def _safetensors(data: bytes) -> bytes:
+    return hostile.safetensors(data) + bytes(32)
+
+
+def _npy() -> list[bytes]:
+    header = "{'descr': '<i8', 'fortran_order': False, 'shape': (), }"
+    return [hostile.npy(header) + bytes(8), hostile.npy(header.replace("()", "(2, 3)")) + bytes(48)]
+
+
+def _pickles() -> list[bytes]:
+    plain = {"step": 7, "epoch": 1, "model": {"a": [1.5, None, (1, 2)], "b": b"x" * 300}, "long": 2**100}
+    return [*(pickle.dumps(plain, protocol) for protocol in range(6)), hostile.pickle_that_names_a_doubled_tuple()]
+
+
+_NAMES = ("a-1.pt", "a-2.index", "a-3.npz", "a-4.tony.json", "latest", "step_5/.metadata", "step_5/__0_0.distcp")
+
+
+def _look(data: bytes) -> None:
+    """At a directory that holds the file under several names."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+        for each in (
+            "a-1.pt",
+            "a-2.index",
+            "a-3.npz",
+            "a-4.tony.json",
+            "latest",
+            "step_5/.metadata",
+            "step_5/__0_0.distcp",
+        ):
+            path = Path(name, each)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+        find(Path(name), now=float("inf"))
+
+
+def _lines(data: bytes) -> None:
+    lines = OutputLines()
+    lines.add(data)
+    lines.end()
+    lines.take(0.0)
+
+
+def _answer(data: bytes) -> None:
+    check(Answer(403, None, data), "hdfs:///a", "read")
+
+
+def _unpack(data: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+        archive, inside = Path(name, "archive"), Path(name, "inside")
+        inside.mkdir()
+        archive.write_bytes(data)
+        unpack(archive, inside)
+        assert sorted(path.name for path in Path(name).iterdir()) == ["archive", "inside"], "something lies beside it"
+
+
+def _archives() -> list[bytes]:
+    from tests.runtime.local import test_archives as made
+
+    kept = [make() for name, make in made.HOSTILE.items() if name != "zip: a long link"]
+    return [
+        made.tar(("bin/a", made.FILE, ""), ("bin/b", made.LINK, "a")),
+        made.zipped(("bin/a", 0o100755, b"x")),
+        *kept,
+    ]
+
+
+def _piece(found: OutputPiece) -> bytes:
+    return found.data
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def _event() -> bytes:
+    value = _field(1, b"loss") + b"\x15" + struct.pack("<f", 0.5)
+    return b"\x09" + struct.pack("<d", 1.0) + b"\x10\x05" + _field(5, _field(1, value))
+
+
+def _cluster() -> bytes:
+    tasks = tuple(TaskAddress("worker", at, Role.WORKER, f"node{at}", {"main": 10_000 + at}) for at in range(3))
+    return zlib.decompress(addresses.pack(ClusterSpec(1, tasks)))
+
+
+_REMOTE = {"RemoteException": {"javaClassName": "a.b", "message": "m"}}
+
+
+def _scalars(data: bytes) -> list[event_records.Scalar]:
+    return list(event_records.scalars(data))
+
+
+def _tokens() -> list[bytes]:
+    return [Credentials().to_bytes(), b"HDTS\x01\x03\x0a\x01a"]
+
+
+def _texts(data: bytes) -> None:
+    for_terminal(data)
+    one_line(data.decode("utf-8", "replace"))
+    printable(data.decode("latin-1"))
+
+
+def _footer(data: bytes) -> list[tuple[int, int]]:
+    return parse_footer(data)
+
+
+def _footers() -> list[bytes]:
+    found = samples("inputs/samples/*.parquet")()
+    return [each[-8 - int.from_bytes(each[-8:-4], "little") : -8] for each in found]
+
+
+def _summary(data: bytes) -> None:
+    needed = {field.name: field.name for field in attrs.fields(JobSummary) if field.default is attrs.NOTHING}
+    read_summary({**needed, **plain_of(data.decode("utf-8", "replace"))[0]})
+
+
+SAMPLE = {"time_ms": 5, "seconds": 10.0, "task": "worker:0", "step": 5, "metrics": {"loss": 0.5}}
+_FILE = {"path": "a", "size": 1, "checksum": "crc32:0"}
+RECORDS = [
+    record(JobStatus, to_plain(history().status)),
+    record(FinalReport, {"final_status": "SUCCEEDED", "diagnostics": "", "tracking_url": "", "finished_ms": 5}),
+    record(Owner, {"application_id": "application_1_1"}),
+    record(Delivered, {"try_number": 1, "max_tries": 2, "delivered_ms": 5, "version": 1}),
+    record(ApplicationDescription, to_plain(DESCRIPTION)),
+    record(
+        Manifest,
+        {
+            "save": 1,
+            "step": 2,
+            "format": "pytorch",
+            "entry": "a",
+            "files": [{"path": "a", "size": 1, "checksum": "crc32:0"}],
+        },
+        lambda found: check_manifest("hdfs:///a/save-000001-step-2-00000000", found),
+    ),
+    record(JobSpecification, {"job": {"name": "a"}, "given": {}, "overrides": {}}),
+    record(OutputPiece, {"attempt": 1, "newest": 1, "start": 0, "end": 5, "text": "abc"}, _piece),
+    record(TokenLife, {"issued_ms": 1, "until_ms": 5, "renewed_ms": 3, "max_ms": 9}),
+    record(OutputMark, {"application_id": "a", "training": "t", "written_ms": 5}),
+]
+CHECKPOINTS = [
+    reader("array", lambda: [_json({"shape": [4, 4], "chunks": [2, 2], "zarr_format": 2})]),
+    reader(
+        "bundle",
+        lambda: [
+            b"".join(
+                hostile.entry(0, key, value)
+                for key, value in ((b"", b"\x08\x02"), (b"a", b"\x18\x01\x20\x08\x28\x10"), (b"b", b"\x28\x10"))
+            )
+        ],
+        bundle_of,
+    ),
+    reader("database", samples("checkpoint/samples/orbax/*/*/manifest.ocdbt"), database_of),
+    reader("ends", samples("checkpoint/samples/dcp/**/.metadata")),
+    reader("epoch", lambda: [b'{"epoch":3}']),
+    Parser(
+        "checkpoint-hdf5",
+        in_a_file(hdf5.check),
+        lambda: [b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0" + bytes(24) + struct.pack("<Q", 100) + bytes(52)],
+        (Unreadable, OSError),
+    ),
+    reader("keras", lambda: [b"{}"], zip_of("model.weights.h5")),
+    reader("manifest", lambda: JSON_OF_ALL),
+    reader("npy", _npy),
+    reader("npz", _npy, zip_of("step.npy")),
+    reader(
+        "shards", lambda: [_json({"weight_map": {"a": "model-00001-of-00002.bin", "b": "model-00002-of-00002.bin"}})]
+    ),
+    reader("step", samples("checkpoint/samples/orbax/*/_CHECKPOINT_METADATA")),
+    reader("torch", _pickles),
+    reader("torch", _pickles, zip_of("model/data.pkl"), ".pt"),
+    reader("torch", samples("checkpoint/samples/torch/**/*"), suffix=".old.pt"),
+    Parser(
+        "checkpoint-safetensors",
+        in_a_file(safetensors.check, ".safetensors"),
+        lambda: [_json({"a": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]}, "__metadata__": {}})],
+        (Unreadable, OSError),
+        _safetensors,
+    ),
+    reader("tree", samples("checkpoint/samples/orbax/8/_METADATA", "checkpoint/samples/orbax/30/default/_METADATA")),
+    Parser("checkpoint-look", _look, lambda: [*_pickles(), *JSON_OF_ALL]),
+]
+EVENT_LINE = _json({"time_ms": 5, "event": "started", "dropped": 3}) + b"\n"
+COMMIT = _json({"shard": 1, "task": "w:0", "attempt": 1, "start": 1, "time_ms": 5})
+SHARD = _json({"uri": "a", "size": 1, "modified_ms": 5, "row_groups": [0, 1]})
+SUMMARY = _json({"application_id": "a", "seconds": 5, "tasks": [], "metrics": {"loss": 1}})
+OTHERS = [
+    Parser("json", read_json, lambda: JSON_OF_ALL, (ForeignJsonError,)),
+    Parser("events", functools.partial(read_event_lines, most_events=1000), lambda: [EVENT_LINE * 2]),
+    Parser(
+        "event-segment",
+        functools.partial(read_event_segment, most_bytes=1 << 20, most_events=1000),
+        lambda: [EVENT_LINE],
+        seal=with_header(attrs.asdict(EventSegmentHeader())),
+    ),
+    Parser(
+        "sample-segment",
+        functools.partial(read_segment, most_bytes=1 << 20, most_samples=1000),
+        lambda: [_json(SAMPLE) + b"\n"],
+        seal=with_header(attrs.asdict(SegmentHeader())),
+    ),
+    Parser("commit", Settled.of_line, lambda: [COMMIT], (ValueError,)),
+    Parser("shard", InputShard.of_line, lambda: [SHARD], (ValueError,)),
+    Parser("parquet", _footer, _footers, (ParquetError,)),
+    Parser("addresses", functools.partial(addresses.unpack, 1), lambda: [_cluster()], (ValueError,), zlib.compress),
+    Parser(
+        "metrics",
+        in_a_file(lambda path: ProgressReader(path).look(0.0)),
+        lambda: [b'{"step":5,"total_steps":10,"loss":0.5}\n{"acc":1}\n'],
+    ),
+    Parser("returned", in_a_file(read_returned), lambda: JSON_OF_ALL, (ReturnedError, OSError)),
+    Parser("event-file", _scalars, lambda: [_event()], (event_records.NotAnEventError,)),
+    Parser("tokens", Credentials.from_bytes, _tokens, (CredentialsError,)),
+    Parser("summary", _summary, lambda: [SUMMARY]),
+    Parser("webhdfs", _answer, lambda: [_json(_REMOTE)], (StorageError, NotNow)),
+    Parser("output", _lines, lambda: [b"step 1\rstep 2\r\x1b[1mloss\x1b[0m 0.5\n\xe2\x82\xac\n"]),
+    Parser("terminal", _texts, lambda: [b"\x1b]0;title\x07\x1b[31mred\x1b[0m"]),
+    Parser("archive", _unpack, _archives, (ArchiveError, *_UNREADABLE)),
+]
+
+PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
+
+# Files that take bytes apart which are no job's, or do so by way of the parsers above.
+NOT_FOREIGN = {
+    "cluster/bounded_answers.py": "json_object is read_json",
+    "cluster/diagnosis/runtime_checks.py": "the runtime archive of this installation",
+    "cluster/garbage.py": "read_json",
+    "cluster/history/keep_specification.py": "what it has written itself a moment ago",
+    "cluster/local/cluster.py": "read_json",
+    "cluster/record_files.py": "read_json",
+    "cluster/runtime_archive.py": "wheels that pip has checked",
+    "cluster/store_renewal.py": "read_json",
+    "hooks/connection.py": "Airflow's connection, as its administrators have written it",
+    "macros.py": "read_json",
+    "operators/advice.py": "Airflow's own store of a task",
+    "runtime/am/history/event_backlog.py": "what this application master has written itself",
+    "runtime/checkpoint/content/__main__.py": "requests of the executor",
+    "runtime/checkpoint/content/zips.py": "by way of the readers of .keras, .npz and .pt",
+    "runtime/executor/checkpoint_reader.py": "answers of its own process, which is fed instead",
+    "runtime/executor/fetched_shards.py": "the part of an input that the application master has sent",
+    "runtime/executor/shard_server.py": "one line of a user process, up to a bound; hypothesis in its own tests",
+    "runtime/hadoop/frames.py": "RPC of the cluster's own servers",
+    "runtime/sdk/tony_call.py": "in the user process; so all of sdk",
+    "runtime/sdk/tony_frames.py": "proven to be of this job",
+    "runtime/sdk/tony_inputs.py": "answers of the executor",
+    "runtime/sdk/tony_mpi.py": "what the executor has written",
+    "runtime/sdk/tony_records.py": "the program's own inputs",
+    "runtime/sdk/tony_xgboost.py": "answers of the executor",
+    "runtime/spec/source.py": "what an author writes; hypothesis in the tests of parsing",
+}
+
+
+def _endless(_: bytes) -> None:
+    while True:
+        pass
+
+
+def _crash(_: bytes) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+# They show that the watchdog sees what it is there for.
+SELFTESTS = {
+    f"selftest-{name}": Parser(f"selftest-{name}", run, lambda: [b"abc"])
+    for name, run in {
+        "endless": _endless,
+        "memory": lambda _: [bytes(64 << 20) for _ in range(100)],
+        "crash": _crash,
+        "raises": lambda _: 1 // 0,
+    }.items()
+}
+
+
+def parser_of(name: str) -> Parser:
+    """The parser of that name, or what tests the watchdog."""
+    return (PARSERS | SELFTESTS)[name]
