@@ -13,7 +13,7 @@ from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import JobSpec
 
 DAY_MS = 86_400_000
-TOKEN = made(1, 1000, 1000 + 7 * DAY_MS).text
+TOKEN = made(1, 1000, 1000 + 7 * DAY_MS)
 
 
 def job(**timeouts: str) -> JobSpec:

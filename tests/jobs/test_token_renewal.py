@@ -31,15 +31,14 @@ LIFE_MS = 30_000  # that a token can be renewed for
 INTERVAL_MS = 20_000  # that it holds without being renewed
 
 
-@pytest.fixture(scope="module")
-def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
-    """A Kerberos cluster whose HDFS tokens live for seconds, and whose ResourceManager gets newer ones for the nodes.
+def short_tokens(life_ms: int = LIFE_MS, interval_ms: int = INTERVAL_MS) -> dict[str, dict[str, str]]:
+    """Properties of a cluster whose HDFS tokens live for seconds, and whose ResourceManager gets others for the nodes.
 
     With these its NodeManagers fetch the files of later containers, a later master's among them.
     """
     tokens = {
-        "dfs.namenode.delegation.token.max-lifetime": str(LIFE_MS),
-        "dfs.namenode.delegation.token.renew-interval": str(INTERVAL_MS),
+        "dfs.namenode.delegation.token.max-lifetime": str(life_ms),
+        "dfs.namenode.delegation.token.renew-interval": str(interval_ms),
     }
     yarn = {
         "yarn.resourcemanager.proxy-user-privileges.enabled": "true",
@@ -47,15 +46,26 @@ def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
         "yarn.resourcemanager.system-credentials.valid-time-remaining": "3000",
     }
     core = {"hadoop.proxyuser.yarn.hosts": "*", "hadoop.proxyuser.yarn.users": "*"}
-    properties = {"hdfs-site": tokens, "yarn-site": yarn, "core-site": core}
-    cluster = start_hadoop(Settings(secure=True, rpc_protection="privacy", namenodes=2, properties=properties))
+    return {"hdfs-site": tokens, "yarn-site": yarn, "core-site": core}
+
+
+@contextmanager
+def as_user(place: YarnPlace) -> Iterator[YarnPlace]:
+    """The place, with a ticket of the user that jobs there run as; what is left there is ended."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in cluster.layout.kerberos_environment(USER).items():
+        for name, value in place.cluster.layout.kerberos_environment(USER).items():
             if name.startswith("KRB5"):
                 patch.setenv(name, value)
-        place = YarnPlace(cluster=cluster)
         yield place
         place.close()
+
+
+@pytest.fixture(scope="module")
+def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
+    """A Kerberos cluster of short-lived tokens."""
+    settings = Settings(secure=True, rpc_protection="privacy", namenodes=2, properties=short_tokens())
+    with as_user(YarnPlace(cluster=start_hadoop(settings))) as place:
+        yield place
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import attrs
 from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.errors import JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
+from tony_provider.cluster.hdfs_names import hdfs_name_problems
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
@@ -68,7 +69,11 @@ class PreparedSubmission:
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
     """Raises JobRejected, SourceMissing, ClusterError, StorageError."""
     job = with_defaults(request.job, opened.settings)
-    if found := [*_secret_problems(job, request.secrets), *_hadoop_problems(job, opened)]:
+    if found := [
+        *_secret_problems(job, request.secrets),
+        *_hadoop_problems(job, opened),
+        *hdfs_name_problems(job, opened),
+    ]:
         raise JobRejected(found)
     opened.cluster.check(job)
     sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)

@@ -50,7 +50,7 @@ class _ChangesOnPaper:
 
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         return [
-            LocalizedResource(source.name, uri, source.size, _NOT_WRITTEN, source.kind)
+            LocalizedResource(source.name, uri, source.size, _NOT_WRITTEN, source.kind, source.sha256)
             for source, uri in places(self.prepared.layout, sources)
         ]
 
@@ -60,7 +60,7 @@ class _ChangesOnPaper:
             return TakenChain(plan.newest.uri, plan.about)
         return TakenChain(self.prepared.chains.uri_after(plan.newest), plan.about)
 
-    def add_store_token(self, credentials: Credentials) -> None:
+    def add_store_tokens(self, credentials: Credentials) -> None:
         if (tokens := self.prepared.opened.tokens) is not None:
             tokens.pretend(credentials)
 

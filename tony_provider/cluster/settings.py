@@ -8,9 +8,11 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster import defaults
-from tony_provider.runtime.application import GpuDealing
+from tony_provider.runtime.application import GpuDealing, OtherHdfs
 from tony_provider.runtime.spec.model import Memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+
+NO_KEY_SERVER = "none"
 
 
 class Backend(StrEnum):
@@ -49,6 +51,9 @@ class YarnSettings:
     nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
     master_keytab: MasterKeytab | None = None
     tokens_renewed: bool = False  # somebody runs `airflow tony renew` regularly, for jobs that nobody waits for
+
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # beside the staging directory's
+    key_server: str | None = None  # its URI, or NO_KEY_SERVER; None: as HDFS says
 
     @property
     def renews_tokens(self) -> bool:

@@ -17,12 +17,12 @@ _REMEDY = (
 )
 
 
-def check_token_life(token: str, job: JobSpec) -> None:
+def check_token_life(token: StoreToken, job: JobSpec) -> None:
     """Check a job that nobody waits for, and that nobody brings newer tokens, against the token it begins with.
 
     Raises JobRejected where its own time limit is longer. Without one it may end soon enough: that is told in the log.
     """
-    about = StoreToken(token, 0).id
+    about = min([token.id, *(each.id for each in token.others)], key=lambda each: each.latest_ms)
     seconds = (about.latest_ms - about.issued_ms) / 1000
     alone = f"its HDFS token lives for {span(seconds)}, and nobody waits for the job to bring it newer ones"
     limit = job.timeouts.lifetime

@@ -56,6 +56,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         "Where jobs keep their files: a path or URI on HDFS; for the local backend a directory of this machine, which "
         "is needed. Default: /user/<whom the job runs as>/.tony.",
     ),
+    "other_hdfs": _text(
+        "Other HDFS",
+        "What jobs may name beside the staging directory's HDFS: of each, what its URIs name it by and its WebHDFS "
+        "addresses, such as archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. "
+        "In JSON an object does as well. Default: nothing else.",
+    ),
     "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
     **_group(
         "Security",
@@ -74,6 +80,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "Tokens are renewed",
             "`airflow tony renew` runs regularly, so jobs that nobody waits for may outlive their HDFS tokens. "
             "Default: no.",
+        ),
+        key_server=_text(
+            "Key server",
+            "The server with the keys of HDFS's encryption zones, such as kms://https@kms.example.com:9600/kms; none: "
+            "jobs get no token of it. Default: as HDFS says.",
         ),
         verify=_text(
             "Verify TLS",

@@ -104,8 +104,11 @@ class Storage(ABC):
         Raises StorageNotEmpty without ``recursive``, StorageInvalidPath for the root.
         """
 
-    def take_token(self, token: str) -> None:
-        """Show a newer delegation token from now on, from all threads. Nothing to do where none is asked for."""
+    def take_token(self, token: str, name: str = "") -> None:
+        """Show a newer delegation token from now on, from all threads. Nothing to do where none is asked for.
+
+        ``name``: what URIs name another HDFS by, where the token is of one.
+        """
         return
 
     @abstractmethod
