@@ -20,13 +20,13 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
 from tests.jobs.test_token_renewal import (
     as_user,
-    deferred,
     kill_master,
     short_tokens,
     until_ms,
     until_newer,
     until_over,
 )
+from tests.jobs.waiters import deferred
 from tests.waiting import until
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.runtime.protocol.status import JobState

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.triggers.base import TriggerEvent
 
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import REALM, Settings
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
-from tests.waiting import SECONDS, until
+from tests.jobs.waiters import deferred
+from tests.waiting import until
+from tony_provider.cluster.history.summarize import reason
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
-from tony_provider.triggers.tony import TonyJobTrigger
-from tony_provider.watching.watch_result import Reason
 
 LIFE_MS = 30_000  # that a token can be renewed for
 INTERVAL_MS = 20_000  # that it holds without being renewed
@@ -66,22 +61,6 @@ def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
     settings = Settings(secure=True, rpc_protection="privacy", namenodes=2, properties=short_tokens())
     with as_user(YarnPlace(cluster=start_hadoop(settings))) as place:
         yield place
-
-
-@contextmanager
-def deferred(job: Job, place: YarnPlace) -> Iterator[None]:
-    """While a task that is deferred waits for the job, whose trigger must see its end."""
-    watched = DeferredJob(place.hook().tony_conn_id, None, job.identity.slug, job.identity.digest, job.id, kill=False)
-    trigger = TonyJobTrigger(job=to_plain(watched), poll_interval=0.5, end=None, queue=None, whose="a test")
-
-    async def first() -> TriggerEvent:
-        return await anext(trigger.run())
-
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(asyncio.run, first())
-        yield
-        event = from_plain(waiting.result(SECONDS).payload, WatchEvent)
-    assert (event.reason, event.error) == (Reason.FINISHED, None)
 
 
 def command(here: Path) -> str:
@@ -192,3 +171,18 @@ def test_a_token_that_comes_late_mends_what_could_not_be_kept(short_lived: YarnP
     assert life.until_ms > first
     job.end()
     assert_well(job, short_lived)
+
+
+@pytest.mark.long
+def test_a_job_that_fails_as_its_token_has_ended_says_so_and_what_to_do(short_lived: YarnPlace, tmp_path: Path) -> None:
+    job = short_lived.submit({**spec(tmp_path), "timeouts": {"upload": "2s"}}, watched=False)
+    job.until(JobState.RUNNING)
+    first = until_ms(job)
+    until_over(job, first)
+    (tmp_path / "end").touch()
+    said = job.failed()
+    assert "the application's HDFS token has ended at 20" in said
+    assert "run `airflow tony renew` regularly" in said
+    # What Airflow's summary keeps, where the job could not leave its own word on the store.
+    kept = reason(job.application(), job.hook.job_status(job.identity, job.id))
+    assert "HDFS token has ended" in kept

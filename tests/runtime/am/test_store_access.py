@@ -152,3 +152,12 @@ async def test_another_users_is_left_out_and_keeps_nobody_elses_back(
     await access_of_keys.take(attrs.evolve(made(2, 5000, 15000), others=[stolen]))
     assert access_of_keys.life == TokenLife(1000, 9000)
     assert f"the newer token of {KEYS} is not taken: a token of bob@TONY.TEST" in caplog.text
+
+
+def test_a_failure_after_the_end_of_a_token_is_explained(access: StoreAccess) -> None:
+    assert access.explained("no model", 8999) == "no model"
+    said = access.explained("no model", 9001)
+    assert said.startswith(
+        "no model\n(the application's HDFS token has ended at 1970-01-01 00:00:09 UTC: nothing gets to"
+    )
+    assert "run `airflow tony renew` regularly" in said

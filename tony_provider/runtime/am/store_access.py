@@ -30,6 +30,12 @@ _PAUSE = 30.0  # seconds after such a try that has failed
 _WAIT_SECONDS = 900.0  # of a master whose token has ended, for somebody who brings a newer one
 
 
+_REMEDY = (
+    "So that newer ones come in time, let the task wait for its job (wait_for_completion) with a Kerberos ticket that "
+    "is renewed, run `airflow tony renew` regularly, or name a `master_keytab` in the connection"
+)
+
+
 class TokenRefusedError(Exception):
     """A token that was brought is not taken; the message says why."""
 
@@ -67,9 +73,19 @@ class StoreAccess:
         name = self._first_to_end()
         which = f"token of {name}" if name else "HDFS token"
         if now_ms < life.until_ms:
-            return f"the application's {which} ends at {moment(life.until_ms)}, and nobody has brought a newer one"
+            return (
+                f"the application's {which} ends at {moment(life.until_ms)}, and nobody has brought a newer one; "
+                "`airflow tony renew` does so"
+            )
         what = "nobody gets there any more" if name else "nothing gets to the store any more"
         return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
+
+    def explained(self, problem: str, now_ms: int) -> str:
+        """Why the application has failed; where a token had ended by then, with that, and what to do about it."""
+        life = self.life
+        if life is None or now_ms < life.until_ms:
+            return problem
+        return f"{problem}\n({self.trouble(now_ms)}. {_REMEDY})"
 
     def _first_to_end(self) -> str:
         """Its name; empty: the store's own."""
