@@ -18,7 +18,7 @@ from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.cluster.submission_builder import TakenChain
-from tony_provider.cluster.token_life import check_token_life
+from tony_provider.cluster.token_life import check_ticket, check_token_life
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
@@ -107,7 +107,11 @@ class SubmissionAttempt:
         if self._opened.tokens is not None:
             self._token = self._opened.tokens.fetch(credentials)
             yarn = self._opened.settings.yarn
-            if not self.prepared.request.watched and yarn is not None and not yarn.renews_tokens:
+            if yarn is None or yarn.master_keytab is not None:
+                return
+            if self.prepared.request.watched:
+                check_ticket(self._opened.tokens.ticket_until(), self._token, self.prepared.request.job)
+            elif not yarn.renews_tokens:
                 check_token_life(self._token, self.prepared.request.job)
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ import attrs
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem, StagingFailed
 from tony_provider.cluster.settings import NO_KEY_SERVER, MasterKeytab
 from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.cluster.yarn.ticket_cache import GrantingTicket
 from tony_provider.runtime import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
 from tony_provider.runtime.newer_tokens import NewerTokens, TokenServer, fetch_newer_tokens
@@ -114,6 +116,16 @@ class StoreTokens:
         others: dict[str, TokenServer] = {name: each for name, each in self._others.items() if name in names}
         others.update({uri: self._opened(uri) for uri in names if uri.startswith(KEY_SERVER)})
         return fetch_newer_tokens(self._storage, others, self._user)
+
+    def ticket_until(self) -> float | None:
+        """Until when, in epoch seconds, this worker's own ticket can be renewed, by whomever.
+
+        None: it is got anew from a keytab, or nobody can tell.
+        """
+        if os.environ.get("KRB5_CLIENT_KTNAME"):
+            return None
+        ticket = GrantingTicket.read(os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}")  # noqa: S108
+        return ticket.renewable_until if ticket is not None else None
 
     def cancel(self, tokens: StoreToken) -> None:
         """Cancel tokens that no application will use. Failing to is only logged, since they expire."""
