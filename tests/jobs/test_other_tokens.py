@@ -132,3 +132,10 @@ def test_a_zone_that_webhdfs_cannot_decrypt_is_refused_with_what_to_do(zoned: Ya
     place = YarnPlace({**zoned.extra, "staging_dir": f"{PRIVATE}/tony"}, cluster=zoned.cluster)
     with pytest.raises(StagingFailed, match=r"'DECRYPT_EEK'.*DataNodes decrypt as their own user.*HttpFS"):
         place.submit({"tasks": {"worker": {"memory": "128MiB", "command": "true"}}})
+
+
+def test_the_doctor_looks_at_them(zoned: YarnPlace) -> None:
+    report = str(zoned.hook().diagnose())
+    state = zoned.cluster.state
+    assert f"Key server {key_server(state.addresses)}: it gave a token" in report
+    assert f"Other HDFS {state.other_name}: it answers" in report

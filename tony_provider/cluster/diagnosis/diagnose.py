@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -14,6 +14,12 @@ from tony_provider.cluster.diagnosis.http import ANSWER_SECONDS, CONNECT_SECONDS
 from tony_provider.cluster.diagnosis.kerberos_checks import WHAT as TICKET
 from tony_provider.cluster.diagnosis.kerberos_checks import check_ticket
 from tony_provider.cluster.diagnosis.namenode_checks import NameNodeChecks
+from tony_provider.cluster.diagnosis.other_store_checks import (
+    KEY_SERVER,
+    OTHER_HDFS,
+    check_key_server,
+    check_other_hdfs,
+)
 from tony_provider.cluster.diagnosis.parallel import Check, in_time
 from tony_provider.cluster.diagnosis.resource_manager_checks import ResourceManagerChecks
 from tony_provider.cluster.diagnosis.runtime_checks import WHAT as RUNTIME
@@ -147,7 +153,10 @@ class _Yarn:
         if not self._managers.active and "://" not in (self._settings.staging_dir or ""):
             why = "its file system is the ResourceManager's default one, and none is active"
             return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
-        return [Check(STAGING, self._staging), *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
+        beside = [Check(KEY_SERVER, lambda: self._beside(check_key_server))] if self._yarn.kerberos else []
+        if self._yarn.other_hdfs:
+            beside.append(Check(OTHER_HDFS, lambda: self._beside(check_other_hdfs)))
+        return [Check(STAGING, self._staging), *beside, *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
 
     def _staging(self) -> Iterator[Finding]:
         opened = self._opened()
@@ -157,6 +166,13 @@ class _Yarn:
         finder = datanode_finder(self._namenodes.active[0], self._namenodes.way)
         with contextlib.closing(opened):
             yield from check_staging(opened.storage, opened.staging_dir, finder)
+
+    def _beside(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
+        opened = self._opened()
+        if isinstance(opened, Finding):
+            return  # the staging directory's check tells it
+        with contextlib.closing(opened):
+            yield from check(opened)
 
     def _stored_runtime(self) -> Iterator[Finding]:
         opened = self._opened()

@@ -175,6 +175,16 @@ class StoreTokens:
             return
         put_key_server_token(credentials, uri, token, self._aliases(server))
 
+    def try_key_server(self) -> str:
+        """Get a token of it and cancel that; returns its URI, empty: there is none.
+
+        Raises StorageError, ClusterError.
+        """
+        if uri := self._key_server_uri():
+            server = self._opened(uri)
+            self._cancel(server, server.get_delegation_token(self._user))
+        return uri
+
     def _key_server_uri(self) -> str:
         """Empty: there is none."""
         setting = self._key_server.setting
