@@ -29,6 +29,7 @@ from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching.watch_result import Reason
 
 _CRON_SECONDS = 3.0  # where tokens live for half a minute; an hour where they live for a week
+_AIRFLOW_SECONDS = 300.0  # that a whole Airflow may take to begin a task, and to conclude it
 
 
 @contextmanager
@@ -78,9 +79,9 @@ def by_worker(place: YarnPlace, spec: dict[str, Any], folder: Path) -> Iterator[
             assert process.poll() is None, output.read_text()[-3000:]
             return next((each.id for each in hook.live() if identity.tag in each.tags), None)
 
-        application_id = until(begun, lambda: f"the task's job\n{output.read_text()[-3000:]}")
+        application_id = until(begun, lambda: f"the task's job\n{output.read_text()[-3000:]}", _AIRFLOW_SECONDS)
         yield Job(hook, identity, application_id, place.log_folders)
-        process.wait(SECONDS)
+        process.wait(_AIRFLOW_SECONDS)
         assert json.loads(told.read_text())["state"] == "success", output.read_text()[-3000:]
     finally:
         process.kill()
