@@ -56,12 +56,6 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         "Where jobs keep their files: a path or URI on HDFS; for the local backend a directory of this machine, which "
         "is needed. Default: /user/<whom the job runs as>/.tony.",
     ),
-    "other_hdfs": _text(
-        "Other HDFS",
-        "What jobs may name beside the staging directory's HDFS: of each, what its URIs name it by and its WebHDFS "
-        "addresses, such as archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. "
-        "In JSON an object does as well. Default: nothing else.",
-    ),
     "queue": _text("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
     **_group(
         "Security",
@@ -94,6 +88,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     **_group(
         "Nodes and jobs",
+        other_hdfs=_text(
+            "Other HDFS",
+            "What jobs may name beside the staging directory's HDFS: of each, what its URIs name it by and its WebHDFS "
+            "addresses, such as archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. "
+            "In JSON an object does as well. Default: nothing else.",
+        ),
         python=_text(
             "Python on the nodes",
             "Interpreters to try first, after the job's python_env, with commas between, such as /usr/bin/python3.11.",
