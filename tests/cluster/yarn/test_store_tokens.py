@@ -91,6 +91,12 @@ def test_those_that_run_are_brought_what_they_have(servers: dict[str, Server]) -
     assert servers[KEYS].renewers == ["alice"]
 
 
+def test_no_key_server_is_asked_that_only_the_application_names(servers: dict[str, Server]) -> None:
+    """Its file lies where its user may write."""
+    newer = tokens(servers).newer({"kms://http@mallory:9600/kms"})
+    assert (newer.token.others, newer.problems) == ([], [])
+
+
 def test_one_that_is_away_keeps_no_others_token_back(servers: dict[str, Server]) -> None:
     servers["localhost:8021"].away = True
     newer = tokens(servers).newer({KEYS, "localhost:8021"})

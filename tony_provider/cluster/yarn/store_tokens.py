@@ -114,7 +114,9 @@ class StoreTokens:
         HDFS gives none.
         """
         others: dict[str, TokenServer] = {name: each for name, each in self._others.items() if name in names}
-        others.update({uri: self._opened(uri) for uri in names if uri.startswith(KEY_SERVER)})
+        # What the application's file names is its user's to write: nobody is asked whom we do not know ourselves.
+        if any(name.startswith(KEY_SERVER) for name in names) and (uri := self._key_server_uri()) in names:
+            others[uri] = self._opened(uri)
         return fetch_newer_tokens(self._storage, others, self._user)
 
     def ticket_until(self) -> float | None:

@@ -13,6 +13,7 @@ from tony_provider.runtime.hadoop.gss import GssError, KeytabTickets
 from tony_provider.runtime.newer_tokens import NewerTokens, TokenServer, fetch_newer_tokens
 from tony_provider.runtime.private_file import write_private_file
 from tony_provider.runtime.storage import StorageAuthError, WebHdfsConfig, WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.config import Negotiate
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 
 _FILE = Path(".tony-keytab")  # in the container's own directory: Kerberos's library reads a keytab from a file
@@ -61,10 +62,16 @@ class KeytabTokens:
         negotiate, description = self._tickets.negotiate, self._description
         with ExitStack() as stack:
 
-            def hdfs(webhdfs: WebHdfsConfig) -> WebHdfsStorage:
-                return stack.enter_context(closing(WebHdfsStorage(webhdfs, negotiate=negotiate)))
+            def aside(host: str) -> str:
+                try:
+                    return negotiate(host)
+                except GssError as error:  # that server's own trouble
+                    raise StorageAuthError(f"HTTP@{host}", "get a ticket for", str(error)) from error
 
-            others: dict[str, TokenServer] = {each.name: hdfs(each.webhdfs) for each in description.other_hdfs}
+            def hdfs(webhdfs: WebHdfsConfig, speaks: Negotiate) -> WebHdfsStorage:
+                return stack.enter_context(closing(WebHdfsStorage(webhdfs, negotiate=speaks)))
+
+            others: dict[str, TokenServer] = {each.name: hdfs(each.webhdfs, aside) for each in description.other_hdfs}
             if description.key_server:
-                others[description.key_server] = KeyServer(description.key_server, self._webhdfs, negotiate)
-            return fetch_newer_tokens(hdfs(self._webhdfs), others, description.user)
+                others[description.key_server] = KeyServer(description.key_server, self._webhdfs, aside)
+            return fetch_newer_tokens(hdfs(self._webhdfs, negotiate), others, description.user)
