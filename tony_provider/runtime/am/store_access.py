@@ -71,7 +71,7 @@ class StoreAccess:
         if life is None or now_ms < life.last_quarter_ms:
             return None
         name = self._first_to_end()
-        which = f"token of {name}" if name else "HDFS token"
+        which = self._which()
         if now_ms < life.until_ms:
             return (
                 f"the application's {which} ends at {moment(life.until_ms)}, and nobody has brought a newer one; "
@@ -86,6 +86,11 @@ class StoreAccess:
         if life is None or now_ms < life.until_ms:
             return problem
         return f"{problem}\n({self.trouble(now_ms)}. {_REMEDY})"
+
+    def _which(self) -> str:
+        """The token that ends first, in words."""
+        name = self._first_to_end()
+        return f"token of {name}" if name else "HDFS token"
 
     def _first_to_end(self) -> str:
         """Its name; empty: the store's own."""
@@ -129,7 +134,7 @@ class StoreAccess:
                 left = (at_ms - epoch_ms()) / 1000
                 if left <= 0:
                     called, left = life.until_ms, None
-                    last_call(f"the HDFS token ends at {moment(life.until_ms)}")
+                    last_call(f"the {self._which()} ends at {moment(life.until_ms)}")
             with suppress(asyncio.TimeoutError):
                 await within(self._brought.wait(), left)
 
