@@ -10,13 +10,14 @@ from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission, _hadoop_problems, _secret_problems
 from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
+from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 
 def test_a_delegation_token_is_in_no_log() -> None:
     prepared = cast(PreparedSubmission, None)  # is not asked
-    attempt = SubmissionAttempt(prepared, "application_1_0001", token="open-sesame")
+    attempt = SubmissionAttempt(prepared, "application_1_0001", token=StoreToken("open-sesame", 0))
     assert "open-sesame" not in repr(attempt)
     assert "application_1_0001" in repr(attempt)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
 from tests.runtime.delegation_tokens import made
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.cluster.token_life import check_token_life
+from tony_provider.cluster.token_life import check_ticket, check_token_life
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import JobSpec
 
 DAY_MS = 86_400_000
-TOKEN = made(1, 1000, 1000 + 7 * DAY_MS).text
+TOKEN = made(1, 1000, 1000 + 7 * DAY_MS)
 
 
 def job(**timeouts: str) -> JobSpec:
@@ -38,3 +39,23 @@ def test_one_without_a_limit_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         check_token_life(TOKEN, job())
     assert "its HDFS token lives for 7 d" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("hours", "timeouts", "told"),
+    [
+        pytest.param(10, {}, True, id="it ends before half the life of the token"),
+        pytest.param(4 * 24, {}, False, id="a newer token can be brought"),
+        pytest.param(10, {"lifetime": "9h"}, False, id="the job ends before"),
+        pytest.param(10, {"lifetime": "11h"}, True, id="the job may last longer"),
+        pytest.param(None, {"lifetime": "99d"}, False, id="nobody can tell, or it does not end"),
+    ],
+)
+def test_a_ticket_that_ends_before_the_job_need_is_told(
+    hours: int | None, timeouts: dict[str, str], told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = time.time()
+    token = made(1, int(now * 1000), int(now * 1000) + 7 * DAY_MS)
+    with caplog.at_level(logging.WARNING):
+        check_ticket(None if hours is None else now + hours * 3600, token, job(**timeouts))
+    assert ("This worker's Kerberos ticket ends at 20" in caplog.text) == told

@@ -119,7 +119,7 @@ class HadoopCluster:
         missing = missing_tools(secure=self.settings.secure, users=self.settings.container_executor)
         if missing:
             raise ClusterError("A Hadoop cluster cannot run on this machine:\n- " + "\n- ".join(missing))
-        resolve(self.settings.version)
+        resolve(self.settings.version, kms=self.settings.kms)
         with self._locked():
             known = State.read(self.layout)
             if known is not None and known.complete:
@@ -179,6 +179,12 @@ class HadoopCluster:
     def activate_namenode(self, number: int) -> None:
         """Of a pair of NameNodes, make namenode-`number` the active one. The other must be gone."""
         self._daemons.activate_namenode(self.state.addresses.namenodes[number - 1].name)
+
+    def make_zone(self, path: str, owner: str, key: str) -> None:
+        """Make a directory of somebody's, an encryption zone of a new key; see KMS_ACLS for what its name means."""
+        self.services.make_key(key)
+        self.services.make_home(path, owner)
+        self._daemons.make_zone(path, key)
 
     def decommission(self, *numbers: int, seconds: int) -> None:
         """Tell YARN that nodemanager-`number` of each is to leave within `seconds`, and that all others may stay.
@@ -247,6 +253,11 @@ class HadoopCluster:
             self.activate_namenode(1)
         self._wait_until(self.services.hdfs_lacks, deadline, watched)
         self.services.make_folders()
+        if self.state.addresses.other_namenode is not None:
+            self._wait_until(self.services.other_hdfs_lacks, deadline, watched)
+            self.services.make_folders(self.state.other_webhdfs)
+        if self.settings.kms:
+            self._wait_until(self.services.kms_lacks, deadline, watched)
         if len(self.state.addresses.resourcemanagers) > 1:
             self._wait_until(self.services.no_resourcemanager_answers, deadline, watched)
             self.activate(1)

@@ -44,6 +44,15 @@ PREEMPTION = {
     "yarn.resourcemanager.monitor.capacity.preemption.natural_termination_factor": "1.0",
     "yarn.resourcemanager.monitor.capacity.preemption.max_ignored_over_capacity": "0.0",
 }
+# Keys are for everybody; but the private one decrypts for its owner only, and not for HDFS's own user, who is often
+# kept out so. DataNodes then cannot serve what it has encrypted over WebHDFS: they decrypt as themselves.
+PRIVATE_KEY, PRIVATE_KEY_OWNER = "private", ORDINARY_USERS[0]
+_KEY_OPERATIONS = ("READ", "MANAGEMENT", "GENERATE_EEK", "DECRYPT_EEK")
+KMS_ACLS = (
+    {f"default.key.acl.{op}": "*" for op in _KEY_OPERATIONS}
+    | {f"key.acl.{PRIVATE_KEY}.{op}": "*" for op in _KEY_OPERATIONS}
+    | {f"key.acl.{PRIVATE_KEY}.DECRYPT_EEK": PRIVATE_KEY_OWNER}
+)
 LOG4J = """\
 log4j.rootLogger=INFO, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -154,6 +163,10 @@ class Configuration:
         self._write("client", LOOPBACK)
         for daemon, namenode in self.addresses.named_namenodes:
             self._write(daemon, LOOPBACK, {"hdfs-site": self._namenode(daemon, namenode)})
+        if self.addresses.other_namenode is not None:
+            self._write("namenode-other", LOOPBACK, {"hdfs-site": self._other_namenode()})
+        if self.settings.kms:
+            self._write("kms", LOOPBACK, {"kms-site": self._kms(), "kms-acls": KMS_ACLS})
         for number, datanode in enumerate(self.addresses.datanodes, 1):
             self._write(f"datanode-{number}", LOOPBACK, {"hdfs-site": self._datanode(number, datanode)})
         for number, manager in enumerate(self.addresses.resourcemanagers, 1):
@@ -234,6 +247,8 @@ class Configuration:
             "ipc.client.connect.retry.interval": "200",
             "ipc.client.connect.max.retries": "50",
         }
+        if self.settings.kms:
+            values["hadoop.security.key.provider.path"] = key_server(self.addresses)
         return values | (self._secure_core() if self.settings.secure else {})
 
     def _secure_core(self) -> Properties:
@@ -276,7 +291,25 @@ class Configuration:
 
     def _namenode(self, daemon: str, namenode: NameNode) -> Properties:
         own = {"dfs.ha.namenode.id": namenode.name} if len(self.addresses.namenodes) > 1 else {}
+        if self.addresses.other_namenode is not None:
+            own["dfs.nameservice.id"] = pairs.NAMESERVICE
         return own | {"dfs.namenode.name.dir": f"file://{self.layout.data}/{daemon}"}
+
+    def _other_namenode(self) -> Properties:
+        folder = f"file://{self.layout.data}/namenode-other"
+        return {"dfs.nameservice.id": pairs.OTHER_NAMESERVICE, "dfs.namenode.name.dir": folder}
+
+    def _kms(self) -> Properties:
+        host, _, port = self.addresses.kms.rpartition(":")
+        values = {
+            "hadoop.kms.http.host": host,
+            "hadoop.kms.http.port": port,
+            "hadoop.kms.key.provider.uri": f"jceks://file@{self.layout.data}/kms.keystore",
+            "hadoop.kms.authentication.type": "kerberos",
+            "hadoop.kms.authentication.kerberos.principal": "*",
+            "hadoop.kms.authentication.kerberos.keytab": str(self.layout.keytab("HTTP")),
+        }
+        return values | {f"hadoop.kms.proxyuser.{PROXY_USER}.{what}": "*" for what in ("hosts", "users")}
 
     def _datanode(self, number: int, datanode: DataNode) -> Properties:
         return {
@@ -412,6 +445,11 @@ class Configuration:
                 f"{base}.root.{queue}.accessible-node-labels.{NODE_LABEL}.maximum-capacity": str(at_most),
             }
         return values
+
+
+def key_server(addresses: Addresses) -> str:
+    """The URI of the key management server."""
+    return f"kms://http@{addresses.kms}/kms"
 
 
 def _host(address: str) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hadoop.config import Layout
-from tests.hadoop.java import HDFS_ADMIN, RM_ADMIN, Java
+from tests.hadoop.java import CRYPTO_ADMIN, HDFS_ADMIN, RM_ADMIN, Java
 from tests.hadoop.kdc import Kdc
+from tests.hadoop.pairs import NAMESERVICE
 from tests.hadoop.processes import Process, spawn, stop, with_environment
 from tests.hadoop.resolve import resolve
 from tests.hadoop.state import State
@@ -57,9 +58,15 @@ class Daemons:
         ):
             for number in range(1, len(all_of_it) + 1):
                 self.spawn(f"{kind}-{number}")
+        if addresses.kms:
+            self.spawn("kms")
         daemons = [daemon for daemon, _ in addresses.named_namenodes]
         if not self._formatted(daemons[0]):
             self._format(daemons)
+            if addresses.other_namenode is not None:
+                self._format(["namenode-other"])
+        if addresses.other_namenode is not None:
+            daemons.append("namenode-other")
         for daemon in daemons:
             self.spawn(daemon)
 
@@ -76,7 +83,11 @@ class Daemons:
 
     def activate_namenode(self, namenode: str) -> None:
         """Of a pair of NameNodes, make the one with this id (nn1, nn2) active."""
-        self._administer(HDFS_ADMIN, "-transitionToActive", "--forceactive", namenode)
+        self._administer(HDFS_ADMIN, "-ns", NAMESERVICE, "-transitionToActive", "--forceactive", namenode)
+
+    def make_zone(self, path: str, key: str) -> None:
+        """Make an empty directory an encryption zone of a key that there is."""
+        self._administer(CRYPTO_ADMIN, "-createZone", "-keyName", key, "-path", path)
 
     def decommission(self, hosts: Iterable[str], seconds: int) -> None:
         """Have the NodeManagers of these hosts leave, within `seconds`, and let all others in."""
@@ -117,15 +128,15 @@ class Daemons:
 
     @property
     def _java(self) -> Java:
-        return Java(resolve(self.state.settings.version), self.layout, self.state.settings)
+        return Java(resolve(self.state.settings.version, kms=self.state.settings.kms), self.layout, self.state.settings)
 
     def _formatted(self, namenode: str) -> bool:
         return (self.layout.data / namenode / "current" / "VERSION").is_file()
 
     def _format(self, namenodes: list[str]) -> None:
         first, *others = namenodes
-        command = [*self._java.daemon(first), "-format", "-nonInteractive", "-force"]
-        log = self.layout.log("namenode-format")
+        command = [*self._java.daemon(first), "-format", "-nonInteractive", "-force", "-clusterid", "tony"]
+        log = self.layout.log(f"{first}-format")
         process = spawn(command, log=log, cwd=self.layout.root, env=self._java.environment())
         if not process.wait_gone(time.monotonic() + ADMIN_SECONDS):
             stop([process], STOP_SECONDS)

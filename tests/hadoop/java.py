@@ -35,9 +35,11 @@ MAIN_CLASSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
     "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
+    "kms": "org.apache.hadoop.crypto.key.kms.server.KMSWebServer",
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
 }
 RM_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
+CRYPTO_ADMIN = "org.apache.hadoop.hdfs.tools.CryptoAdmin"
 HDFS_ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 HEAP_MB = {"resourcemanager": 512}
 SMALL_HEAP_MB = 256
@@ -60,6 +62,8 @@ class Java:
         """Run a main class with the configuration folder called `conf`."""
         flags = [*JVM_FLAGS, f"-Xmx{heap_mb}m", f"-Djava.io.tmpdir={self.layout.data / 'tmp'}"]
         flags.append(f"-Djdk.net.hosts.file={self.layout.conf(conf) / 'hosts'}")
+        if main == MAIN_CLASSES["kms"]:  # it insists on being told what it would find
+            flags += [f"-Dkms.config.dir={self.layout.conf(conf)}", "-Dlog4j.configuration=log4j.properties"]
         flags += [f"-Dhadoop.log.dir={self.layout.logs}", f"-Dyarn.log.dir={self.layout.logs}"]
         if self.settings.secure:
             flags.append(f"-Djava.security.krb5.conf={self.layout.krb5_conf}")

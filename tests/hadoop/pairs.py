@@ -11,6 +11,7 @@ from tests.hadoop.settings import LOOPBACK, Addresses, ResourceManager
 
 Properties = dict[str, str]
 NAMESERVICE = "tony-hdfs"
+OTHER_NAMESERVICE = "tony-other"
 
 
 def default_file_system(addresses: Addresses) -> str:
@@ -33,7 +34,7 @@ def namenodes(addresses: Addresses, data: Path, scheme: str) -> Properties:
         ),
         "dfs.client.failover.sleep.base.millis": "100",
         "dfs.client.failover.sleep.max.millis": "500",
-        "dfs.namenode.shared.edits.dir": f"file://{data}/shared-edits",
+        f"dfs.namenode.shared.edits.dir.{NAMESERVICE}": f"file://{data}/shared-edits",
         "dfs.ha.automatic-failover.enabled": "false",
         # Whoever fails over has made sure that the other one is gone.
         "dfs.ha.fencing.methods": "shell(/bin/true)",
@@ -42,6 +43,10 @@ def namenodes(addresses: Addresses, data: Path, scheme: str) -> Properties:
     for each in addresses.namenodes:
         values[f"dfs.namenode.rpc-address.{NAMESERVICE}.{each.name}"] = each.rpc
         values[f"{web}.{NAMESERVICE}.{each.name}"] = each.http
+    if (other := addresses.other_namenode) is not None:
+        values["dfs.nameservices"] = f"{NAMESERVICE},{OTHER_NAMESERVICE}"
+        values[f"dfs.namenode.rpc-address.{OTHER_NAMESERVICE}"] = other.rpc
+        values[f"{web}.{OTHER_NAMESERVICE}"] = other.http
     return values
 
 

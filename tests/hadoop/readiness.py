@@ -48,6 +48,34 @@ class Services:
         live, wanted = system["NumLiveDataNodes"], len(self.state.addresses.datanodes)
         return "" if live >= wanted else f"{live} of {wanted} DataNodes are live"
 
+    def other_hdfs_lacks(self) -> str:
+        """What the HDFS of the other nameservice waits for, in words."""
+        try:
+            system = self._namenode_bean(self.state.other_webhdfs, "FSNamesystemState")
+        except HttpError as error:
+            return f"the other NameNode does not answer ({error})"
+        if system.get("FSState") != "Operational" or not system["NumLiveDataNodes"]:
+            return "the other NameNode is in safe mode, or has no DataNode"
+        return ""
+
+    def kms_lacks(self) -> str:
+        """What the key management server waits for, in words."""
+        try:
+            self.client(ORDINARY_USERS[0]).get_json(f"{self._kms}/keys/names")
+        except HttpError as error:
+            return f"the key management server does not answer ({error})"
+        return ""
+
+    def make_key(self, name: str) -> None:
+        """A key of the key management server."""
+        about = {"name": name, "cipher": "AES/CTR/NoPadding", "length": 128}
+        user = self.client(ORDINARY_USERS[0])
+        user.request("POST", f"{self._kms}/keys", json.dumps(about).encode(), "application/json")
+
+    @property
+    def _kms(self) -> str:
+        return f"http://{self.state.addresses.kms}/kms/v1"
+
     def namenode_lacks(self, base: str) -> str:
         """What one NameNode waits for, in words; a standby need only answer."""
         try:
@@ -125,13 +153,17 @@ class Services:
         found = self.yarn_admin.get_json(f"{base}/ws/v1/cluster/nodes")["nodes"]
         return list(found["node"]) if found else []
 
-    def make_folders(self) -> None:
-        """/tmp for all, and a private home for each ordinary user."""
-        self._folder("/tmp", "1777")
-        self._folder("/user", "755")
+    def make_folders(self, base: str | None = None) -> None:
+        """/tmp for all, and a private home for each ordinary user; `base`: of another NameNode than the active one."""
+        self._folder("/tmp", "1777", base)
+        self._folder("/user", "755", base)
         for user in ORDINARY_USERS:
-            self._folder(f"/user/{user}", "700")
-            self._hdfs(f"/user/{user}", op="SETOWNER", owner=user, group="users")
+            self.make_home(f"/user/{user}", user, base)
+
+    def make_home(self, path: str, owner: str, base: str | None = None) -> None:
+        """A private directory of somebody's."""
+        self._folder(path, "700", base)
+        self._hdfs(path, base, op="SETOWNER", owner=owner, group="users")
 
     def define_label(self) -> None:
         """The node label, on no node yet: `label_node` puts it on one."""
@@ -151,13 +183,13 @@ class Services:
         info = self.yarn_admin.get_json(f"{base}/ws/v1/cluster/info")["clusterInfo"]
         return bool(info["state"] == "STARTED" and info["haState"] == "ACTIVE")
 
-    def _folder(self, path: str, permission: str) -> None:
-        self._hdfs(path, op="MKDIRS", permission=permission)
+    def _folder(self, path: str, permission: str, base: str | None = None) -> None:
+        self._hdfs(path, base, op="MKDIRS", permission=permission)
         # MKDIRS leaves a folder that exists as it is, and drops the sticky bit on some versions.
-        self._hdfs(path, op="SETPERMISSION", permission=permission)
+        self._hdfs(path, base, op="SETPERMISSION", permission=permission)
 
-    def _hdfs(self, path: str, **query: str) -> None:
-        self.hdfs_admin.request("PUT", f"{self.active_namenode()}/webhdfs/v1{path}", query=query)
+    def _hdfs(self, path: str, base: str | None = None, **query: str) -> None:
+        self.hdfs_admin.request("PUT", f"{base or self.active_namenode()}/webhdfs/v1{path}", query=query)
 
     def _yarn(self, act: str, content: dict[str, Any]) -> None:
         url = f"{self.active_resourcemanager()}/ws/v1/cluster/{act}"

@@ -21,6 +21,7 @@ ARTEFACTS = (
     "hadoop-yarn-server-web-proxy",
     "hadoop-yarn-server-timelineservice",
 )
+KMS_ARTEFACT = "hadoop-kms"  # for clusters that ask for one: the others need not fetch it
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 # The jars carry no pages for HDFS, and its daemons exit without these folders.
 EMPTY_WEBAPPS = ("hdfs", "datanode", "secondary")
@@ -49,12 +50,13 @@ class ResolveError(Exception):
     """Maven could not bring the jars; the message ends with what Maven said."""
 
 
-def pom(version: str) -> str:
+def pom(version: str, *, kms: bool = False) -> str:
     """The project file whose runtime dependencies are one Hadoop version's daemons."""
+    artefacts = (*ARTEFACTS, KMS_ARTEFACT) if kms else ARTEFACTS
     exclusions = _NO_ASM_5 if version.startswith("2.") else ""
     return _POM.format(
         dependencies="".join(
-            _DEPENDENCY.format(artefact=artefact, version=version, exclusions=exclusions) for artefact in ARTEFACTS
+            _DEPENDENCY.format(artefact=artefact, version=version, exclusions=exclusions) for artefact in artefacts
         )
     )
 
@@ -66,16 +68,17 @@ def cache_root() -> Path:
 
 def is_here(version: str) -> bool:
     """Whether ``resolve`` only has to look."""
-    return _target(version).is_dir()
+    return _target(version, pom(version)).is_dir()
 
 
-def resolve(version: str) -> Path:
+def resolve(version: str, *, kms: bool = False) -> Path:
     """The folder with `jars/` and `webapps/` of one Hadoop version, such as "3.4.2".
 
     Downloads at the first call (about half a minute); later calls only look. A second process waits for the first.
     Raises ResolveError with the end of Maven's output.
     """
-    project, target = pom(version), _target(version)
+    project = pom(version, kms=kms)
+    target = _target(version, project)
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,8 +89,8 @@ def resolve(version: str) -> Path:
     return target
 
 
-def _target(version: str) -> Path:
-    digest = hashlib.sha256(pom(version).encode()).hexdigest()[:12]
+def _target(version: str, project: str) -> Path:
+    digest = hashlib.sha256(project.encode()).hexdigest()[:12]
     return cache_root() / f"{version}-{digest}"
 
 

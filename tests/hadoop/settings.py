@@ -40,6 +40,8 @@ class Settings:
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
+    - `other_namenode`: beside a pair of NameNodes a third one, of another nameservice, on the same DataNodes.
+    - `kms`: a key management server for encryption zones; on secure clusters of Hadoop 3.
     - `properties`: Hadoop properties over ours, by file, such as
       {"yarn-site": {"yarn.resourcemanager.connect.retry-interval.ms": "500"}}.
     """
@@ -61,6 +63,8 @@ class Settings:
     rpc_protection: str = "authentication"
     preemption: bool = False
     expiry_seconds: float | None = None
+    other_namenode: bool = False
+    kms: bool = False
     properties: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,6 +78,10 @@ class Settings:
         for name in ("namenodes", "resourcemanagers"):
             if getattr(self, name) not in (1, 2):
                 raise ValueError(f"{name} is {getattr(self, name)}: 1 or 2")
+        if self.other_namenode and self.namenodes != 2:
+            raise ValueError("other_namenode is beside a pair: namenodes=2")
+        if self.kms and not self.secure:
+            raise ValueError("kms is for secure clusters")
 
     @property
     def scheme(self) -> str:
@@ -128,10 +136,12 @@ class Addresses:
     resourcemanagers: tuple[ResourceManager, ...]
     nodemanagers: tuple[NodeManager, ...]
     kdc: str
+    other_namenode: NameNode | None = None
+    kms: str = ""
 
     @property
     def named_namenodes(self) -> list[tuple[str, NameNode]]:
-        """With the names of their daemons: `namenode`, or `namenode-1` and `namenode-2`."""
+        """With the names of their daemons: `namenode`, or `namenode-1` and `namenode-2`; never the other one."""
         pair = len(self.namenodes) > 1
         return [(f"namenode-{n}" if pair else "namenode", each) for n, each in enumerate(self.namenodes, 1)]
 
@@ -139,6 +149,7 @@ class Addresses:
     def free(cls, settings: Settings) -> Addresses:
         """Addresses free now. Whether they still are when a daemon binds, its start will show."""
         count = 2 * settings.namenodes + 3 * settings.datanodes + 5 * settings.resourcemanagers
+        count += 2 * settings.other_namenode + settings.kms
         ports = iter(free_ports(count + 3 * settings.nodemanagers + 1))
 
         def at(host: str = LOOPBACK) -> str:
@@ -158,6 +169,9 @@ class Addresses:
                 for _, host in zip(range(settings.nodemanagers), _node_hosts(), strict=False)
             ),
             kdc=at(),
+            # By a name, so that what goes by names and not by addresses is seen.
+            other_namenode=NameNode("other", rpc=at("localhost"), http=at()) if settings.other_namenode else None,
+            kms=at("localhost") if settings.kms else "",
         )
 
 

@@ -50,6 +50,18 @@ class State:
         return default_file_system(self.addresses)
 
     @property
+    def other_webhdfs(self) -> str:
+        """Of the NameNode of the other nameservice."""
+        other = self.addresses.other_namenode
+        return f"http://{other.http.replace(LOOPBACK, 'localhost')}" if other else ""
+
+    @property
+    def other_name(self) -> str:
+        """What URIs of that nameservice name it by: its NameNode."""
+        other = self.addresses.other_namenode
+        return other.rpc if other else ""
+
+    @property
     def scheduler(self) -> list[str]:
         return [manager.scheduler for manager in self.addresses.resourcemanagers]
 
@@ -106,4 +118,6 @@ def _addresses(content: dict[str, Any]) -> Addresses:
         resourcemanagers=tuple(ResourceManager(**each) for each in content["resourcemanagers"]),
         nodemanagers=tuple(NodeManager(**each) for each in content["nodemanagers"]),
         kdc=content["kdc"],
+        other_namenode=NameNode(**other) if (other := content.get("other_namenode")) else None,
+        kms=content.get("kms", ""),
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from airflow.sdk.log import mask_secret
 
 from tests.hooks.conftest import AddConnection
 from tony_provider.cluster.errors import ConnectionProblem
-from tony_provider.cluster.settings import Backend, MasterKeytab, Settings
+from tony_provider.cluster.settings import NO_KEY_SERVER, Backend, MasterKeytab, Settings
 from tony_provider.hooks.connection import read_connection, settings_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.application import GpuDealing
@@ -98,6 +99,42 @@ def test_every_setting(add_connection: AddConnection) -> None:
     assert settings.yarn.tokens_renewed
     assert (settings.yarn.verify, settings.yarn.webhdfs.ca_file) == ("/etc/ca.pem", "/etc/ca.pem")
     assert settings.yarn.timeout == 30
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "archive=http://nn3:9870,http://nn4:9870; Backup:8020=http://backup:9870",
+        {"archive": ["http://nn3:9870", "http://nn4:9870"], "backup:8020": "http://backup:9870"},
+    ],
+)
+def test_other_hdfs_as_text_or_as_an_object(add_connection: AddConnection, written: Any) -> None:
+    settings = yarn_settings(add_connection, extra={"other_hdfs": written, "key_server": "NONE"}).yarn
+    assert settings is not None
+    assert {each.name: each.webhdfs.addresses for each in settings.other_hdfs} == {
+        "archive": ["http://nn3:9870", "http://nn4:9870"],
+        "backup:8020": ["http://backup:9870"],
+    }
+    assert settings.key_server == NO_KEY_SERVER
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"other_hdfs": "archive"}, "`other_hdfs` has 'archive'; write <what its URIs name it by>="),
+        ({"other_hdfs": "hdfs://archive=http://nn3:9870"}, "`other_hdfs` has 'hdfs://archive'"),
+        ({"other_hdfs": "archive=nn3:8020"}, "'nn3:8020' is no WebHDFS address"),
+        ({"other_hdfs": ["archive"]}, "should be an object, or text"),
+        ({"other_hdfs": {"archive": 1}}, "`other_hdfs` is 1 and should be text"),
+        (
+            {"key_server": "http://keys:9600/kms"},
+            "`key_server` cannot be used: 'http://keys:9600/kms' is no key server",
+        ),
+    ],
+)
+def test_other_hdfs_and_key_servers_that_cannot_be(add_connection: AddConnection, extra: Any, why: str) -> None:
+    with pytest.raises(ConnectionProblem, match=re.escape(why)):
+        yarn_settings(add_connection, extra=extra)
 
 
 def test_webhdfs_as_the_hdfs_provider_has_it(add_connection: AddConnection) -> None:

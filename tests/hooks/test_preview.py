@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
@@ -16,9 +17,10 @@ from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.preview import APPLICATION_ID
+from tony_provider.cluster.settings import NO_KEY_SERVER
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.yarn.rest import YarnRest
-from tony_provider.cluster.yarn.store_tokens import StoreTokens
+from tony_provider.cluster.yarn.store_tokens import KeyServerAccess, StoreTokens
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime import contract
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -95,5 +97,8 @@ def test_secrets_are_not_in_the_words_for_a_request(local: TonyHook, tmp_path: P
 
 def test_a_token_that_is_only_shown_is_asked_of_nobody() -> None:
     nobody, credentials = cast(WebHdfsStorage, None), Credentials()
-    StoreTokens(nobody, cast(YarnRest, None), "127.0.0.1:8020", "alice", "rm/_HOST@REALM").pretend(credentials)
+    rest = cast(YarnRest, SimpleNamespace(setting=lambda _name: None))
+    no_server = KeyServerAccess(NO_KEY_SERVER, cast(Any, None))
+    tokens = StoreTokens(nobody, rest, "127.0.0.1:8020", "alice", "rm/_HOST@REALM", others={}, key_server=no_server)
+    tokens.pretend(credentials)
     assert list(credentials.tokens) == ["127.0.0.1:8020"]

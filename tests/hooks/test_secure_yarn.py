@@ -161,5 +161,5 @@ def test_what_the_credentials_hold(
         token = tokens.fetch(credentials)
         service = "ha-hdfs:" + secure_hadoop.fs_default.removeprefix("hdfs://")  # two NameNodes under one name
         assert [(each.kind, each.service) for each in credentials.tokens.values()] == [(HDFS_TOKEN, service)]
-        assert credentials.secrets[contract.SECRET_STORE_TOKEN].decode() == token
+        assert credentials.secrets[contract.SECRET_STORE_TOKEN].decode() == token.text
         tokens.cancel(token)

@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.triggers.base import TriggerEvent
 
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import REALM, Settings
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
-from tests.waiting import SECONDS, until
+from tests.jobs.waiters import deferred
+from tests.waiting import until
+from tony_provider.cluster.history.summarize import reason
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
-from tony_provider.triggers.tony import TonyJobTrigger
-from tony_provider.watching.watch_result import Reason
 
 LIFE_MS = 30_000  # that a token can be renewed for
 INTERVAL_MS = 20_000  # that it holds without being renewed
 
 
-@pytest.fixture(scope="module")
-def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
-    """A Kerberos cluster whose HDFS tokens live for seconds, and whose ResourceManager gets newer ones for the nodes.
+def short_tokens(life_ms: int = LIFE_MS, interval_ms: int = INTERVAL_MS) -> dict[str, dict[str, str]]:
+    """Properties of a cluster whose HDFS tokens live for seconds, and whose ResourceManager gets others for the nodes.
 
     With these its NodeManagers fetch the files of later containers, a later master's among them.
     """
     tokens = {
-        "dfs.namenode.delegation.token.max-lifetime": str(LIFE_MS),
-        "dfs.namenode.delegation.token.renew-interval": str(INTERVAL_MS),
+        "dfs.namenode.delegation.token.max-lifetime": str(life_ms),
+        "dfs.namenode.delegation.token.renew-interval": str(interval_ms),
     }
     yarn = {
         "yarn.resourcemanager.proxy-user-privileges.enabled": "true",
@@ -47,33 +41,26 @@ def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
         "yarn.resourcemanager.system-credentials.valid-time-remaining": "3000",
     }
     core = {"hadoop.proxyuser.yarn.hosts": "*", "hadoop.proxyuser.yarn.users": "*"}
-    properties = {"hdfs-site": tokens, "yarn-site": yarn, "core-site": core}
-    cluster = start_hadoop(
-        Settings(secure=True, https=True, rpc_protection="privacy", namenodes=2, properties=properties)
-    )
+    return {"hdfs-site": tokens, "yarn-site": yarn, "core-site": core}
+
+
+@contextmanager
+def as_user(place: YarnPlace) -> Iterator[YarnPlace]:
+    """The place, with a ticket of the user that jobs there run as; what is left there is ended."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in cluster.layout.kerberos_environment(USER).items():
+        for name, value in place.cluster.layout.kerberos_environment(USER).items():
             if name.startswith("KRB5"):
                 patch.setenv(name, value)
-        place = YarnPlace(cluster=cluster)
         yield place
         place.close()
 
 
-@contextmanager
-def deferred(job: Job, place: YarnPlace) -> Iterator[None]:
-    """While a task that is deferred waits for the job, whose trigger must see its end."""
-    watched = DeferredJob(place.hook().tony_conn_id, None, job.identity.slug, job.identity.digest, job.id, kill=False)
-    trigger = TonyJobTrigger(job=to_plain(watched), poll_interval=0.5, end=None, queue=None, whose="a test")
-
-    async def first() -> TriggerEvent:
-        return await anext(trigger.run())
-
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(asyncio.run, first())
-        yield
-        event = from_plain(waiting.result(SECONDS).payload, WatchEvent)
-    assert (event.reason, event.error) == (Reason.FINISHED, None)
+@pytest.fixture(scope="module")
+def short_lived(start_hadoop: StartHadoop) -> Iterator[YarnPlace]:
+    """A Kerberos cluster of short-lived tokens."""
+    settings = Settings(secure=True, https=True, rpc_protection="privacy", namenodes=2, properties=short_tokens())
+    with as_user(YarnPlace(cluster=start_hadoop(settings))) as place:
+        yield place
 
 
 def command(here: Path) -> str:
@@ -184,3 +171,18 @@ def test_a_token_that_comes_late_mends_what_could_not_be_kept(short_lived: YarnP
     assert life.until_ms > first
     job.end()
     assert_well(job, short_lived)
+
+
+@pytest.mark.long
+def test_a_job_that_fails_as_its_token_has_ended_says_so_and_what_to_do(short_lived: YarnPlace, tmp_path: Path) -> None:
+    job = short_lived.submit({**spec(tmp_path), "timeouts": {"upload": "2s"}}, watched=False)
+    job.until(JobState.RUNNING)
+    first = until_ms(job)
+    until_over(job, first)
+    (tmp_path / "end").touch()
+    said = job.failed()
+    assert "the application's HDFS token has ended at 20" in said
+    assert "run `airflow tony renew` regularly" in said
+    # What Airflow's summary keeps, where the job could not leave its own word on the store.
+    kept = reason(job.application(), job.hook.job_status(job.identity, job.id))
+    assert "HDFS token has ended" in kept

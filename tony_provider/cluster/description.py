@@ -17,6 +17,7 @@ from tony_provider.runtime.application import ApplicationDescription, LocalAcces
 from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.protocol.store_token import KEY_SERVER, other_tokens
 from tony_provider.runtime.spec.model import JobSpec
 
 
@@ -70,6 +71,8 @@ def describe(
         labels=dict(request.labels),
         submitted_ms=epoch_ms(),
         environment=dict(request.environment),
+        other_hdfs=where.opened.other_hdfs,
+        key_server=next((name for name in other_tokens(credentials.secrets) if name.startswith(KEY_SERVER)), ""),
         authority=credentials.secrets[contract.SECRET_CA].decode(),
     )
 

@@ -5,18 +5,23 @@ Of the two backends only the one that is meant is imported: what talks to YARN l
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import attrs
 
 from tony_provider.cluster.base import Cluster, Pages
-from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
+from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.runtime.application import OtherHdfs
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageAuthError
 from tony_provider.runtime.storage.factory import open_storage
-from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
+from tony_provider.runtime.storage.webhdfs.several import SeveralHdfs
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ class OpenCluster:
     staging_dir: str  # URI
     nodes_webhdfs: WebHdfsConfig | None  # how the nodes reach the store, where that is WebHDFS
     tokens: StoreTokens | None = None  # on clusters with Kerberos
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # beside the store's, as the nodes reach them
 
     def pages(self, application_id: str, application_dir: str) -> Pages:
         """The application's pages, with that of its files. Raises ClusterError."""
@@ -76,27 +82,57 @@ def _open_local(settings: Settings) -> OpenCluster:
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     from tony_provider.cluster.yarn.cluster import YarnCluster
     from tony_provider.cluster.yarn.kerberos import negotiate, ticket_user
-    from tony_provider.cluster.yarn.store_tokens import StoreTokens
+    from tony_provider.cluster.yarn.store_tokens import KeyServerAccess, StoreTokens
 
     user = settings.proxy_user or settings.user or ticket_user()
     rest = yarn_rest(yarn, user, settings.proxy_user)
-    webhdfs = attrs.evolve(
-        yarn.webhdfs,
-        user=None if yarn.kerberos else user,
+
+    def as_who(webhdfs: WebHdfsConfig) -> WebHdfsConfig:
         # Without Kerberos a user is simply believed, as WebHDFSHook does it.
-        proxy_user=settings.proxy_user if yarn.kerberos else None,
-    )
-    staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
-    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None)
-    tokens, nodes_webhdfs = None, None
-    if isinstance(storage, WebHdfsStorage):
+        proxy_user = settings.proxy_user if yarn.kerberos else None
+        return attrs.evolve(webhdfs, user=None if yarn.kerberos else user, proxy_user=proxy_user)
+
+    def on_nodes(webhdfs: WebHdfsConfig) -> WebHdfsConfig:
         # A file of this machine is of no use there, and whom they act for, their token or their user says.
-        nodes_webhdfs = attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
-        if yarn.kerberos:
-            authority = uris.parse(staging_dir).authority
-            tokens = StoreTokens(storage, rest, authority, user, yarn.rm_principal, yarn.master_keytab)
+        return attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
+
+    webhdfs = as_who(yarn.webhdfs)
+    staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
-    return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs, tokens)
+    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None)
+    if not isinstance(storage, WebHdfsStorage):
+        return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
+    aside = _as_storage_errors(negotiate)
+    speaks = aside if yarn.kerberos else None
+    others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=speaks) for each in yarn.other_hdfs}
+    tokens = None
+    if yarn.kerberos:
+        key_server = KeyServerAccess(yarn.key_server, partial(KeyServer, webhdfs=webhdfs, negotiate=aside))
+        authority = uris.parse(staging_dir).authority
+        tokens = StoreTokens(
+            storage, rest, authority, user, yarn.rm_principal, yarn.master_keytab, others=others, key_server=key_server
+        )
+    return OpenCluster(
+        settings,
+        cluster,
+        SeveralHdfs(storage, others) if others else storage,
+        staging_dir,
+        on_nodes(webhdfs),
+        tokens,
+        [OtherHdfs(each.name, on_nodes(as_who(each.webhdfs))) for each in yarn.other_hdfs],
+    )
+
+
+def _as_storage_errors(negotiate: Negotiate) -> Negotiate:
+    """That one server beside the store's cannot be spoken to is that server's trouble, and not the cluster's."""
+
+    def speak(host: str) -> str:
+        try:
+            return negotiate(host)
+        except ClusterAuthError as error:
+            raise StorageAuthError(f"HTTP@{host}", "get a ticket for", str(error)) from error
+
+    return speak
 
 
 def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest:

@@ -11,6 +11,7 @@ import attrs
 from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.errors import JobNotAllowed, JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
+from tony_provider.cluster.hdfs_names import hdfs_name_problems
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
@@ -71,7 +72,11 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     """Raises JobRejected, SourceMissing, ClusterError, StorageError."""
     refuse_plain_http(opened.settings)
     job = with_defaults(request.job, opened.settings)
-    if found := [*_secret_problems(job, request.secrets), *_hadoop_problems(job, opened)]:
+    if found := [
+        *_secret_problems(job, request.secrets),
+        *_hadoop_problems(job, opened),
+        *hdfs_name_problems(job, opened),
+    ]:
         raise JobRejected(found)
     sources = _allowed_sources(opened, request, job)
     opened.cluster.check(job)

@@ -60,7 +60,7 @@ class _ChangesOnPaper:
             return TakenChain(plan.newest.uri, plan.about)
         return TakenChain(self.prepared.chains.uri_after(plan.newest), plan.about)
 
-    def add_store_token(self, credentials: Credentials) -> None:
+    def add_store_tokens(self, credentials: Credentials) -> None:
         if (tokens := self.prepared.opened.tokens) is not None:
             tokens.pretend(credentials)
 

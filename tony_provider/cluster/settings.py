@@ -10,9 +10,11 @@ import attrs
 from tony_provider.cluster import defaults
 from tony_provider.cluster.policy import Policy
 from tony_provider.cluster.presets import Presets
-from tony_provider.runtime.application import GpuDealing
+from tony_provider.runtime.application import GpuDealing, OtherHdfs
 from tony_provider.runtime.spec.model import Memory, Network
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+
+NO_KEY_SERVER = "none"
 
 
 class Backend(StrEnum):
@@ -53,10 +55,14 @@ class YarnSettings:
     master_keytab: MasterKeytab | None = None
     tokens_renewed: bool = False  # somebody runs `airflow tony renew` regularly, for jobs that nobody waits for
 
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # beside the staging directory's
+    key_server: str | None = None  # its URI, or NO_KEY_SERVER; None: as HDFS says
+
     @property
     def plain_addresses(self) -> list[str]:
         """Of a cluster with Kerberos, where jobs' keys and tokens would be read along; see ``plain_http.py``."""
-        every = [*self.resource_managers, *self.webhdfs.addresses] if self.kerberos else []
+        others = (address for each in self.other_hdfs for address in each.webhdfs.addresses)
+        every = [*self.resource_managers, *self.webhdfs.addresses, *others] if self.kerberos else []
         return [address for address in every if address.startswith("http://")]
 
     @property

@@ -6,7 +6,10 @@ Who has a Kerberos ticket, as the Airflow side has, can bring a newer one at any
 
 from __future__ import annotations
 
+import json
 from functools import partial
+
+import attrs
 
 from tony_provider.cluster.base import CONTROL_SECONDS
 from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
@@ -14,9 +17,10 @@ from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.plain_http import refuse_plain_http
 from tony_provider.cluster.sealed_control import send_sealed
 from tony_provider.runtime import contract
-from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.codec import CodecError, load_json, to_plain
 from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
 from tony_provider.runtime.most_bytes import APPLICATION
+from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.helpers import read_whole
@@ -24,33 +28,51 @@ from tony_provider.runtime.storage.helpers import read_whole
 ACTION = "tokens"
 
 
+@attrs.frozen
+class _About:
+    authority: str  # whose certificate vouches for the application's master
+    others: frozenset[str]  # the names of the tokens that it has beside the store's
+
+
 def renew_store_token(
     opened: OpenCluster, application_dir: str, application_id: str, *, seconds: float = CONTROL_SECONDS
 ) -> TokenLife | None:
     """Bring the master of a running application a newer token of its store; returns how long that holds.
 
-    None: the store asks for none. Raises ClusterError, StorageError; a token that is not taken is cancelled.
+    With it come those of what the application names beside its store, as far as they can be had: what could not be is
+    raised once the others are there. None: the store asks for none. Raises ClusterError, StorageError; tokens that are
+    not taken are cancelled.
     """
     if opened.tokens is None:
         return None
     refuse_plain_http(opened.settings)
-    authority = _authority(opened, application_dir)
-    token = opened.tokens.newer()
+    about = _about(opened, application_dir)
+    newer = opened.tokens.newer(about.others)
     try:
         ask = partial(opened.cluster.control, application_id, ACTION, seconds=seconds)
-        answer = send_sealed(ask, application_id, authority, dump_json(token))
-        return load_json(answer, TokenLife)
+        life = load_json(send_sealed(ask, application_id, about.authority, _order(newer.token)), TokenLife)
     except CodecError as error:
         raise UnexpectedAnswer(f"{application_id}: its master answers a token with {error}") from error
     except ClusterError:
-        opened.tokens.cancel(token.text)
+        opened.tokens.cancel(newer.token)
         raise
+    for problem in newer.problems:
+        raise problem
+    return life
 
 
-def _authority(opened: OpenCluster, application_dir: str) -> str:
-    """Whose certificate vouches for the application's master, as its submission wrote it down."""
+def _order(token: StoreToken) -> bytes:
+    """As masters of older releases know it, too, which have one token each."""
+    plain = to_plain(token)
+    return json.dumps({key: value for key, value in plain.items() if value != []}).encode()
+
+
+def _about(opened: OpenCluster, application_dir: str) -> _About:
+    """What its submission wrote down of an application."""
     uri = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
-        return str(read_json(read_whole(opened.storage, uri, APPLICATION))["authority"])
-    except (ForeignJsonError, KeyError, TypeError) as error:
+        found = read_json(read_whole(opened.storage, uri, APPLICATION))
+        others = [str(each["name"]) for each in found.get("other_hdfs", [])]
+        return _About(str(found["authority"]), frozenset(filter(None, [*others, found.get("key_server", "")])))
+    except (ForeignJsonError, KeyError, TypeError, AttributeError) as error:
         raise UnexpectedAnswer(f"{uri} does not name the application's authority: it is of an older release") from error

@@ -19,12 +19,13 @@ from tony_provider.cluster.sharing import share_records
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.cluster.submission_builder import TakenChain
-from tony_provider.cluster.token_life import check_token_life
+from tony_provider.cluster.token_life import check_ticket, check_token_life
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
 from tony_provider.runtime.storage.helpers import write_atomically
@@ -47,7 +48,7 @@ class SubmissionAttempt:
     _chain_uri: str = ""
     _chain_opened: bool = False  # by this very attempt
     _former_owners: FormerOwners = attrs.field(factory=dict)
-    _token: str | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
+    _token: StoreToken | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
     _handed_over: bool = False  # the cluster may have started it
 
     @property
@@ -105,11 +106,15 @@ class SubmissionAttempt:
             return TakenChain(self._chain_uri, found.about)
         raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
 
-    def add_store_token(self, credentials: Credentials) -> None:
+    def add_store_tokens(self, credentials: Credentials) -> None:
         if self._opened.tokens is not None:
             self._token = self._opened.tokens.fetch(credentials)
             yarn = self._opened.settings.yarn
-            if not self.prepared.request.watched and yarn is not None and not yarn.renews_tokens:
+            if yarn is None or yarn.master_keytab is not None:
+                return
+            if self.prepared.request.watched:
+                check_ticket(self._opened.tokens.ticket_until(), self._token, self.prepared.request.job)
+            elif not yarn.renews_tokens:
                 check_token_life(self._token, self.prepared.request.job)
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:

@@ -43,8 +43,8 @@ class StoreChanges(Protocol):
     def take_chain(self) -> TakenChain:
         """Own the one that the plan says."""
 
-    def add_store_token(self, credentials: Credentials) -> None:
-        """By which the application reaches the store, on clusters with Kerberos."""
+    def add_store_tokens(self, credentials: Credentials) -> None:
+        """By which the application reaches the store and what it names beside it, on clusters with Kerberos."""
 
     def write(self, description: ApplicationDescription) -> LocalizedResource: ...
 
@@ -57,8 +57,8 @@ def build_submission(prepared: PreparedSubmission, changes: StoreChanges) -> Sub
         credentials = Credentials(secrets=application_secrets(changes.application_id, request.secrets))
         chain = changes.take_chain()
         where = ApplicationSite(prepared.opened, prepared.layout, request.identity, changes.application_id, chain.uri)
+        changes.add_store_tokens(credentials)
         description = describe(request, where, resources, chain.about, credentials)
-        changes.add_store_token(credentials)
         description_file = changes.write(description)
         if description_file.sha256 is not None:
             credentials.secrets[contract.SECRET_DESCRIPTION] = description_file.sha256.encode()

@@ -19,16 +19,17 @@ from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.cluster.policy import Policy
 from tony_provider.cluster.presets import Presets, preset_problems
-from tony_provider.cluster.settings import Backend, LocalSettings, MasterKeytab, Settings, YarnSettings
+from tony_provider.cluster.settings import NO_KEY_SERVER, Backend, LocalSettings, MasterKeytab, Settings, YarnSettings
 from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.hooks.masking import without_masking_warnings
-from tony_provider.runtime.application import GpuDealing
+from tony_provider.runtime.application import GpuDealing, OtherHdfs
 from tony_provider.runtime.spec.model import Duration, Memory, Network
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.source import load_source
 from tony_provider.runtime.spec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.key_server import key_server_addresses
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
 _DEFAULT_RM_PORT = 8088  # yarn-default.xml
@@ -179,6 +180,8 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         nodes_ca_file=extra.text("nodes_ca_file"),
         master_keytab=_master_keytab(extra),
         tokens_renewed=extra.flag("tokens_renewed", False),
+        other_hdfs=_other_hdfs(extra),
+        key_server=_key_server(extra),
     )
 
 
@@ -244,6 +247,33 @@ def _webhdfs(extra: _Extra, get_connection: Callable[[str], Connection]) -> WebH
         ) from error
     except ValueError as error:
         raise extra.problem("webhdfs", f"cannot be used: {error}") from error
+
+
+def _other_hdfs(extra: _Extra) -> list[OtherHdfs]:
+    verify = extra.flag_or_text("verify", True)
+    found = []
+    for name, addresses in extra.named_texts("other_hdfs").items():
+        if "/" in name or not addresses:
+            what = (
+                f"has {name!r}; write <what its URIs name it by>=<its WebHDFS addresses>, such as ns2=http://nn3:9870"
+            )
+            raise extra.problem("other_hdfs", what)
+        try:
+            found.append(OtherHdfs(name.lower(), _webhdfs_config(addresses, verify=verify)))
+        except ValueError as error:
+            raise extra.problem("other_hdfs", f"cannot be used: {error}") from error
+    return found
+
+
+def _key_server(extra: _Extra) -> str | None:
+    uri = extra.text("key_server")
+    if uri is None or uri.lower() == NO_KEY_SERVER:
+        return uri and NO_KEY_SERVER
+    try:
+        key_server_addresses(uri)
+    except ValueError as error:
+        raise extra.problem("key_server", f"cannot be used: {error}") from error
+    return uri
 
 
 def _webhdfs_of(connection: Connection) -> WebHdfsConfig:
@@ -342,6 +372,16 @@ class _Extra:
         if seconds is not None and seconds <= 0:
             raise self.problem(key, f"is {value!r} and should be more than zero")
         return seconds
+
+    def named_texts(self, key: str) -> dict[str, list[str]]:
+        """Lists by names: ``name=a,b; other=c``, or an object of lists or of text with commas between."""
+        value = self._values.get(key, {})
+        if isinstance(value, str):
+            parts = [part.partition("=") for part in value.split(";") if part.strip()]
+            return {name.strip(): _split(listed) for name, _, listed in parts}
+        if not isinstance(value, dict):
+            raise self.problem(key, f"is {value!r} and should be an object, or text such as name=a,b; other=c")
+        return {name: _Extra(self._conn_id, {key: listed}).texts(key) for name, listed in value.items()}
 
     def flag(self, key: str, default: bool) -> bool:
         value = self._values.get(key, default)

@@ -86,6 +86,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "processes of the same job; trusted: others, too, who may do what its user may. Default: nobody has "
             "looked, and jobs whose framework serves anybody get a warning.",
         ),
+        key_server=_text(
+            "Key server",
+            "The server with the keys of HDFS's encryption zones, such as kms://https@kms.example.com:9600/kms; none: "
+            "jobs get no token of it. Default: as HDFS says.",
+        ),
         verify=_text(
             "Verify TLS",
             "true, false, or the PEM file that https servers are checked against on the worker. Default: true.",
@@ -94,6 +99,12 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     ),
     **_group(
         "Nodes and jobs",
+        other_hdfs=_text(
+            "Other HDFS",
+            "What jobs may name beside the staging directory's HDFS: of each, what its URIs name it by and its WebHDFS "
+            "addresses, such as archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. "
+            "In JSON an object does as well. Default: nothing else.",
+        ),
         python=_text(
             "Python on the nodes",
             "Interpreters to try first, after the job's python_env, with commas between, such as /usr/bin/python3.11.",

@@ -61,6 +61,14 @@ class GpuDealing:
 
 
 @attrs.frozen
+class OtherHdfs:
+    """An HDFS beside the one that the store is on."""
+
+    name: str  # what URIs name it by: a nameservice, or a NameNode's host:port
+    webhdfs: WebHdfsConfig  # as whoever reads this reaches it
+
+
+@attrs.frozen
 class ApplicationDescription:
     """All that the containers of one application are told: its job, its files, where the store is."""
 
@@ -87,6 +95,8 @@ class ApplicationDescription:
     submitted_ms: Optional[int] = None  # epoch, by the clock of Airflow's side
     environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own go over them
     authority: str = ""  # PEM: the certificate that vouches for the application's master; its key is thrown away
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # that inputs, outputs and programs may name
+    key_server: str = ""  # its URI (kms://…), where the application has a token of it; empty: none
     version: int = 1
 
     def owns(self, resource: LocalizedResource) -> bool:

@@ -159,6 +159,7 @@ SECRET_TASK_TOKEN = "tony.task-token"  # of one container's executor
 SECRET_ADDRESS_KEY = "tony.address-key"  # of the executors: proves that MASTER_FILE is their master's
 SECRET_JOB_KEY = "tony.job-key"  # of the executors: what user processes know each other by is made of it
 SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on secure clusters
+SECRET_OTHER_TOKEN_PREFIX = "tony.other-token."  # + name: those of other HDFS and of key servers, see OtherToken
 SECRET_KEYTAB = "tony.keytab"  # of the application master, where the connection names one: it fetches tokens by it
 SECRET_PRINCIPAL = "tony.principal"  # whose keytab that is
 SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets

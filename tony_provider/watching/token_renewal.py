@@ -60,7 +60,7 @@ class TokenRenewal:
             return False
         self._problem, self._attempt = "", seen.application.attempt if seen.application else None
         if newer is not None:
-            self._next = newer.half_ms / 1000
+            self._next = max(self._next, newer.half_ms / 1000)  # one of several may be older
             self._lines.put(f"{self._application_id} has a newer HDFS token, until {moment(newer.until_ms)}")
         return newer is not None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.runtime.am.chains import describe as description
@@ -16,7 +17,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.am.store_access import StoreAccess, TokenRefusedError
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.store_token import StoreToken, put_store_token
+from tony_provider.runtime.protocol.store_token import OtherToken, StoreToken, put_key_server_token, put_store_token
 from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage import LocalStorage
 
@@ -110,3 +111,53 @@ def test_people_are_told_when_a_quarter_is_left_and_nobody_has_brought_another(a
     assert access.trouble(6999) is None
     assert "ends at" in str(access.trouble(7001))
     assert "has ended" in str(access.trouble(9001))
+
+
+KEYS = "kms://http@keys:9600/kms"
+
+
+@pytest.fixture
+def access_of_keys(credentials: Credentials, tmp_path: Path) -> StoreAccess:
+    """With a token of a key server beside the store's."""
+    put_key_server_token(credentials, KEYS, made(6, 1000, 9000).text, ["10.0.0.9:9600"])
+    return StoreAccess(description(tmp_path), credentials, LocalStorage())
+
+
+async def test_those_beside_the_stores_are_replaced_with_it(
+    access_of_keys: StoreAccess, credentials: Credentials
+) -> None:
+    assert access_of_keys.life == TokenLife(1000, 9000)
+    of_keys = OtherToken(KEYS, made(7, 4000, 12000).text, 12000)
+    unknown = OtherToken("archive", made(8, 4000, 11000).text, 11000)
+    newer = attrs.evolve(made(2, 5000, 15000), others=[of_keys, unknown])
+    assert await access_of_keys.take(newer) == TokenLife(4000, 12000)  # of the one that ends first
+    assert access_of_keys.newer == attrs.evolve(newer, others=[of_keys])
+    token = Token.from_url_string(of_keys.text)
+    for alias in (KEYS, "10.0.0.9:9600"):
+        assert credentials.tokens[alias] == Token(token.identifier, token.password, token.kind, KEYS)
+    assert f"token of {KEYS} ends at" in str(access_of_keys.trouble(10001))
+
+
+async def test_an_order_without_them_leaves_them_as_they_are(access_of_keys: StoreAccess) -> None:
+    """As somebody of an older release brings it."""
+    assert await access_of_keys.take(made(2, 5000, 15000)) == TokenLife(1000, 9000)
+    assert access_of_keys.newer is not None
+    assert access_of_keys.newer.until_ms == 15000
+
+
+async def test_another_users_is_left_out_and_keeps_nobody_elses_back(
+    access_of_keys: StoreAccess, caplog: pytest.LogCaptureFixture
+) -> None:
+    stolen = OtherToken(KEYS, made(7, 4000, 12000, "bob@TONY.TEST").text, 12000)
+    await access_of_keys.take(attrs.evolve(made(2, 5000, 15000), others=[stolen]))
+    assert access_of_keys.life == TokenLife(1000, 9000)
+    assert f"the newer token of {KEYS} is not taken: a token of bob@TONY.TEST" in caplog.text
+
+
+def test_a_failure_after_the_end_of_a_token_is_explained(access: StoreAccess) -> None:
+    assert access.explained("no model", 8999) == "no model"
+    said = access.explained("no model", 9001)
+    assert said.startswith(
+        "no model\n(the application's HDFS token has ended at 1970-01-01 00:00:09 UTC: nothing gets to"
+    )
+    assert "run `airflow tony renew` regularly" in said

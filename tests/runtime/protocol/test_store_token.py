@@ -28,7 +28,7 @@ def test_a_newer_one_takes_the_place_of_the_one_that_is_there() -> None:
     credentials = Credentials({"am": Token(b"i", b"p", "YARN_AM_RM_TOKEN")})
     put_store_token(credentials, made(1, 0, 10).text, [NAMENODE, NAMESERVICE])
     newer = made(2, 5, 15)
-    replace_store_token(credentials, newer.text)
+    replace_store_token(credentials, newer)
     expected = Credentials({"am": Token(b"i", b"p", "YARN_AM_RM_TOKEN")})
     put_store_token(expected, newer.text, [NAMENODE, NAMESERVICE])
     assert credentials == expected

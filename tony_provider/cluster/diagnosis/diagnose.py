@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import attrs
@@ -21,6 +21,12 @@ from tony_provider.cluster.diagnosis.http import ANSWER_SECONDS, CONNECT_SECONDS
 from tony_provider.cluster.diagnosis.kerberos_checks import WHAT as TICKET
 from tony_provider.cluster.diagnosis.kerberos_checks import check_ticket
 from tony_provider.cluster.diagnosis.namenode_checks import NameNodeChecks
+from tony_provider.cluster.diagnosis.other_store_checks import (
+    KEY_SERVER,
+    OTHER_HDFS,
+    check_key_server,
+    check_other_hdfs,
+)
 from tony_provider.cluster.diagnosis.parallel import Check, in_time
 from tony_provider.cluster.diagnosis.resource_manager_checks import ResourceManagerChecks
 from tony_provider.cluster.diagnosis.runtime_checks import WHAT as RUNTIME
@@ -158,7 +164,10 @@ class _Yarn:
         if not self._managers.active and "://" not in (self._settings.staging_dir or ""):
             why = "its file system is the ResourceManager's default one, and none is active"
             return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
-        return [Check(STAGING, self._staging), *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
+        beside = [Check(KEY_SERVER, lambda: self._beside(check_key_server))] if self._yarn.kerberos else []
+        if self._yarn.other_hdfs:
+            beside.append(Check(OTHER_HDFS, lambda: self._beside(check_other_hdfs)))
+        return [Check(STAGING, self._staging), *beside, *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
 
     def _hardening_checks(self) -> list[Check]:
         """Only what those say who have answered: the others are problems already."""
@@ -167,6 +176,7 @@ class _Yarn:
         of_namenodes = [partial(checks.of_namenode, address) for address in self._namenodes.active[:1]]
         network = partial(check_network, self._settings.network)
         return [Check(HARDENING, check) for check in (*of_managers, *of_namenodes, network)]
+
     def _tls_checks(self) -> list[Check]:
         webhdfs, unknown = self._yarn.webhdfs, self._yarn.nodes_ca_file is None
         servers = [ServerTls(each, self._yarn.verify, for_nodes=False) for each in self._yarn.resource_managers]
@@ -183,6 +193,13 @@ class _Yarn:
         with contextlib.closing(opened):
             yield from check_rights(opened.storage, opened.staging_dir, self._user)
             yield from check_staging(opened.storage, opened.staging_dir, finder)
+
+    def _beside(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
+        opened = self._opened()
+        if isinstance(opened, Finding):
+            return  # the staging directory's check tells it
+        with contextlib.closing(opened):
+            yield from check(opened)
 
     def _stored_runtime(self) -> Iterator[Finding]:
         opened = self._opened()

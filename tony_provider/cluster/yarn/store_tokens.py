@@ -1,17 +1,32 @@
-"""HDFS delegation tokens: how an application on a Kerberos cluster reaches HDFS without a ticket."""
+"""Delegation tokens: how an application on a Kerberos cluster reaches HDFS, and its key server, without a ticket."""
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
+from collections.abc import Callable, Collection, Mapping
+from urllib.parse import urlsplit
 
-from tony_provider.cluster.errors import ConfigurationHidden, StagingFailed
-from tony_provider.cluster.settings import MasterKeytab
+import attrs
+
+from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem, StagingFailed
+from tony_provider.cluster.settings import NO_KEY_SERVER, MasterKeytab
 from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.cluster.yarn.ticket_cache import GrantingTicket
 from tony_provider.runtime import contract
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.store_token import StoreToken, put_store_token
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
+from tony_provider.runtime.newer_tokens import NewerTokens, TokenServer, fetch_newer_tokens
+from tony_provider.runtime.protocol.store_token import (
+    KEY_SERVER,
+    StoreToken,
+    put_key_server_token,
+    put_other_hdfs_token,
+    put_store_token,
+    store_token,
+)
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 log = logging.getLogger(__name__)
@@ -20,13 +35,22 @@ _DEFAULT_NAMENODE_PORT = 8020  # where a URI names a NameNode without one
 _DEFAULT_RM_PRINCIPAL = "yarn"
 
 
+@attrs.frozen
+class KeyServerAccess:
+    """The server that has the keys of encryption zones, and who must have said so."""
+
+    setting: str | None  # the connection's: a URI, or NO_KEY_SERVER; None: HDFS says
+    open: Callable[[str], KeyServer]  # by its URI; raises ValueError
+
+
 class StoreTokens:
-    """Gets and cancels HDFS delegation tokens for applications.
+    """Gets and cancels delegation tokens for applications: of HDFS, and of its key server.
 
     :param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
     :param user: whom applications run as.
     :param rm_principal: the ResourceManager's Kerberos principal, which renews the tokens; None: it says itself.
     :param keytab: what application masters get to fetch newer tokens by themselves; None: others bring them.
+    :param others: each HDFS beside the staging directory's, by what its URIs name it by.
     """
 
     def __init__(
@@ -37,6 +61,9 @@ class StoreTokens:
         user: str,
         rm_principal: str | None,
         keytab: MasterKeytab | None = None,
+        *,
+        others: Mapping[str, WebHdfsStorage],
+        key_server: KeyServerAccess,
     ) -> None:
         self._storage = storage
         self._rest = rest
@@ -44,48 +71,141 @@ class StoreTokens:
         self._user = user
         self._rm_principal = rm_principal
         self._keytab = keytab
+        self._others = others
+        self._key_server = key_server
 
-    def fetch(self, credentials: Credentials) -> str:
-        """Get a token for the user we are and put it into ``credentials``; returns it, for ``cancel``.
+    def fetch(self, credentials: Credentials) -> StoreToken:
+        """Get tokens for the user we are and put them into ``credentials``; returns them, for ``cancel``.
 
-        Raises StorageError, StagingFailed when HDFS gives none.
+        Raises StorageError, StagingFailed when HDFS gives none; ConnectionProblem.
         """
         if self._keytab is not None:
             credentials.secrets.update(self._keytab_secrets(self._keytab))
-        service = self._service()  # before there is a token that its failure would leave behind
-        token = self._token(self._renewer())
-        put_store_token(credentials, token, [service])
-        return token
+        services = {name: self._service(name) for name in [self._authority, *self._others]}  # before there is a token
+        renewer = self._renewer()
+        put_store_token(credentials, self._token(self._storage, renewer), [services[self._authority]])
+        try:
+            for name, storage in self._others.items():
+                put_other_hdfs_token(credentials, name, self._token(storage, renewer), [services[name]])
+            self._add_key_server_token(credentials, renewer)
+        except BaseException:
+            if (gotten := store_token(credentials)) is not None:
+                self.cancel(gotten)
+            raise
+        found = store_token(credentials)
+        assert found is not None  # noqa: S101 - it was put there
+        return found
 
     def pretend(self, credentials: Credentials) -> None:
-        """Put an empty token where ``fetch`` would put one, for people to see; HDFS is asked for nothing."""
-        empty = Token(b"", b"", HDFS_TOKEN, "")
-        put_store_token(credentials, empty.to_url_string(), [self._service()])
+        """Put empty tokens where ``fetch`` would put some, for people to see; nobody is asked for one."""
+        empty = Token(b"", b"", HDFS_TOKEN, "").to_url_string()
+        put_store_token(credentials, empty, [self._service(self._authority)])
+        for name in self._others:
+            put_other_hdfs_token(credentials, name, empty, [self._service(name)])
+        if uri := self._key_server_uri():
+            of_server = Token(b"", b"", KEY_SERVER_TOKEN, "").to_url_string()
+            put_key_server_token(credentials, uri, of_server, self._aliases(self._opened(uri)))
 
-    def newer(self) -> StoreToken:
-        """A token for an application of ours that runs already: one that we renew ourselves, not the ResourceManager.
+    def newer(self, names: Collection[str]) -> NewerTokens:
+        """Tokens for an application of ours that runs already: such that we renew ourselves, not the ResourceManager.
 
-        So its end is known, which HDFS tells whoever renews it; it does until then without anybody's help. Raises
-        StorageError, StagingFailed when HDFS gives none.
+        So their end is known, which servers tell whoever renews them; they do until then without anybody's help.
+        ``names``: of those that it has beside the store's. Raises StorageError of the store's own, StagingFailed when
+        HDFS gives none.
         """
-        text = self._token(self._user)
-        return StoreToken(text, self._storage.renew_delegation_token(text))
+        others: dict[str, TokenServer] = {name: each for name, each in self._others.items() if name in names}
+        # What the application's file names is its user's to write: nobody is asked whom we do not know ourselves.
+        if any(name.startswith(KEY_SERVER) for name in names) and (uri := self._key_server_uri()) in names:
+            others[uri] = self._opened(uri)
+        return fetch_newer_tokens(self._storage, others, self._user)
 
-    def cancel(self, token: str) -> None:
-        """Cancel a token that no application will use. Failing to is only logged, since it expires."""
+    def ticket_until(self) -> float | None:
+        """Until when, in epoch seconds, this worker's own ticket can be renewed, by whomever.
+
+        None: it is got anew from a keytab, or nobody can tell.
+        """
+        if os.environ.get("KRB5_CLIENT_KTNAME"):
+            return None
+        ticket = GrantingTicket.read(os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}")  # noqa: S108
+        return ticket.renewable_until if ticket is not None else None
+
+    def cancel(self, tokens: StoreToken) -> None:
+        """Cancel tokens that no application will use. Failing to is only logged, since they expire."""
+        self._cancel(self._storage, tokens.text)
+        for other in tokens.others:
+            if other.name in self._others:
+                self._cancel(self._others[other.name], other.text)
+            elif other.name.startswith(KEY_SERVER):
+                self._cancel(self._opened(other.name), other.text)
+
+    def _cancel(self, server: WebHdfsStorage | KeyServer, token: str) -> None:
         try:
-            self._storage.cancel_delegation_token(token)
+            server.cancel_delegation_token(token)
         except StorageError as error:
             log.info("A delegation token could not be cancelled: %s", error)
 
-    def _token(self, renewer: str) -> str:
-        token = self._storage.get_delegation_token(renewer)
+    def _token(self, storage: WebHdfsStorage, renewer: str) -> str:
+        token = storage.get_delegation_token(renewer)
         if token is None:
             raise StagingFailed(
-                "HDFS gives no delegation token, as if it had no Kerberos; set `kerberos` to false in the tony "
-                "connection, or name a secure NameNode"
+                f"HDFS at {storage.config.addresses[0]} gives no delegation token, as if it had no Kerberos; set "
+                "`kerberos` to false in the tony connection, or name a secure NameNode"
             )
         return token
+
+    # ---- the key server --------------------------------------------------------------------------------------------
+
+    def _add_key_server_token(self, credentials: Credentials, renewer: str) -> None:
+        """As Hadoop's own clients do, which get one for each application of a cluster that has such a server.
+
+        Where only HDFS has named it, an application without its token may well do without it: that is told.
+        """
+        if not (uri := self._key_server_uri()):
+            return
+        server = self._opened(uri)
+        try:
+            token = server.get_delegation_token(renewer)
+        except StorageError as error:
+            if self._key_server.setting is not None:
+                raise
+            log.warning(
+                "The job gets no token of the key server, and programs and nodes cannot read encryption zones: %s. Set "
+                "`key_server` to `%s` in the tony connection where no job needs one",
+                error,
+                NO_KEY_SERVER,
+            )
+            return
+        put_key_server_token(credentials, uri, token, self._aliases(server))
+
+    def try_key_server(self) -> str:
+        """Get a token of it and cancel that; returns its URI, empty: there is none.
+
+        Raises StorageError, ClusterError.
+        """
+        if uri := self._key_server_uri():
+            server = self._opened(uri)
+            self._cancel(server, server.get_delegation_token(self._user))
+        return uri
+
+    def _key_server_uri(self) -> str:
+        """Empty: there is none."""
+        setting = self._key_server.setting
+        if setting is None:
+            found = self._storage.key_server()
+            return found if found.startswith(KEY_SERVER) else ""
+        return "" if setting == NO_KEY_SERVER else setting
+
+    def _opened(self, uri: str) -> KeyServer:
+        try:
+            return self._key_server.open(uri)
+        except ValueError as error:
+            raise ConnectionProblem(f"the key server cannot be used: {error}") from error
+
+    def _aliases(self, server: KeyServer) -> list[str]:
+        found = (urlsplit(address) for address in server.addresses)
+        return [self._address(each.hostname or "", str(each.port)) for each in found]
+
+    # ---- who and where ---------------------------------------------------------------------------------------------
 
     def _keytab_secrets(self, keytab: MasterKeytab) -> dict[str, bytes]:
         if keytab.user != self._user:
@@ -109,16 +229,31 @@ class StoreTokens:
         # HDFS maps it to a short name by its auth_to_local rules, which must give the ResourceManager's user.
         return (principal or _DEFAULT_RM_PRINCIPAL).replace("_HOST", self._rest.active_host())
 
-    def _service(self) -> str:
+    def _service(self, authority: str) -> str:
         """What HDFS's clients look a token up by: org.apache.hadoop.security.SecurityUtil.buildTokenService."""
-        host, _, port = self._authority.partition(":")
+        host, _, port = authority.partition(":")
         if not port and self._is_nameservice(host):
             return f"ha-hdfs:{host}"
+        return self._address(host, port or str(_DEFAULT_NAMENODE_PORT))
+
+    def _address(self, host: str, port: str) -> str:
+        """By its ip, or on clusters that are set so by its name."""
         try:
-            address = socket.gethostbyname(host)
+            found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
         except OSError as error:
-            raise StagingFailed(f"the NameNode's host {host!r} has no address here: {error}") from error
-        return f"{address}:{port or _DEFAULT_NAMENODE_PORT}"
+            raise StagingFailed(f"the server's host {host!r} has no address here: {error}") from error
+        _, _, _, canonical, (address, *_) = found[0]
+        if self._by_ip():
+            return f"{address}:{port}"
+        # Hadoop completes a short name by the resolver's search list.
+        name = canonical if "." not in host and canonical.startswith(f"{host}.") else host
+        return f"{name.lower()}:{port}"
+
+    def _by_ip(self) -> bool:
+        try:
+            return (self._rest.setting("hadoop.security.token.service.use_ip") or "true").lower() != "false"
+        except ConfigurationHidden:
+            return True  # Hadoop's default
 
     def _is_nameservice(self, name: str) -> bool:
         try:

@@ -72,7 +72,9 @@ class ExecutorLaunches:
         secrets = {
             name: value
             for name, value in mine.secrets.items()
-            if name in _HANDED_ON or (name.startswith(contract.SECRET_USER_PREFIX) and name not in withheld)
+            if name in _HANDED_ON
+            or name.startswith(contract.SECRET_OTHER_TOKEN_PREFIX)
+            or (name.startswith(contract.SECRET_USER_PREFIX) and name not in withheld)
         }
         secrets[contract.SECRET_TASK_TOKEN] = make_token(self.task_key, identity).encode()
         tokens = {alias: token for alias, token in mine.tokens.items() if token.kind not in _KEPT_TOKENS}

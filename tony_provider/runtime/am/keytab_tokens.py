@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.hadoop.gss import GssError, KeytabTickets
+from tony_provider.runtime.newer_tokens import NewerTokens, TokenServer, fetch_newer_tokens
 from tony_provider.runtime.private_file import write_private_file
-from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.storage import StorageAuthError, WebHdfsConfig, WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.config import Negotiate
+from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 
 _FILE = Path(".tony-keytab")  # in the container's own directory: Kerberos's library reads a keytab from a file
 
 
 class KeytabTokens:
-    """Fetches newer tokens of the store as the keytab's owner."""
+    """Fetches newer tokens of the store, and of what the application names beside it, as the keytab's owner."""
 
-    def __init__(self, webhdfs: WebHdfsConfig, application_dir: str, user: str, keytab: bytes, principal: str) -> None:
+    def __init__(
+        self, description: ApplicationDescription, webhdfs: WebHdfsConfig, keytab: bytes, principal: str
+    ) -> None:
+        self._description = description
         self._webhdfs = webhdfs
-        self._application_dir = application_dir
-        self._user = user
         self._keytab = keytab
         self._principal = principal
         self._tickets: Optional[KeytabTickets] = None
@@ -35,26 +38,40 @@ class KeytabTokens:
         if keytab is None or webhdfs is None:
             return None
         principal = secrets.get(contract.SECRET_PRINCIPAL, b"").decode()
-        return cls(webhdfs, description.application_dir, description.user, keytab, principal)
+        return cls(description, webhdfs, keytab, principal)
 
-    def newer(self) -> StoreToken:
-        """A newer token, renewed once: so its end is known. Blocks.
+    def newer(self) -> NewerTokens:
+        """Newer tokens, renewed once: so their end is known. Blocks.
 
         Raises StorageError, also where there is no ticket to be had.
         """
         try:
             return self._get()
-        except (GssError, OSError) as error:
+        except (GssError, OSError, ValueError) as error:
             raise StorageAuthError(
-                self._application_dir, "get a token for", str(error), "check the connection's keytab and principal"
+                self._description.application_dir,
+                "get a token for",
+                str(error),
+                "check the connection's keytab and principal",
             ) from error
 
-    def _get(self) -> StoreToken:
+    def _get(self) -> NewerTokens:
         if self._tickets is None:
             write_private_file(_FILE, self._keytab)
             self._tickets = KeytabTickets(_FILE.absolute(), self._principal)
-        with closing(WebHdfsStorage(self._webhdfs, negotiate=self._tickets.negotiate)) as storage:
-            text = storage.get_delegation_token(self._user)
-            if text is None:
-                raise GssError("HDFS gives no delegation token, as if it had no Kerberos")
-            return StoreToken(text, storage.renew_delegation_token(text))
+        negotiate, description = self._tickets.negotiate, self._description
+        with ExitStack() as stack:
+
+            def aside(host: str) -> str:
+                try:
+                    return negotiate(host)
+                except GssError as error:  # that server's own trouble
+                    raise StorageAuthError(f"HTTP@{host}", "get a ticket for", str(error)) from error
+
+            def hdfs(webhdfs: WebHdfsConfig, speaks: Negotiate) -> WebHdfsStorage:
+                return stack.enter_context(closing(WebHdfsStorage(webhdfs, negotiate=speaks)))
+
+            others: dict[str, TokenServer] = {each.name: hdfs(each.webhdfs, aside) for each in description.other_hdfs}
+            if description.key_server:
+                others[description.key_server] = KeyServer(description.key_server, self._webhdfs, aside)
+            return fetch_newer_tokens(hdfs(self._webhdfs, negotiate), others, description.user)

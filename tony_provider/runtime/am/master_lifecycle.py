@@ -33,6 +33,7 @@ from tony_provider.runtime.am.web.web_app import WebApp
 from tony_provider.runtime.am.web.yarn_tls import proxy_tls, remove_files
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.application_store import open_application_store
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.hadoop.ids import ContainerId
@@ -176,7 +177,7 @@ class MasterLifecycle:
             output_problem = await self._open(outputs)
         except StorageError as error:
             log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
-            return await self._leave(FinalStatus.FAILED, str(error))
+            return await self._leave(FinalStatus.FAILED, self.access.explained(str(error), epoch_ms()))
         launches = ExecutorLaunches(description, self.credentials, self._task_key, staged, self.server.address)
         master = Master(
             description,
@@ -247,6 +248,8 @@ class MasterLifecycle:
         missing = await records.write_result(self._result(job_status.final_status(status, verdict)))
         if missing:
             diagnostics = f"{diagnostics}\n({', '.join(missing)} could not be written to the application's directory)"
+        if missing or verdict.status is FinalStatus.FAILED:
+            diagnostics = self.access.explained(diagnostics, epoch_ms())
         await self._clean_up(verdict.status, records)
         return await self._leave(verdict.status, diagnostics)
 

@@ -1,11 +1,14 @@
-"""The application master's access to its store on clusters with Kerberos: a token that ends, and newer ones."""
+"""The application master's access to its store on clusters with Kerberos: tokens that end, and newer ones."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
+
+import attrs
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.keytab_tokens import KeytabTokens
@@ -15,7 +18,7 @@ from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.protocol.store_token import StoreToken, replace_store_token, store_token
+from tony_provider.runtime.protocol.store_token import OtherToken, StoreToken, replace_store_token, store_token
 from tony_provider.runtime.protocol.token_life import TokenLife
 from tony_provider.runtime.storage import Storage, StorageAuthError, StorageError
 
@@ -27,14 +30,21 @@ _PAUSE = 30.0  # seconds after such a try that has failed
 _WAIT_SECONDS = 900.0  # of a master whose token has ended, for somebody who brings a newer one
 
 
+_REMEDY = (
+    "So that newer ones come in time, let the task wait for its job (wait_for_completion) with a Kerberos ticket that "
+    "is renewed, run `airflow tony renew` regularly, or name a `master_keytab` in the connection"
+)
+
+
 class TokenRefusedError(Exception):
     """A token that was brought is not taken; the message says why."""
 
 
 class StoreAccess:
-    """The token that the master and all its containers reach the store by, and those who are told of a newer one.
+    """The tokens that the master and all its containers reach the store by, and those who are told of newer ones.
 
-    A newer one must be of the same owner, and the store must take it. Used within a running event loop.
+    With the store's come those of other HDFS that the application names, and of a key server. A newer one must be of
+    the same owner, and the store must take it. Used within a running event loop.
     """
 
     def __init__(self, description: ApplicationDescription, credentials: Credentials, storage: Storage) -> None:
@@ -52,7 +62,7 @@ class StoreAccess:
 
     @property
     def life(self) -> Optional[TokenLife]:
-        """Of the newest token; None: the store asks for none."""
+        """Of the newest tokens, the one that ends first; None: the store asks for none."""
         return _life(self._newest) if self._newest else None
 
     def trouble(self, now_ms: int) -> Optional[str]:
@@ -60,9 +70,34 @@ class StoreAccess:
         life = self.life
         if life is None or now_ms < life.last_quarter_ms:
             return None
+        name = self._first_to_end()
+        which = self._which()
         if now_ms < life.until_ms:
-            return f"the application's HDFS token ends at {moment(life.until_ms)}, and nobody has brought a newer one"
-        return f"the application's HDFS token has ended at {moment(life.until_ms)}: nothing gets to the store any more"
+            return (
+                f"the application's {which} ends at {moment(life.until_ms)}, and nobody has brought a newer one; "
+                "`airflow tony renew` does so"
+            )
+        what = "nobody gets there any more" if name else "nothing gets to the store any more"
+        return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
+
+    def explained(self, problem: str, now_ms: int) -> str:
+        """Why the application has failed; where a token had ended by then, with that, and what to do about it."""
+        life = self.life
+        if life is None or now_ms < life.until_ms:
+            return problem
+        return f"{problem}\n({self.trouble(now_ms)}. {_REMEDY})"
+
+    def _which(self) -> str:
+        """The token that ends first, in words."""
+        name = self._first_to_end()
+        return f"token of {name}" if name else "HDFS token"
+
+    def _first_to_end(self) -> str:
+        """Its name; empty: the store's own."""
+        if self._newest is None:
+            return ""
+        untils = {"": self._newest.until_ms, **{each.name: each.until_ms for each in self._newest.others}}
+        return min(untils, key=lambda name: untils[name])
 
     async def until_it_holds(self) -> None:
         """Wait until the store takes the token. Raises StorageError when nobody brings one that it does.
@@ -72,7 +107,7 @@ class StoreAccess:
         if self._newest is None:
             return
         try:
-            await asyncio.to_thread(self._storage.exists, self._description.application_dir)
+            await asyncio.to_thread(self._look_at_all)
         except StorageAuthError as error:
             if await self._fetch():
                 return
@@ -99,27 +134,37 @@ class StoreAccess:
                 left = (at_ms - epoch_ms()) / 1000
                 if left <= 0:
                     called, left = life.until_ms, None
-                    last_call(f"the HDFS token ends at {moment(life.until_ms)}")
+                    last_call(f"the {self._which()} ends at {moment(life.until_ms)}")
             with suppress(asyncio.TimeoutError):
                 await within(self._brought.wait(), left)
 
     async def take(self, token: StoreToken) -> TokenLife:
-        """Use a newer token from now on. Idempotent. Raises TokenRefusedError."""
+        """Use newer tokens from now on. Idempotent. Raises TokenRefusedError.
+
+        One of those beside the store's that is not taken is left out, with a line in the log.
+        """
         async with self._turn:
             newest = self._newest
             if newest is None:
                 raise TokenRefusedError("the application was submitted without a token: its store asks for none")
-            try:
-                about, present = token.id, newest.id
-            except CredentialsError as error:
-                raise TokenRefusedError(str(error)) from error
-            if about.owner != present.owner:
-                raise TokenRefusedError(f"a token of {about.owner}; the application's own is of {present.owner}")
-            if about.issued_ms >= present.issued_ms and token != newest:
+            if _is_newer(token, newest):
                 await self._try(token)
-                self._use(token)
-                return _life(token)
+                newest = attrs.evolve(newest, text=token.text, until_ms=token.until_ms)
+            newest = attrs.evolve(newest, others=[await self._newer_of(each, token.others) for each in newest.others])
+            if newest != self._newest:
+                self._use(newest)
             return _life(newest)
+
+    async def _newer_of(self, present: OtherToken, brought: Iterable[OtherToken]) -> OtherToken:
+        """The one that was brought in its place, if there is one that is taken."""
+        newer = next((each for each in brought if each.name == present.name), None)
+        try:
+            if newer is not None and _is_newer(newer, present):
+                await self._try_other(newer)
+                return newer
+        except TokenRefusedError as error:
+            log.warning("the newer token of %s is not taken: %s", present.name, error)
+        return present
 
     async def fetch(self) -> None:
         """Fetch newer tokens in time, for ever. Ends where the master has no keytab."""
@@ -134,35 +179,70 @@ class StoreAccess:
         if self._keytab is None:
             return False
         try:
-            await self.take(await asyncio.to_thread(self._keytab.newer))
+            fetched = await asyncio.to_thread(self._keytab.newer)
+            await self.take(fetched.token)
+            for problem in fetched.problems:
+                log.warning("no newer token by the keytab: %s", problem)
         except (StorageError, TokenRefusedError) as error:
             log.warning("no newer token of the store by the keytab: %s", error)
             return False
-        return True
+        return not fetched.problems
 
     async def _try(self, token: StoreToken) -> None:
+        secrets = {contract.SECRET_STORE_TOKEN: token.text.encode()}
+        await self._try_at(self._description.application_dir, secrets)
+
+    async def _try_other(self, token: OtherToken) -> None:
+        if any(each.name == token.name for each in self._description.other_hdfs):  # others are not ours to show
+            secrets = {contract.SECRET_OTHER_TOKEN_PREFIX + token.name: token.text.encode()}
+            await self._try_at(_root(token.name), secrets)
+
+    async def _try_at(self, uri: str, secrets: dict[str, bytes]) -> None:
         try:
-            await within(asyncio.to_thread(self._look_with, token), _LOOK_SECONDS)
+            await within(asyncio.to_thread(self._look_with, uri, secrets), _LOOK_SECONDS)
         except StorageError as error:
             raise TokenRefusedError(f"the store does not take it: {error}") from error
         except asyncio.TimeoutError:
             raise TokenRefusedError(f"the store has not answered within {_LOOK_SECONDS:g} s") from None
 
-    def _look_with(self, token: StoreToken) -> None:
-        secrets = {contract.SECRET_STORE_TOKEN: token.text.encode()}
+    def _look_with(self, uri: str, secrets: dict[str, bytes]) -> None:
         with open_application_store(self._description, secrets) as storage:
-            storage.exists(self._description.application_dir)
+            storage.exists(uri)
+
+    def _look_at_all(self) -> None:
+        self._storage.exists(self._description.application_dir)
+        for each in self._description.other_hdfs:
+            self._storage.exists(_root(each.name))
 
     def _use(self, token: StoreToken) -> None:
-        replace_store_token(self._credentials, token.text)
+        replace_store_token(self._credentials, token)
         self._storage.take_token(token.text)
+        for other in token.others:
+            self._storage.take_token(other.text, other.name)
         self._newest = self.newer = token
         self._renewed.set()
         self._brought.set()
-        log.info("a newer token of the store, which holds until %s", moment(token.until_ms))
+        log.info("newer tokens, which hold until %s", moment(_life(token).until_ms))
         for listener in self.listeners:
             listener(token)
 
 
+def _is_newer(token: Union[StoreToken, OtherToken], present: Union[StoreToken, OtherToken]) -> bool:
+    """Raises TokenRefusedError for another owner's, and for what is no token."""
+    try:
+        about, known = token.id, present.id
+    except CredentialsError as error:
+        raise TokenRefusedError(str(error)) from error
+    if about.owner != known.owner:
+        raise TokenRefusedError(f"a token of {about.owner}; the application's own is of {known.owner}")
+    return about.issued_ms >= known.issued_ms and (token.text, token.until_ms) != (present.text, present.until_ms)
+
+
 def _life(token: StoreToken) -> TokenLife:
-    return TokenLife(token.id.issued_ms, token.until_ms)
+    lives = [TokenLife(token.id.issued_ms, token.until_ms)]
+    lives += [TokenLife(each.id.issued_ms, each.until_ms) for each in token.others]
+    return min(lives, key=lambda life: life.until_ms)
+
+
+def _root(name: str) -> str:
+    return f"hdfs://{name}/"

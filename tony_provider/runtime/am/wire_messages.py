@@ -144,8 +144,10 @@ def exported(message: tony_pb2.Exported) -> ExportedModel:
 
 
 def newer_token(token: StoreToken) -> tony_pb2.ToExecutor:
-    """The message that brings an executor a newer token of the store."""
-    return tony_pb2.ToExecutor(newer_token=tony_pb2.NewerToken(text=token.text, until_ms=token.until_ms))
+    """The message that brings an executor newer tokens of the store, and of what it names beside it."""
+    others = [tony_pb2.OtherToken(name=each.name, text=each.text, until_ms=each.until_ms) for each in token.others]
+    newer = tony_pb2.NewerToken(text=token.text, until_ms=token.until_ms, others=others)
+    return tony_pb2.ToExecutor(newer_token=newer)
 
 
 def tail_wanted(question: int, size: int, after: Optional[int] = None) -> tony_pb2.ToExecutor:

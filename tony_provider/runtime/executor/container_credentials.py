@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.store_token import replace_store_token
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol.store_token import StoreToken, replace_store_token
+
+_OF_HDFS = frozenset({HDFS_TOKEN, KEY_SERVER_TOKEN})
 
 
 class ContainerCredentials:
@@ -22,13 +24,13 @@ class ContainerCredentials:
         return self._credentials.secrets
 
     def hdfs_tokens(self) -> tuple[int, dict[str, Token]]:
-        """The version, and HDFS's delegation tokens by their aliases."""
+        """The version, and the delegation tokens of HDFS and its key servers by their aliases."""
         with self._lock:
             tokens = self._credentials.tokens.items()
-            return self.version, {alias: token for alias, token in tokens if token.kind == HDFS_TOKEN}
+            return self.version, {alias: token for alias, token in tokens if token.kind in _OF_HDFS}
 
-    def take_store_token(self, text: str) -> None:
-        """Have a newer token of the store in the place of the one that is there. Raises CredentialsError."""
+    def take_store_token(self, newer: StoreToken) -> None:
+        """Have newer tokens in the places of those that are there. Raises CredentialsError."""
         with self._lock:
-            replace_store_token(self._credentials, text)
+            replace_store_token(self._credentials, newer)
             self.version += 1

@@ -1,7 +1,8 @@
-"""The delegation token by which an application reaches its store, and a newer one that is brought to it."""
+"""The delegation tokens by which an application reaches its store and what else it names, and newer ones for it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Optional
 
 import attrs
@@ -10,30 +11,62 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.hadoop.delegation_token_id import DelegationTokenId
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
 
+KEY_SERVER = "kms://"  # how the name of a key server's token begins
+
 
 @attrs.frozen
-class StoreToken:
-    """A delegation token of the store, and until when it holds."""
+class OtherToken:
+    """A delegation token beside the store's, and until when it holds."""
 
-    text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation"
-    until_ms: int  # epoch, by the NameNode's clock
+    WRITER_MAY_BE_NEWER = True
+
+    name: str  # of another HDFS, what its URIs name it by; of a key server, its URI (kms://…)
+    text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation" or "kms-dt"
+    until_ms: int  # epoch, by its server's clock
 
     @property
     def id(self) -> DelegationTokenId:
         """What the token says of itself. Raises CredentialsError."""
-        return DelegationTokenId.from_bytes(Token.from_url_string(self.text).identifier)
+        return _id(self.text)
+
+
+@attrs.frozen
+class StoreToken:
+    """A delegation token of the store, until when it holds, and those that come with it."""
+
+    WRITER_MAY_BE_NEWER = True  # than the application that it is brought to
+
+    text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation"
+    until_ms: int  # epoch, by the NameNode's clock
+    others: list[OtherToken] = attrs.field(factory=list)
+
+    @property
+    def id(self) -> DelegationTokenId:
+        """What the token says of itself. Raises CredentialsError."""
+        return _id(self.text)
 
 
 def store_token(credentials: Credentials) -> Optional[StoreToken]:
-    """The token that an application was submitted with; None: its store asks for none.
+    """The tokens that an application was submitted with; None: its store asks for none.
 
-    The ResourceManager renews it as long as that can be done. Raises CredentialsError.
+    The ResourceManager renews them as long as that can be done. Raises CredentialsError.
     """
     secret = credentials.secrets.get(contract.SECRET_STORE_TOKEN)
     if secret is None:
         return None
-    token = StoreToken(secret.decode("ascii", "replace"), 0)
-    return attrs.evolve(token, until_ms=token.id.latest_ms)
+    text = secret.decode("ascii", "replace")
+    others = [OtherToken(name, text, _id(text).latest_ms) for name, text in other_tokens(credentials.secrets).items()]
+    return StoreToken(text, _id(text).latest_ms, others)
+
+
+def other_tokens(secrets: Mapping[str, bytes]) -> dict[str, str]:
+    """The text of each token beside the store's, by its name."""
+    prefix = contract.SECRET_OTHER_TOKEN_PREFIX
+    return {
+        name[len(prefix) :]: secret.decode("ascii", "replace")
+        for name, secret in secrets.items()
+        if name.startswith(prefix)
+    }
 
 
 def put_store_token(credentials: Credentials, text: str, services: list[str]) -> None:
@@ -43,12 +76,54 @@ def put_store_token(credentials: Credentials, text: str, services: list[str]) ->
     among them, look the others up by their service: ``ip:port`` of a NameNode's RPC address, or
     ``ha-hdfs:<nameservice>``. Raises CredentialsError.
     """
+    _put(credentials, contract.SECRET_STORE_TOKEN, text, {service: (HDFS_TOKEN, service) for service in services})
+
+
+def put_other_hdfs_token(credentials: Credentials, name: str, text: str, services: list[str]) -> None:
+    """``put_store_token`` of another HDFS, which URIs name so. Raises CredentialsError."""
+    where = {service: (HDFS_TOKEN, service) for service in services}
+    _put(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + name, text, where)
+
+
+def put_key_server_token(credentials: Credentials, uri: str, text: str, aliases: list[str]) -> None:
+    """Put a token of a key server in, for programs that read and write encryption zones. Raises CredentialsError.
+
+    Hadoop 3 looks it up by the key server's URI, Hadoop 2 by the alias ``ip:port``.
+    """
+    kind = Token.from_url_string(text).kind
+    _put(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + uri, text, dict.fromkeys([uri, *aliases], (kind, uri)))
+
+
+def replace_store_token(credentials: Credentials, newer: StoreToken) -> None:
+    """Put newer tokens in the places of those that are there, for the same services.
+
+    Of those beside the store's, what an application was not submitted with is left out. Raises CredentialsError.
+    """
+    _replace(credentials, contract.SECRET_STORE_TOKEN, newer.text)
+    for other in newer.others:
+        _replace(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + other.name, other.text)
+
+
+def _put(credentials: Credentials, secret: str, text: str, where: Mapping[str, tuple[str, str]]) -> None:
+    """``where``: kind and service by the alias."""
     token = Token.from_url_string(text)
-    for service in services:
-        credentials.tokens[service] = Token(token.identifier, token.password, HDFS_TOKEN, service)
-    credentials.secrets[contract.SECRET_STORE_TOKEN] = text.encode()
+    for alias, (kind, service) in where.items():
+        credentials.tokens[alias] = Token(token.identifier, token.password, kind, service)
+    credentials.secrets[secret] = text.encode()
 
 
-def replace_store_token(credentials: Credentials, text: str) -> None:
-    """Put a newer token in the place of the one that is there, for the same services. Raises CredentialsError."""
-    put_store_token(credentials, text, [token.service for token in credentials.of_kind(HDFS_TOKEN)])
+def _replace(credentials: Credentials, secret: str, text: str) -> None:
+    former = credentials.secrets.get(secret)
+    if former is None:
+        return
+    old = Token.from_url_string(former.decode("ascii", "replace"))
+    same = {
+        alias: (token.kind, token.service)
+        for alias, token in credentials.tokens.items()
+        if (token.identifier, token.password) == (old.identifier, old.password)
+    }
+    _put(credentials, secret, text, same)
+
+
+def _id(text: str) -> DelegationTokenId:
+    return DelegationTokenId.from_bytes(Token.from_url_string(text).identifier)

@@ -488,12 +488,24 @@ class Exported(_message.Message):
     def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., exported_ms: _Optional[int] = ..., asked_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class NewerToken(_message.Message):
-    __slots__ = ("text", "until_ms")
+    __slots__ = ("text", "until_ms", "others")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     text: str
     until_ms: int
-    def __init__(self, text: _Optional[str] = ..., until_ms: _Optional[int] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[OtherToken]
+    def __init__(self, text: _Optional[str] = ..., until_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[OtherToken, _Mapping]]] = ...) -> None: ...
+
+class OtherToken(_message.Message):
+    __slots__ = ("name", "text", "until_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    until_ms: int
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class StopProcess(_message.Message):
     __slots__ = ("generation", "grace_seconds", "reason", "start", "checkpoint_seconds", "stacks")

@@ -119,8 +119,11 @@ class Storage(ABC):
         """
         raise StorageUnsupported(status.path, "let others pass", "this store has no access lists that we know to set")
 
-    def take_token(self, token: str) -> None:
-        """Show a newer delegation token from now on, from all threads. Nothing to do where none is asked for."""
+    def take_token(self, token: str, name: str = "") -> None:
+        """Show a newer delegation token from now on, from all threads. Nothing to do where none is asked for.
+
+        ``name``: what URIs name another HDFS by, where the token is of one.
+        """
         return
 
     @abstractmethod

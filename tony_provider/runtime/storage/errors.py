@@ -56,6 +56,15 @@ class StoragePermissionDenied(StorageError):
     default_advice = "check the owner and permissions of the path, and the user of the connection"
 
 
+class StorageZoneClosed(StoragePermissionDenied):
+    """It lies in an encryption zone, whose key its server may not decrypt with."""
+
+    default_advice = (
+        "over WebHDFS DataNodes decrypt as their own user: let the zone's key be used by that one, name an HttpFS "
+        "gateway as `webhdfs`, or choose a directory outside the zone"
+    )
+
+
 class StorageNoSpace(StorageError):
     """The disk or the cluster is full, or a quota is used up."""
 

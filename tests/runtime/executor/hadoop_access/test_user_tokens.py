@@ -13,13 +13,15 @@ from tony_provider.runtime.executor.container_credentials import ContainerCreden
 from tony_provider.runtime.executor.hadoop_access.user_tokens import UserTokens
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, HDFS_TOKEN, NM_TOKEN, WEBHDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol.store_token import StoreToken
 
 
 def hdfs_token(service: str, password: bytes = b"password") -> Token:
-    return Token(b"alice@" + service.encode(), password, HDFS_TOKEN, service)
+    return Token(b"alice", password, HDFS_TOKEN, service)
 
 
 ONE, OTHER = hdfs_token("ha-hdfs:one"), hdfs_token("10.0.0.7:8020")
+STORE = Token(b"alice", b"password", WEBHDFS_TOKEN)  # of the same HDFS, which has two names
 OTHERS = {
     "rm": Token(b"master", b"of-the-master", AM_RM_TOKEN, ""),
     "nm": Token(b"node", b"of-the-node", NM_TOKEN, "10.0.0.1:45454"),
@@ -28,7 +30,7 @@ OTHERS = {
 }
 SECRETS = {
     contract.SECRET_TASK_TOKEN: b"of-the-executor",
-    contract.SECRET_STORE_TOKEN: b"of-the-store",
+    contract.SECRET_STORE_TOKEN: STORE.to_url_string().encode(),
     contract.SECRET_USER_PREFIX + "PASSWORD": b"of-the-user",
 }
 
@@ -73,7 +75,7 @@ def test_newer_tokens_replace_the_file_as_a_whole(
     newer = Token(b"newer", b"renewed!", WEBHDFS_TOKEN, "")
     with (tmp_path / "tokens").open("rb") as reading:  # by a process that is in the middle of it
         begun = reading.read(4)
-        credentials.take_store_token(newer.to_url_string())
+        credentials.take_store_token(StoreToken(newer.to_url_string(), 0))
         made.follow()
         assert Credentials.from_bytes(begun + reading.read()) == Credentials({"a": ONE, "b": OTHER})
     there = held(tmp_path).tokens.values()
@@ -87,7 +89,7 @@ def test_what_is_not_a_token_changes_nothing(
     made: UserTokens, credentials: ContainerCredentials, tmp_path: Path
 ) -> None:
     with pytest.raises(CredentialsError):
-        credentials.take_store_token("no token")
+        credentials.take_store_token(StoreToken("no token", 0))
     made.follow()
     assert held(tmp_path) == Credentials({"a": ONE, "b": OTHER})
 

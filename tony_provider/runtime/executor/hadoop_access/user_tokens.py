@@ -31,7 +31,7 @@ class UserTokens:
             return
         if tokens:
             write_private_file(self._target, Credentials(tokens).to_bytes())
-        self.services = [token.service for token in tokens.values()]
+        self.services = list(dict.fromkeys(token.service for token in tokens.values()))
         self._written = version
 
     def withdraw(self) -> None:

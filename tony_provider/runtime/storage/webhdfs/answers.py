@@ -48,6 +48,7 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Invalid file name", errors.StorageInvalidPath),
     ("could only be written to 0 of", errors.StorageNoSpace),
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
+    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
     ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled

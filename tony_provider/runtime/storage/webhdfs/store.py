@@ -148,8 +148,9 @@ class WebHdfsStorage(Storage):
     def _set_entries(self, op: str, uri: str, what: str, entries: Sequence[str]) -> None:
         self._namenodes.ask(Call("PUT", op, self._parse(uri), what, {"aclspec": ",".join(entries)}))
 
-    def take_token(self, token: str) -> None:
-        self._namenodes.token = token
+    def take_token(self, token: str, name: str = "") -> None:
+        if not name:
+            self._namenodes.token = token
 
     def close(self) -> None:
         self._namenodes.close()
@@ -179,6 +180,20 @@ class WebHdfsStorage(Storage):
     def cancel_delegation_token(self, token: str) -> None:
         call = Call("PUT", "CANCELDELEGATIONTOKEN", Uri("hdfs", "", "/"), "cancel a token of", {"token": token})
         self._namenodes.ask(call)
+
+    def key_server(self) -> str:
+        """The URI of the server that has the keys of this HDFS's encryption zones (``kms://…``); empty: it has none.
+
+        Empty, too, where HDFS does not say: Hadoop 2.
+        """
+        call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "ask for the key server of")
+        try:
+            return self._ask(call, lambda json: str(json["FsServerDefaults"].get("keyProviderUri") or ""))
+        except (errors.StorageUnreachable, errors.StorageAuthError):
+            raise
+        except errors.StorageError as error:
+            log.debug("%s", error)  # an operation that it does not know
+            return ""
 
     def _parse(self, uri: str) -> Uri:
         parsed = uris.parse(uri)

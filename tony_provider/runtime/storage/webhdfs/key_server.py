@@ -1,0 +1,91 @@
+"""Delegation tokens of Hadoop's key management server (KMS), which has the keys of encryption zones.
+
+Its REST interface is that of Hadoop's "Delegation Token" web authentication (org.apache.hadoop.security.token.
+delegation.web), below ``<address>/v1/``; errors have the form of WebHDFS's.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any, Callable, Optional, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import attrs
+
+from tony_provider.runtime.storage import errors
+from tony_provider.runtime.storage.webhdfs.answers import NotNow, check
+from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.transport import BROKEN, Deadline, Transport, describe
+
+T = TypeVar("T")
+
+SCHEME = "kms"
+_PORTS = {"http": 9600, "https": 9600}  # that Hadoop 3 gives it
+_SECONDS = 10.0  # for all instances of it: a job that needs none of its keys need not wait for long
+
+
+def key_server_addresses(uri: str) -> list[str]:
+    """The web addresses of a key server's instances, by its URI: ``kms://http@host1;host2:9600/kms``.
+
+    Raises ValueError for what is no such URI.
+    """
+    parts = urlsplit(uri)
+    scheme, separator, hosts = parts.netloc.partition("@")
+    host_list, _, port = hosts.partition(":")
+    if parts.scheme != SCHEME or not separator or scheme not in _PORTS or not host_list:
+        raise ValueError(f"{uri!r} is no key server; write kms://http@host:9600/kms or kms://https@host:9600/kms")
+    return [f"{scheme}://{host}:{port or _PORTS[scheme]}{parts.path.rstrip('/')}" for host in host_list.split(";")]
+
+
+class KeyServer:
+    """Gets, renews and cancels tokens of a key server, as whoever ``negotiate`` says or whom that one acts for."""
+
+    def __init__(self, uri: str, webhdfs: WebHdfsConfig, negotiate: Negotiate) -> None:
+        """``webhdfs``: how patient to be, whom to act for and what certificates to trust. Raises ValueError."""
+        self.uri = uri
+        self.addresses = key_server_addresses(uri)
+        config = attrs.evolve(webhdfs, addresses=self.addresses)
+        self._proxy_user = config.proxy_user
+        self._transport = Transport(config)
+        self._negotiate = negotiate
+
+    def get_delegation_token(self, renewer: str) -> str:
+        """A token (URL-safe string, kind ``kms-dt``). Raises StorageError."""
+        answer = self._ask("GET", "GETDELEGATIONTOKEN", "get a token of", {"renewer": renewer})
+        return self._understood(lambda: str(answer["Token"]["urlString"]))
+
+    def renew_delegation_token(self, token: str) -> int:
+        """Have a token that we are the renewer of hold for another interval; returns until when, in epoch ms."""
+        answer = self._ask("PUT", "RENEWDELEGATIONTOKEN", "renew a token of", {"token": token})
+        return self._understood(lambda: int(answer["long"]))
+
+    def cancel_delegation_token(self, token: str) -> None:
+        self._ask("PUT", "CANCELDELEGATIONTOKEN", "cancel a token of", {"token": token})
+
+    def _ask(self, method: str, op: str, what: str, params: dict[str, str]) -> dict[str, Any]:
+        deadline = Deadline(_SECONDS)
+        trouble: Optional[BaseException] = None
+        for address in self.addresses:
+            try:
+                return self._ask_one(address, method, op, what, params, deadline)
+            except (NotNow, *BROKEN) as error:
+                trouble = error
+                said = describe(error)
+        raise errors.StorageUnreachable(self.uri, what, f"{address}: {said}") from trouble
+
+    def _ask_one(
+        self, address: str, method: str, op: str, what: str, params: dict[str, str], deadline: Deadline
+    ) -> dict[str, Any]:
+        who = {"doAs": self._proxy_user} if self._proxy_user else {}
+        url = f"{address}/v1/?{urlencode({'op': op, **params, **who}, quote_via=quote)}"
+        headers = {"Authorization": self._negotiate(urlsplit(address).hostname or "")}
+        with closing(self._transport.connect(address, deadline)) as connection:
+            answer = self._transport.exchange(connection, method, url, headers, deadline)
+        check(answer, self.uri, what)
+        return self._understood(lambda: answer.json if answer.body.strip() else {})
+
+    def _understood(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except (ValueError, KeyError, TypeError) as error:
+            raise errors.StorageError(self.uri, "use", f"it answers as no key server does: {error!r}") from error
