@@ -43,7 +43,7 @@ pytestmark = [
 def rules() -> str:
     """As they stand in the document, but for names that this machine does not know."""
     (found,) = re.findall(r"```text\n(table inet tony .*?)```", PAGE.read_text(), re.DOTALL)
-    replaced = found.replace("10.1.0.0/24", "10.79.0.0/24").replace('"alice", "yarn", "root"', f"{ALICE}")
+    replaced: str = found.replace("10.1.0.0/24", "10.79.0.0/24").replace('"alice", "yarn", "root"', f"{ALICE}")
     assert replaced.count(str(ALICE)) == 1
     return replaced
 

@@ -21,7 +21,7 @@ def head(text: str) -> str:
 def main() -> int:
     """An exit code."""
     options = ["--quiet", "--no-header", "--no-annotate", "--no-build", "--generate-hashes", "--python-version", OLDEST]
-    command = [str(UV), "pip", "compile", *options, str(REQUIREMENTS)]
+    command = [UV, "pip", "compile", *options, str(REQUIREMENTS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode == 0:
         Path(HASHES).write_text(head(HASHES.read_text()) + done.stdout)

@@ -6,6 +6,7 @@ in the wheel is not a package, and not in it: see tony_provider/plugins/portal/s
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,14 @@ def describe(wheel: Path, target: Path) -> subprocess.CompletedProcess[str]:
         subprocess.run([UV, "venv", "--quiet", "--clear", "--python", sys.executable, folder], check=True)
         install = [UV, "pip", "install", "--quiet", "--python", python, "-c", "constraints.txt", str(wheel)]
         subprocess.run(install, cwd=ROOT, check=True)
+        # The version is not in pyproject.toml: hatchling reads it from the package.
         options = ["--pyproject", "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
-        return run_tool(CYCLONEDX, "cyclonedx-py", "environment", *options, "--output-file", str(target), python)
+        done = run_tool(CYCLONEDX, "cyclonedx-py", "environment", *options, "--output-file", str(target), python)
+    if done.returncode == 0:
+        bill = json.loads(target.read_text())
+        bill["metadata"]["component"]["version"] = wheel.name.split("-")[1]
+        target.write_text(json.dumps(bill, indent=2) + "\n")
+    return done
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-UV = Path(sys.executable).with_name("uv")
+UV = str(Path(sys.executable).with_name("uv"))
 CYCLONEDX = "cyclonedx-bom==7.5.0"
 PIP_AUDIT = "pip-audit==2.10.1"
 
 
 def run_tool(package: str, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command of a package from PyPI, which uv keeps in its cache."""
-    words = [str(UV), "tool", "run", "--quiet", "--from", package, *command]
+    words = [UV, "tool", "run", "--quiet", "--from", package, *command]
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)

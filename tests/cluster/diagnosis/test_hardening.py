@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import http.server
+import json
 import re
+import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests.documents.pages import ROOT
-from tony_provider.cluster.diagnosis.finding import Severity
+from tony_provider.cluster.diagnosis.finding import Finding, Severity
 from tony_provider.cluster.diagnosis.hardening import OF_NAMENODE, OF_RESOURCE_MANAGER
-from tony_provider.cluster.diagnosis.hardening_checks import _judge, check_network, check_rights
+from tony_provider.cluster.diagnosis.hardening_checks import HardeningChecks, _judge, check_network, check_rights
+from tony_provider.cluster.diagnosis.http import Way
 from tony_provider.runtime.spec.model import Network
 from tony_provider.runtime.storage.local import LocalStorage
 
@@ -59,6 +64,46 @@ def test_what_one_setting_means_depends_on_others() -> None:
 
 def test_what_is_not_shown_is_not_called_good() -> None:
     assert _judge(EVERY["yarn.acl.enable"], {}).outcome is Severity.SKIPPED
+
+
+def answering(status: int, body: str) -> AbstractContextManager[http.server.HTTPServer]:
+    """A stand-in for a daemon: it answers everything with this."""
+
+    class Daemon(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return http.server.HTTPServer(("127.0.0.1", 0), Daemon)
+
+
+def looked_at(status: int, body: str) -> list[Finding]:
+    with answering(status, body) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        checks = HardeningChecks(Way(), Way())
+        found = list(checks.of_namenode(f"http://127.0.0.1:{server.server_port}"))
+        thread.join()
+    return found
+
+
+def test_the_configuration_of_a_stand_in_for_a_namenode() -> None:
+    properties = [{"key": name, "value": "true", "resource": "hdfs-site.xml"} for name in EVERY if "dfs." in name]
+    found = looked_at(200, json.dumps({"properties": properties}))
+    assert [each.outcome.value for each in found] == ["warning", "ok", "ok", "ok"]
+    assert str(found[0]).startswith(
+        "Hardening dfs.http.policy: is 'true', so files and tokens pass in clear; set it to"
+    )
+
+
+@pytest.mark.parametrize(("status", "body"), [(403, "no"), (200, "no JSON"), (200, '{"properties": "none"}')])
+def test_a_stand_in_that_hides_its_configuration_is_not_called_good(status: int, body: str) -> None:
+    (finding,) = looked_at(status, body)
+    assert (finding.outcome, "cannot be looked at" in finding.detail) == (Severity.SKIPPED, True)
 
 
 def test_the_staging_directory_s_rights(tmp_path: Path) -> None:
