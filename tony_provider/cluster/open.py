@@ -17,11 +17,11 @@ from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.runtime.application import OtherHdfs
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageAuthError
 from tony_provider.runtime.storage.factory import open_storage
-from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.several import SeveralHdfs
+from tony_provider.runtime.storage.webhdfs.spnego_errors import as_storage_errors
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None)
     if not isinstance(storage, WebHdfsStorage):
         return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
-    aside = _as_storage_errors(negotiate)
+    aside = as_storage_errors(negotiate, ClusterAuthError)  # of one server beside the store's
     speaks = aside if yarn.kerberos else None
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=speaks) for each in yarn.other_hdfs}
     tokens = None
@@ -121,18 +121,6 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         tokens,
         [OtherHdfs(each.name, on_nodes(as_who(each.webhdfs))) for each in yarn.other_hdfs],
     )
-
-
-def _as_storage_errors(negotiate: Negotiate) -> Negotiate:
-    """That one server beside the store's cannot be spoken to is that server's trouble, and not the cluster's."""
-
-    def speak(host: str) -> str:
-        try:
-            return negotiate(host)
-        except ClusterAuthError as error:
-            raise StorageAuthError(f"HTTP@{host}", "get a ticket for", str(error)) from error
-
-    return speak
 
 
 def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest:

@@ -381,7 +381,7 @@ class _Extra:
             return {name.strip(): _split(listed) for name, _, listed in parts}
         if not isinstance(value, dict):
             raise self.problem(key, f"is {value!r} and should be an object, or text such as name=a,b; other=c")
-        return {name: _Extra(self._conn_id, {key: listed}).texts(key) for name, listed in value.items()}
+        return {name: _Extra(self.conn_id, {key: listed}).texts(key) for name, listed in value.items()}
 
     def flag(self, key: str, default: bool) -> bool:
         value = self._values.get(key, default)

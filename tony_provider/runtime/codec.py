@@ -11,7 +11,7 @@ import json
 import math
 import reprlib
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 

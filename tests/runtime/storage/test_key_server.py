@@ -15,11 +15,21 @@ from tony_provider.runtime.storage.webhdfs.answers import Answer, check
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 
 
+class Exchange:
+    """Of a stand-in, which proves nothing."""
+
+    def __init__(self, host: str) -> None:
+        self.authorization = f"Negotiate {host}"
+
+    def check(self, answer: str | None) -> None:
+        assert answer is None
+
+
 def of(*addresses: str) -> KeyServer:
     """One of several instances, the way its URI names them; they share a port."""
     hosts = ";".join(urlsplit(each).hostname or "" for each in addresses)
     uri = f"kms://http@{hosts}:{urlsplit(addresses[-1]).port}/kms"
-    return KeyServer(uri, WebHdfsConfig(["http://nn:9870"], proxy_user="bob"), lambda host: f"Negotiate {host}")
+    return KeyServer(uri, WebHdfsConfig(["http://nn:9870"], proxy_user="bob"), Exchange)
 
 
 def test_a_token_is_got_renewed_and_cancelled_for_whom_we_act() -> None:

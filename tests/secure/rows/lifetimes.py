@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.hadoop.user_containers import system_user
-from tests.jobs.test_token_renewal import deferred, until_ms, until_newer, until_over
+from tests.jobs.test_token_renewal import until_ms, until_newer, until_over
+from tests.jobs.waiters import deferred
 from tests.secure.field import LIFE_MS, Field
 from tests.secure.row import SHORT_LIVED, row
 from tests.secure.victim import SECONDS, Victim

@@ -15,6 +15,7 @@ from tony_provider.runtime.private_file import write_private_file
 from tony_provider.runtime.storage import StorageAuthError, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.config import Negotiate
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
+from tony_provider.runtime.storage.webhdfs.spnego_errors import as_storage_errors
 
 _FILE = Path(".tony-keytab")  # in the container's own directory: Kerberos's library reads a keytab from a file
 
@@ -60,13 +61,8 @@ class KeytabTokens:
             write_private_file(_FILE, self._keytab)
             self._tickets = KeytabTickets(_FILE.absolute(), self._principal)
         negotiate, description = self._tickets.negotiate, self._description
+        aside = as_storage_errors(negotiate, GssError)
         with ExitStack() as stack:
-
-            def aside(host: str) -> str:
-                try:
-                    return negotiate(host)
-                except GssError as error:  # that server's own trouble
-                    raise StorageAuthError(f"HTTP@{host}", "get a ticket for", str(error)) from error
 
             def hdfs(webhdfs: WebHdfsConfig, speaks: Negotiate) -> WebHdfsStorage:
                 return stack.enter_context(closing(WebHdfsStorage(webhdfs, negotiate=speaks)))

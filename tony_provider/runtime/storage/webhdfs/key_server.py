@@ -78,9 +78,9 @@ class KeyServer:
     ) -> dict[str, Any]:
         who = {"doAs": self._proxy_user} if self._proxy_user else {}
         url = f"{address}/v1/?{urlencode({'op': op, **params, **who}, quote_via=quote)}"
-        headers = {"Authorization": self._negotiate(urlsplit(address).hostname or "")}
+        spnego = self._negotiate(urlsplit(address).hostname or "")
         with closing(self._transport.connect(address, deadline)) as connection:
-            answer = self._transport.exchange(connection, method, url, headers, deadline)
+            answer = self._transport.exchange(connection, method, url, spnego, deadline)
         check(answer, self.uri, what)
         return self._understood(lambda: answer.json if answer.body.strip() else {})
 

@@ -80,15 +80,12 @@ class NameNodes:
     def _ask_one(self, address: str, call: Call, deadline: Deadline) -> Answer:
         with closing(self._transport.connect(address, deadline)) as connection:
             url = self._url(address, call)
-            exchange = self._exchange(address)
-            headers = {} if exchange is None else {"Authorization": exchange.authorization}
+            spnego = self._exchange(address)
             try:
-                answer = self._transport.exchange(connection, call.method, url, headers, deadline)
+                answer = self._transport.exchange(connection, call.method, url, spnego, deadline)
             except BROKEN:
                 call.perhaps_done = True
                 raise
-        if exchange is not None and (answer.needs_proof or answer.authenticate):
-            exchange.check(answer.authenticate)
         check(answer, str(call.uri), call.what)
         return answer
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Optional
 from urllib.parse import quote, urlsplit
 
 from tony_provider.runtime.storage.base import CHUNK
 from tony_provider.runtime.storage.webhdfs.answers import Answer
-from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.config import SpnegoExchange, WebHdfsConfig
 
 BROKEN = (OSError, HTTPException)
 """What ``http.client`` raises when a connection does not do; ``TimeoutError`` and bad certificates are OSErrors."""
@@ -63,12 +62,24 @@ class Transport:
         return connection
 
     def exchange(
-        self, connection: HTTPConnection, method: str, url: str, headers: Mapping[str, str], deadline: Deadline
+        self,
+        connection: HTTPConnection,
+        method: str,
+        url: str,
+        spnego: Optional[SpnegoExchange],
+        deadline: Deadline,
     ) -> Answer:
-        """Send a request without a body; returns the whole answer. Raises BROKEN."""
+        """Send a request without a body; returns the whole answer. Raises BROKEN.
+
+        With ``spnego`` it says who we are, and a server that does not prove itself is not believed: raises as ``check``.
+        """
         set_timeout(connection, deadline.left(self.config.response_timeout))
-        connection.request(method, target(url), headers={**headers, "Connection": "close"})
-        return read_answer(connection.getresponse(), deadline)
+        who = {} if spnego is None else {"Authorization": spnego.authorization}
+        connection.request(method, target(url), headers={**who, "Connection": "close"})
+        answer = read_answer(connection.getresponse(), deadline)
+        if spnego is not None and (answer.needs_proof or answer.authenticate):
+            spnego.check(answer.authenticate)
+        return answer
 
 
 def read_answer(response: HTTPResponse, deadline: Deadline) -> Answer:
