@@ -71,7 +71,7 @@ class Transport:
     ) -> Answer:
         """Send a request without a body; returns the whole answer. Raises BROKEN.
 
-        With ``spnego`` it says who we are, and a server that does not prove itself is not believed: raises as ``check``.
+        With ``spnego`` it says who we are, and the server has to prove itself: raises as its ``check``.
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
         who = {} if spnego is None else {"Authorization": spnego.authorization}
