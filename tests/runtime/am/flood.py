@@ -142,7 +142,12 @@ def main(host: str, port: str, number: str, first: str, sources: str, seconds: s
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(int(number) + 64, hard), hard))
     flood.start()
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+
+    def listen() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=listen, daemon=True).start()
     until = time.monotonic() + float(seconds)
     while not over.wait(0.1) and time.monotonic() < until:
         print(flood.opened, flood.closed, flush=True)

@@ -482,7 +482,7 @@ def test_outputs_that_have_nothing_to_do_with_other_paths() -> None:
 
 
 def test_a_job_is_as_large_as_one_application_master_serves() -> None:
-    both = {"ps": {"command": "x", "instances": 4000}, "worker": {"instances": 6000}}
+    both: dict[str, Any] = {"ps": {"command": "x", "instances": 4000}, "worker": {"instances": 6000}}
     assert not problems_of({"tasks": both})
     both["worker"]["instances"] = 6001
     assert list(problems_of({"tasks": both})) == ["tasks.worker.instances"]
