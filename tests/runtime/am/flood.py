@@ -135,11 +135,6 @@ def flooding(
         process.communicate()
 
 
-def _until_input_ends(over: threading.Event) -> None:
-    sys.stdin.read()
-    over.set()
-
-
 def main(host: str, port: str, number: str, first: str, sources: str, seconds: str, said: str = "") -> None:
     """Flood until standard input ends, or so many seconds are over; what is said is in hexadecimal digits."""
     flood = Flood(host, int(port), int(number), sources=int(sources), said=bytes.fromhex(said), seconds=float(seconds))
@@ -147,7 +142,12 @@ def main(host: str, port: str, number: str, first: str, sources: str, seconds: s
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(int(number) + 64, hard), hard))
     flood.start()
     over = threading.Event()
-    threading.Thread(target=_until_input_ends, args=(over,), daemon=True).start()
+
+    def listen() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=listen, daemon=True).start()
     until = time.monotonic() + float(seconds)
     while not over.wait(0.1) and time.monotonic() < until:
         print(flood.opened, flood.closed, flush=True)

@@ -125,7 +125,7 @@ RESOURCES = st.lists(
 TASKS = st.builds(
     TaskSpec,
     command=TEXT.filter(str.strip),
-    instances=st.integers(1, 5000),
+    instances=st.integers(1, 3000),
     memory=MEMORY,
     vcores=st.integers(1, 64),
     gpus=st.integers(0, 16),

@@ -318,6 +318,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"am": {"attempts": 0}}, "am.attempts", "at least 1"),
         ({"am": {"attempts_window": 0}}, "am.attempts_window", "more than zero"),
         (worker(restart="always"), "tasks.worker.restart", "must be one of gang, task, never"),
+        (worker(instances=10_001), "tasks.worker.instances", "one application master serves 10000; give fewer"),
         (worker(min_instances=0), "tasks.worker.min_instances", "at least 1"),
         (worker(instances=2, min_instances=3), "tasks.worker.min_instances", "more than instances (2)"),
         ({"framework": "standalone", **worker(min_instances=1)}, "tasks.worker.min_instances", "standalone cannot"),
@@ -492,3 +493,10 @@ def test_outputs_that_have_nothing_to_do_with_other_paths() -> None:
     inputs = {"i": "/data/raw/day=*", "j": ["hdfs://a/data/raw2", "s3://b/data/out"][0]}
     assert problems_of({"inputs": inputs, "outputs": outputs}) == {}
     assert parse_job(merge(BASE, {"outputs": {"x": "/data/out"}})).writers("x") == ["worker"]
+
+
+def test_a_job_is_as_large_as_one_application_master_serves() -> None:
+    both: dict[str, Any] = {"ps": {"command": "x", "instances": 4000}, "worker": {"instances": 6000}}
+    assert not problems_of({"tasks": both})
+    both["worker"]["instances"] = 6001
+    assert list(problems_of({"tasks": both})) == ["tasks.worker.instances"]

@@ -28,7 +28,7 @@ Peer = tuple[str, int]
 
 _RARELY = 0.5  # seconds between two looks
 _OFTEN = 0.05  # while there are too many
-_SILENT_LOOKS = 4  # that have seen a connection say nothing: an executor speaks first, and at once
+_SILENT_LOOKS = 1  # that have seen a connection say nothing after the first: an executor speaks first, and at once
 _QUIET = 30.0  # seconds without anything in excess after which the next flood is told of again
 _BYTES_RECEIVED = 128  # offset in Linux's tcp_info
 _MOST_NUMBERS = 1 << 16  # of descriptors that are tried where the directory cannot be opened

@@ -28,6 +28,7 @@ MAX_TAGS = 8  # YARN takes 10, two are ours
 MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
 _LARGEST_EXIT_CODE = 255
+_MOST_TASKS = 10_000  # that one application master has been seen to serve, see docs/how-it-works.md
 AM_PORTS = 2  # gRPC, and one kept for a page of its own
 
 _TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
@@ -113,6 +114,14 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
     if not job.tasks:
         yield Problem("tasks", job.tasks, "at least one task type is needed")
         return
+    if job.size > _MOST_TASKS:
+        largest = max(job.tasks, key=lambda each: job.tasks[each].instances)
+        what = f"the job has {job.size} tasks in all, and one application master serves {_MOST_TASKS}; give fewer"
+        yield Problem(
+            child(child("tasks", largest), "instances"),
+            job.tasks[largest].instances,
+            f"{what}, with several processes in each (processes), or several jobs",
+        )
     chiefs = []
     for task_type, task in job.tasks.items():
         path = child("tasks", task_type)
