@@ -33,6 +33,7 @@ class Reply:
     body: bytes = b""
     location: str | None = None
     length: int | None = None
+    proof: str | None = None  # WWW-Authenticate
 
 
 def remote_exception(name: str, message: str) -> Reply:
@@ -61,6 +62,8 @@ def scripted(answer: Callable[[Request], Reply | None], tls: ssl.SSLContext | No
             self.send_response(reply.code)
             if reply.location is not None:
                 self.send_header("Location", reply.location)
+            if reply.proof is not None:
+                self.send_header("WWW-Authenticate", reply.proof)
             self.send_header("Content-Length", str(len(reply.body) if reply.length is None else reply.length))
             self.end_headers()
             self.wfile.write(reply.body)

@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.runtime.storage.servers import Reply, scripted
-from tony_provider.runtime.storage import StorageAuthError, WebHdfsConfig, WebHdfsStorage
+from tests.runtime.storage.servers import STANDBY, Reply, Request, scripted
+from tony_provider.runtime.storage import StorageAuthError, StorageError, WebHdfsConfig, WebHdfsStorage
 
 STATUS = Reply(
     200, b'{"FileStatus":{"length":3,"modificationTime":1,"type":"FILE","owner":"alice","permission":"600"}}'
@@ -61,3 +61,32 @@ def test_an_unknown_authority_is_refused_at_once(tls: ssl.SSLContext) -> None:
 def test_checking_can_be_switched_off(tls: ssl.SSLContext) -> None:
     with scripted(lambda _: STATUS, tls) as address:
         assert WebHdfsStorage(WebHdfsConfig([address], verify=False)).status("hdfs:///a").size == 3
+
+
+def test_nothing_follows_to_plain_http(tls: ssl.SSLContext, certificate: Path) -> None:
+    """The address that a NameNode sends on to holds a token."""
+    asked: list[str] = []
+
+    def plain(request: Request) -> Reply:
+        asked.append(request.path)
+        return Reply(200, b"bytes")
+
+    with scripted(plain) as datanode:
+        sends_on = Reply(307, location=f"{datanode}/webhdfs/v1/a?op=OPEN&delegation=secret")
+        answers = {"OPEN": sends_on, "CREATE": sends_on, "GETFILESTATUS": STATUS}
+        other = Reply(200, b'{"boolean": true}')
+        with scripted(lambda request: answers.get(request.op, other), tls) as namenode:
+            store = WebHdfsStorage(WebHdfsConfig([namenode], ca_file=str(certificate), timeout=2))
+            with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
+                store.open_read("hdfs:///a")
+            with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
+                store.write("hdfs:///a", b"bytes", overwrite=True)
+    assert asked == []
+
+
+def test_https_is_checked_beside_plain_http(tls: ssl.SSLContext, certificate: Path) -> None:
+    """Where only the second NameNode speaks https."""
+    with scripted(lambda _: STANDBY) as first, scripted(lambda _: STATUS, tls) as second:
+        assert WebHdfsStorage(WebHdfsConfig([first, second], ca_file=str(certificate))).status("hdfs:///a").size == 3
+        with pytest.raises(StorageAuthError, match="ca_file"):
+            WebHdfsStorage(WebHdfsConfig([first, second])).status("hdfs:///a")

@@ -80,7 +80,9 @@ def remote_exception(response: requests.Response) -> str:
 
 
 def asks_for_kerberos(response: requests.Response) -> bool:
-    """Whether a server has refused a request for want of Kerberos."""
+    """Whether a server has refused a request for want of Kerberos, or of a ticket that it can make use of."""
+    if response.status_code == requests.codes.forbidden:
+        return "GSSException" in response.text
     return bool(response.status_code == requests.codes.unauthorized)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tony_provider.cluster.diagnosis.finding import Finding, ok, problem, warning
 from tony_provider.cluster.errors import ClusterAuthError
 from tony_provider.cluster.yarn.kerberos import Ticket, ticket
+from tony_provider.runtime.hadoop.gss_reasons import reason
 
 WHAT = "Kerberos ticket"
 _SHORT = 600  # seconds
@@ -38,9 +39,11 @@ def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
         yield ok(WHAT, detail)
 
 
-def refused(what: str, *, has_ticket: bool) -> Finding:
-    """The finding for a server that does not accept a request for want of Kerberos."""
+def refused(what: str, said: str, *, has_ticket: bool) -> Finding:
+    """The finding for a server that does not accept a request for want of Kerberos, and says so."""
     if not has_ticket:
         return problem(what, "it asks for Kerberos, and the connection does not", "set `kerberos` to true in it")
+    if found := reason(said):
+        return problem(what, f"it does not accept the Kerberos ticket: {found.meaning} ({said})", found.remedy)
     advice = "see what is said of the ticket; the host's name must be the one of the server's principal, HTTP/<host>"
     return problem(what, "it does not accept the Kerberos ticket", advice)

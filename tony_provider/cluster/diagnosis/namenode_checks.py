@@ -17,6 +17,7 @@ from tony_provider.cluster.diagnosis.http import (
     remote_exception,
 )
 from tony_provider.cluster.diagnosis.kerberos_checks import refused
+from tony_provider.cluster.yarn.rest import said_exception
 
 _ADVICE = "`webhdfs` takes the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
 
@@ -52,7 +53,7 @@ class NameNodeChecks:
             self.answering.append(address)
             return ok(what, "standby")
         if asks_for_kerberos(response):
-            return refused(what, has_ticket=self.way.auth is not None)
+            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
         if said:
             return problem(what, f"it answered {response.status_code} ({said})", _ADVICE)
         return problem(what, f"this is {nature(address, self.way, response)}", _ADVICE)

@@ -19,6 +19,7 @@ from tony_provider.cluster.diagnosis.http import (
     remote_exception,
 )
 from tony_provider.cluster.diagnosis.kerberos_checks import refused
+from tony_provider.cluster.yarn.rest import said_exception
 
 _ADVICE = "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
 _CLOCKS = "Clocks"
@@ -59,7 +60,7 @@ class ResourceManagerChecks:
             self.standby.append(address)
             return ok(what, "standby")
         if asks_for_kerberos(response):
-            return refused(what, has_ticket=self.way.auth is not None)
+            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
         if said := remote_exception(response):
             return problem(what, f"it answered {response.status_code} ({said})", _ADVICE)
         return problem(what, f"this is {nature(address, self.way, response)}", _ADVICE)

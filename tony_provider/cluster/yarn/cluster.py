@@ -56,6 +56,7 @@ from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked,
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.codec import from_plain
+from tony_provider.runtime.hadoop.gss_reasons import explained
 from tony_provider.runtime.hadoop.ids import ApplicationId, ContainerId
 from tony_provider.runtime.protocol import output_piece
 from tony_provider.runtime.protocol.output_piece import OutputPiece
@@ -73,6 +74,7 @@ _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
 _STORED_POLL = 0.1  # seconds
 _SHORTEST_LIFETIME = 1.0  # seconds: YARN takes no end that has passed
 _NODES_SECONDS = 10.0  # that a job which is too large waits for nodes that are about to register
+_NOT_RENEWED = "Failed to renew token"  # as diagnostics begin, when HDFS does not let the ResourceManager
 _NODES_POLL = 2.0
 _LOG_TIMEOUT = 10.0  # seconds to get a log from a NodeManager
 
@@ -302,7 +304,7 @@ class YarnCluster(Cluster):
                         params={**params, "size": f"-{max_bytes}"},  # negative: from the end
                         timeout=_LOG_TIMEOUT,
                     )
-                except requests.RequestException as error:
+                except (requests.RequestException, ClusterAuthError) as error:
                     log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
                     return ""
                 if response.ok:
@@ -381,6 +383,11 @@ def _understanding() -> Iterator[None]:
         ) from error
 
 
+def _diagnostics(said: str) -> str:
+    """With the remedy for what only shows once the application was taken."""
+    return explained(said) if said.startswith(_NOT_RENEWED) else said
+
+
 def _application(info: dict[str, Any]) -> Application:
     final = str(info.get("finalStatus", "UNDEFINED"))
     state = ApplicationState(info["state"])
@@ -393,7 +400,7 @@ def _application(info: dict[str, Any]) -> Application:
         user=str(info.get("user", "")),
         queue=str(info.get("queue", "")),
         tracking_url=_tracking_url(info),
-        diagnostics=str(info.get("diagnostics", "")).strip(),
+        diagnostics=_diagnostics(str(info.get("diagnostics", "")).strip()),
         progress=min(1.0, max(0.0, progress)),
         started_ms=int(info.get("startedTime", 0)),
         finished_ms=int(info["finishedTime"]) if info.get("finishedTime") else None,

@@ -106,9 +106,10 @@ def _gssapi() -> Any:
 
 
 def _words(error: Exception) -> str:
-    """Its own message has the codes, too."""
-    said = str(error).partition("Minor")[2] or str(error)
-    return " ".join(said.partition(": ")[2].split()) or str(error)
+    """Its own message is ``Major (458752): …, Minor (2529639053): …``, of which the second says more."""
+    major, _, minor = str(error).partition(", Minor")
+    said = [" ".join(part.partition(": ")[2].split()) for part in (minor, major)]
+    return next((part for part in said if part not in ("", "Success")), str(error))
 
 
 @attrs.frozen

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import requests
 
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, UnexpectedAnswer
-from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.cluster.yarn.rest import YarnRest, said_exception
+from tony_provider.runtime.hadoop.gss_reasons import explained, reason
 
 T = TypeVar("T")
 
@@ -132,9 +133,11 @@ def _answer(response: requests.Response) -> dict[str, Any]:
         return found
     said = str(found["error"]) if found is not None and "error" in found else f"answered {response.status_code}"
     if response.status_code == requests.codes.unauthorized:
-        raise ClusterAuthError(f"{response.url} does not accept who we are: {said}")
+        raise ClusterAuthError(f"{response.url} does not accept who we are: {_kerberos_reason(response) or said}")
     if response.status_code == requests.codes.forbidden:
-        raise ClusterAuthError(said if found is not None else f"{response.url} does not let us through")
+        why = _kerberos_reason(response)
+        refused = f"{response.url} does not let us through" + (f": {why}" if why else "")
+        raise ClusterAuthError(said if found is not None else refused)
     if found is not None and "error" in found and response.status_code < requests.codes.server_error:
         raise UnexpectedAnswer(f"the application's master does not take this: {said}")
     if response.is_redirect:
@@ -142,6 +145,12 @@ def _answer(response: requests.Response) -> dict[str, Any]:
     elif response.ok:
         said = "answers with a page: it has no master there"
     raise _NotHere(f"{response.url.partition('?')[0]} {said}")
+
+
+def _kerberos_reason(response: requests.Response) -> str:
+    """What Hadoop has against who we are, with its remedy; empty: it is nothing of Kerberos."""
+    _, said = said_exception(response)
+    return explained(said) if reason(said) else ""
 
 
 def _json(response: requests.Response) -> dict[str, Any] | None:

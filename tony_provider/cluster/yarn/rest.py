@@ -30,6 +30,7 @@ from tony_provider.cluster.errors import (
     RestSubmissionDisabled,
     UnexpectedAnswer,
 )
+from tony_provider.runtime.hadoop.gss_reasons import explained, reason
 
 log = logging.getLogger(__name__)
 
@@ -255,7 +256,7 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
         raise _Unavailable("it is a standby")
     if response.status_code in (requests.codes.bad_gateway, requests.codes.service_unavailable):
         raise _Unavailable(f"it answered {response.status_code}")
-    exception, message = _remote_exception(response)
+    exception, message = said_exception(response)
     if "StandbyException" in exception or "This is standby RM" in message:
         raise _Unavailable("it is a standby")
     if _REST_DISABLED in message:
@@ -263,6 +264,8 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
     if response.status_code == requests.codes.unauthorized:
         _refuse_identity(endpoint, message)
     if response.status_code == requests.codes.forbidden:
+        if reason(message):
+            raise ClusterAuthError(f"{endpoint.address} refuses: {explained(message)}")
         raise ClusterAuthError(f"{endpoint.address} does not let {_who(endpoint.config)} do this: {message}")
     raise RestError(response.status_code, exception, message)
 
@@ -272,6 +275,8 @@ def _refuse_identity(endpoint: _Endpoint, message: str) -> NoReturn:
         raise ClusterAuthError(
             f"{endpoint.address} asks for Kerberos; set `kerberos` to true in the tony connection ({message})"
         )
+    if reason(message):
+        raise ClusterAuthError(f"{endpoint.address} does not accept the Kerberos ticket: {explained(message)}")
     raise ClusterAuthError(
         f"{endpoint.address} does not accept the Kerberos ticket; check that the worker has a valid one (klist, "
         f"`airflow kerberos`): {message}"
@@ -282,7 +287,7 @@ def _who(config: RestConfig) -> str:
     return config.proxy_user or config.user or "this user"
 
 
-def _remote_exception(response: requests.Response) -> tuple[str, str]:
+def said_exception(response: requests.Response) -> tuple[str, str]:
     """Hadoop's ``RemoteException`` object, or what else the body says; the class name and the message."""
     try:
         answer = response.json()

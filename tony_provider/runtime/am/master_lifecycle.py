@@ -109,6 +109,7 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
         )
         web_app.authenticator.learn(registered.access_lists)
         log.info("registered; executors find this application master at %s", server.address)
+        log.info("its page is %s", web_app.url)
         await web_app.begin()
         lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app, access)
         return await lifecycle.live(registered)

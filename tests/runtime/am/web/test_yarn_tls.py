@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -78,13 +79,19 @@ def stranger() -> ssl.SSLContext:
     return context
 
 
-async def ask(server: WebServer, context: ssl.SSLContext | None) -> bytes:
-    """All that comes back."""
+async def ask(server: WebServer, context: ssl.SSLContext | None, *, hangs_up: bool = False) -> bytes:
+    """All that comes back; ``hangs_up``: as soon as it is there, as Java's clients do, and not when the server does."""
     async with asyncio.timeout(DEADLINE):
         reader, writer = await asyncio.open_connection(HOST, server.address.port, ssl=context)
         try:
             writer.write(REQUEST)
-            return await reader.read()
+            if not hangs_up:
+                return await reader.read()
+            head = await reader.readuntil(b"\r\n\r\n")
+            body = await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
+            writer.close()
+            await writer.wait_closed()
+            return head + body
         finally:
             writer.transport.abort()
 
@@ -113,11 +120,13 @@ async def server(tls: ssl.SSLContext) -> AsyncIterator[WebServer]:
         await server.stop()
 
 
+@pytest.mark.parametrize("hangs_up", [False, True])
 async def test_the_proxy_is_answered(
-    server: WebServer, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: WebServer, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture, hangs_up: bool
 ) -> None:
     assert server.url.startswith("https://")
-    answer = await ask(server, authority.proxy(tmp_path))
+    answer = await ask(server, authority.proxy(tmp_path), hangs_up=hangs_up)
+    await server.stop()
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert b'"state": "RUNNING"' in answer or b'"state":"RUNNING"' in answer
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

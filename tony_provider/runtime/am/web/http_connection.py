@@ -61,7 +61,8 @@ class Connection:
         except (_BrokenOff, OSError, asyncio.TimeoutError) as error:
             log.debug("a connection broke off: %r", error)
         finally:
-            self._writer.transport.abort()  # nothing is left to be sent, or nobody takes it
+            if not self._writer.is_closing():
+                self._writer.transport.abort()  # nothing is left to be sent, or nobody takes it
 
     async def _respond(self) -> Optional[HttpResponse]:
         """None: nothing was asked. Raises _BrokenOff."""

@@ -96,6 +96,13 @@ class DataNodes:
             raise errors.StorageError(
                 str(call.uri), call.what, "the server names no DataNode", "give the NameNodes' addresses, not HttpFS's"
             )
+        if self._transport.is_readable(location):  # a token may be in the address
+            raise errors.StorageError(
+                str(call.uri),
+                call.what,
+                f"https was asked for, and the NameNode leads to http://{urlsplit(location).netloc}",
+                "have DataNodes speak https, too (dfs.http.policy), or name the NameNodes' http addresses",
+            )
         return location
 
     def _send_to(self, location: str, call: Call, body: Body) -> None:

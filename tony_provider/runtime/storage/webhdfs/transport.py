@@ -46,6 +46,10 @@ class Transport:
         self._tls = _tls_context(config) if "https" in schemes else None
         self._plain = "http" in schemes
 
+    def is_readable(self, url: str) -> bool:
+        """Whether what goes to this server could be read along, though https was asked for."""
+        return urlsplit(url).scheme != "https" and not self._plain
+
     def connect(self, url: str, deadline: Deadline) -> HTTPConnection:
         """An open connection to the server of ``url``. Raises BROKEN."""
         parts = urlsplit(url)
@@ -53,9 +57,6 @@ class Transport:
         connection: HTTPConnection
         if parts.scheme == "https":
             connection = HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout, context=self._tls)
-        elif not self._plain:
-            # A token may be in the address: it does not leave over a wire that anyone can read.
-            raise ConnectionAbortedError(f"https was asked for, and the cluster leads to http://{parts.netloc}")
         else:
             connection = HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
         connection.connect()
