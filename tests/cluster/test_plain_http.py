@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
 from tony_provider.cluster.diagnosis.finding import Severity
 from tony_provider.cluster.diagnosis.transport_checks import check_encryption
 from tony_provider.cluster.errors import ConnectionProblem
+from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.plain_http import refuse_plain_http
 from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.cluster.store_renewal import renew_store_token
+from tony_provider.cluster.submitter import submit
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
 RM, NN = "http://rm:8088", "http://nn:9870"
@@ -49,3 +54,13 @@ def test_what_is_allowed(settings: YarnSettings | None) -> None:
 def test_the_doctor_finds_nothing_over_https_or_without_kerberos() -> None:
     assert list(check_encryption(yarn("https://rm:8090", "https://nn:9871"))) == []
     assert list(check_encryption(yarn(kerberos=False))) == []
+
+
+def test_neither_submission_nor_renewal_gets_further() -> None:
+    """Nothing of the cluster or the store is asked: there is none here."""
+    nobody: Any = object()
+    opened = OpenCluster(Settings("alice", yarn=yarn()), nobody, nobody, "hdfs://nn/tony", None, nobody)
+    with pytest.raises(ConnectionProblem, match="plain http with Kerberos"):
+        submit(opened, nobody, mask=nobody)
+    with pytest.raises(ConnectionProblem, match="plain http with Kerberos"):
+        renew_store_token(opened, "hdfs://nn/tony/1", "application_1_0001")

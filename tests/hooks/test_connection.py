@@ -53,6 +53,14 @@ def test_addresses_of_resource_managers(
     assert settings.yarn.resource_managers == expected
 
 
+def test_plain_http_with_kerberos_is_allowed_by_name(add_connection: AddConnection) -> None:
+    for extra, allowed in (({}, False), ({"insecure_http": "true"}, True)):
+        settings = yarn_settings(add_connection, extra={"kerberos": True, **extra}).yarn
+        assert settings is not None
+        assert settings.plain_addresses == ["http://rm:8088", "http://nn:9870"]
+        assert settings.insecure_http is allowed
+
+
 def test_defaults(add_connection: AddConnection) -> None:
     settings = yarn_settings(add_connection)
     assert settings.backend is Backend.YARN

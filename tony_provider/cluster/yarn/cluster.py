@@ -308,7 +308,7 @@ class YarnCluster(Cluster):
                         params={**params, "size": f"-{max_bytes}"},  # negative: from the end
                         timeout=_LOG_TIMEOUT,
                     )
-                except requests.RequestException as error:
+                except (requests.RequestException, ClusterAuthError) as error:
                     log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
                     return ""
                 if response.ok:
