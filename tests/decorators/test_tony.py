@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ from airflow.sdk import DAG, task, task_group
 from tests.airflow_dags import Run, run
 from tests.operators.jobs import applications
 from tests.operators.trainings import DATES, ONCE
+from tony_provider.cluster.errors import JobNotAllowed
 from tony_provider.decorators.tony import RESULT_KEY, _TonyDecoratedOperator
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks.tony import TonyHook
@@ -75,6 +78,32 @@ def test_a_dry_run_shows_the_function_and_its_arguments(local: TonyHook, capsys:
     assert names == {tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE}
     assert names < {Path(file).name for file in told["staged"]}
     assert not local.storage().exists(local.layout.root)
+
+
+def test_where_the_functions_own_files_are_made_no_connection_says(
+    local: TonyHook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").write_text("x")
+    connection = json.loads(os.environ["AIRFLOW_CONN_TONY_DEFAULT"])
+    connection["extra"]["file_roots"] = str(tmp_path / "dags")
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    with DAG("decorated", schedule=None) as dag:
+        task.tony(job=JOB)(train)(0.5, words=["a"])
+        task.tony(task_id="with_data", job={**JOB, "files": [str(tmp_path / "data")]})(train)(0.5, words=["a"])
+    operator, another = dag.task_dict["train"], dag.task_dict["with_data"]
+    assert isinstance(operator, _TonyDecoratedOperator)
+    assert isinstance(another, _TonyDecoratedOperator)
+    operator.dry_run()
+    assert tony_call.FUNCTION_FILE in capsys.readouterr().out
+    with pytest.raises(JobNotAllowed) as raised:
+        another.dry_run()
+    (problem,) = raised.value.problems
+    assert f"{tmp_path}/data is not what the connection 'tony_default' allows" in problem
+
+
+def test_sizes_in_overrides_do_not_make_another_type_call_the_function(local: TonyHook) -> None:
+    done = one(train, 0.5, ["a"], job=JOB, overrides={"tasks": {"prepare": {"instances": 1}}})
+    assert "tasks.prepare: may not be overridden" in str(done.errors["train"])
 
 
 def test_as_other_decorators_of_airflow(local: TonyHook) -> None:

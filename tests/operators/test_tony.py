@@ -269,7 +269,8 @@ def test_what_a_template_leaves_empty_is_not_given(local: TonyHook) -> None:
     command = """test -z "$GONE" && test "$YES" = true && printf %s "$TEXT" > $TONY_MODEL_DIR/text"""
     empty: dict[str, Any] = dict.fromkeys(OPTIONAL, "{{ params.nothing }}")
     params = {"nothing": None, "over": over}
-    with dag_of(job(command, env={"GONE": "1"}), params=params, **{**empty, "overrides": "{{ params.over }}"}) as dag:
+    given = {**empty, "overrides": "{{ params.over }}", "allowed_overrides": ["env"]}
+    with dag_of(job(command, env={"GONE": "1"}), params=params, **given) as dag:
         done = run(dag)
     assert done.state == "success", done.errors
     assert read_text(local.storage(), f"{done.results['train']['model_dir']}/text") == over["env"]["TEXT"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,4 +67,6 @@ class _ChangesOnPaper:
 
     def write(self, description: ApplicationDescription) -> LocalizedResource:
         uri = self.prepared.description_uri(self.application_id)
-        return LocalizedResource(contract.APPLICATION_FILE, uri, len(dump_json(description)), _NOT_WRITTEN)
+        content = dump_json(description)
+        sha256 = hashlib.sha256(content).hexdigest()
+        return LocalizedResource(contract.APPLICATION_FILE, uri, len(content), _NOT_WRITTEN, sha256=sha256)
