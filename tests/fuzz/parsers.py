@@ -44,7 +44,8 @@ from tony_provider.runtime.executor.return_value import ReturnedError, read_retu
 from tony_provider.runtime.executor.tensorboard import event_records
 from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
-from tony_provider.runtime.hadoop.tokens import Credentials, CredentialsError
+from tony_provider.runtime.hadoop.errors import CredentialsError
+from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.history.event_segments import EventSegmentHeader, read_event_lines, read_event_segment
 from tony_provider.runtime.history.segment_files import compressed
 from tony_provider.runtime.history.segments import SegmentHeader, read_segment
