@@ -75,6 +75,10 @@ e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST a
 portal: packages $(VENV)/.test  ## the portal in a browser: a whole Airflow, YARN, a few dozen jobs, 10,000 summaries; test-output/portal
 	$(BIN)/python -m tests.portal
 
+.PHONY: fuzz
+fuzz: $(VENV)/.test  ## a million inputs, grown from valid ones, for every parser of foreign bytes; FUZZ_ARGS=--seed=1; test-output/fuzz
+	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
+
 .PHONY: advice
 advice: packages $(VENV)/.test  ## real jobs that deserve advice and some that do not, and a table of what each rule said
 	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)

@@ -277,7 +277,7 @@ def _footers() -> list[bytes]:
 
 def _summary(data: bytes) -> None:
     needed = {field.name: field.name for field in attrs.fields(JobSummary) if field.default is attrs.NOTHING}
-    read_summary({**needed, **plain_of(data.decode("utf-8", "replace"))[0]})
+    read_summary({**plain_of(data.decode("utf-8", "replace"))[0], **needed})
 
 
 SAMPLE = {"time_ms": 5, "seconds": 10.0, "task": "worker:0", "step": 5, "metrics": {"loss": 0.5}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 STATUS = 32 << 20  # status.json, result.json: of ten thousand tasks less than ten MiB
 APPLICATION = 16 << 20  # the description of an application, its job specification included
 RECORD = 1 << 20  # a small one: who owns a chain, that a result was delivered, a model's version
+FORMER_RUNS = 16 << 20  # what ten applications of a task of a DAG have used
 RETURN_VALUE = 16 << 20  # return_value.json: up to 1 MiB as the program wrote it, and longer in our words
 MANIFEST = 64 << 20  # of a committed checkpoint, of some hundred thousand files
 COMMITS = 16 << 20  # one file of a shard log; full with 256 KiB

@@ -16,6 +16,7 @@ from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.most_bytes import FORMER_RUNS
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.helpers import write_atomically
 
@@ -58,7 +59,7 @@ def task_identity(namespace: str, labels: Mapping[str, str]) -> Identity | None:
 def read_former_runs(storage: Storage, layout: Layout, task: Identity) -> FormerRuns:
     """What is kept of a task's former applications. Raises StorageError, RecordUnreadable."""
     without = "advice begins anew with the next application of its task"
-    found = read_record(storage, layout.former_runs(task), FormerRuns, without=without)
+    found = read_record(storage, layout.former_runs(task), FormerRuns, without=without, most_bytes=FORMER_RUNS)
     return FormerRuns() if found is None else found
 
 

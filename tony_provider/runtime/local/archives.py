@@ -26,6 +26,7 @@ _UNREADABLE = (
     EOFError,
     RuntimeError,
     ValueError,
+    MemoryError,
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,

@@ -134,6 +134,13 @@ class View:
         """What one of ``content.readers`` says of a file. Raises as ``remember``, and NotRead."""
         return self.remember(reader, (name,), lambda: self.reading(reader, self.path(name)))
 
+    def read_part(self, reader: str, name: str) -> Any:
+        """As ``read``, of one of several files of a checkpoint: what is wrong with it names it."""
+        try:
+            return self.read(reader, name)
+        except Unreadable as error:
+            raise Unreadable(f"{name}: {error}") from error
+
     def step(self, *labels: str) -> Optional[int]:
         """The step by the first of the labels that says one."""
         found = (step_in(basename(label)) for label in labels)

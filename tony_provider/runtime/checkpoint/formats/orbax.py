@@ -56,7 +56,7 @@ def _step(view: View, root: str, names: list[str]) -> Finding:
     is_marked = _check_step(view, root)
     for name in names:
         if basename(name) == _DATABASE:
-            view.read("database", name)
+            view.read_part("database", name)
             if not any(is_below(other, join(dirname(name), "d")) for other in names):
                 raise Unreadable(f"{dirname(name)} has no data")
         elif basename(name) == _TREE:
@@ -74,14 +74,14 @@ def _check_step(view: View, root: str) -> bool:
     metadata = join(root, _STEP_METADATA)
     if metadata not in view.files:
         return join(root, _SUCCESS) in view.files
-    if not view.read("step", metadata):
+    if not view.read_part("step", metadata):
         raise Unreadable("it was never committed")
     return True
 
 
 def _check_tree(view: View, name: str) -> None:
     """What the tree says is in arrays of their own must be there, each with all its pieces."""
-    arrays = view.read("tree", name)
+    arrays = view.read_part("tree", name)
     if arrays is None:
         if join(dirname(name), _DATABASE) not in view.files:
             raise Unreadable(f"{join(dirname(name), _DATABASE)} is missing")
@@ -94,7 +94,7 @@ def _check_array(view: View, directory: str) -> None:
     metadata = next((name for name in (join(directory, kind) for kind in _ARRAYS) if name in view.files), None)
     if metadata is None:
         raise Unreadable(f"{directory} is missing")
-    wanted = view.read("array", metadata)
+    wanted = view.read_part("array", metadata)
     pieces = len(view.below(directory)) - 1
     if pieces < wanted:
         raise Unreadable(f"{directory} has {pieces} of {wanted} pieces")

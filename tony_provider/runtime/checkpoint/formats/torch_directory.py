@@ -132,7 +132,7 @@ class _Directory:
             elif name.endswith(_INDEX):
                 self._check_index(name)
             elif suffix_of(name) or (name.endswith(".bin") and self._begins_well(name)):
-                self.view.read("torch", name)
+                self.view.read_part("torch", name)
             if _PIECE.search(name) and not any(other.endswith(_INDEX) for other in names):
                 raise Unreadable("its index, which is written last, is missing")
         if self.view.part:
@@ -145,7 +145,7 @@ class _Directory:
         return self.view.remember("begins", (name,), lambda: torch_file.looks_like_one(self.view.path(name)))
 
     def _check_listed(self, metadata: str) -> None:
-        ends = self.view.read("ends", metadata)
+        ends = self.view.read_part("ends", metadata)
         for name, end in ends.items():
             stamp = self.view.files.get(join(dirname(metadata), name))
             if stamp is None and not self.view.part:
@@ -154,7 +154,7 @@ class _Directory:
                 raise Unreadable(f"{name} has {stamp.size} bytes instead of {end}")
 
     def _check_index(self, index: str) -> None:
-        shards = self.view.read("shards", index)
+        shards = self.view.read_part("shards", index)
         missing = [name for name in shards if join(dirname(index), name) not in self.view.files]
         if missing and not self.view.part:
             raise Unreadable(f"{missing[0]} is missing")

@@ -93,7 +93,10 @@ class Answer:
     @property
     def json(self) -> dict[str, Any]:
         """The body as a JSON object. Raises ValueError when it is none."""
-        value = json.loads(self.body)
+        try:
+            value = json.loads(self.body)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")  # noqa: TRY004 (as json.loads does)
         return value
