@@ -9,7 +9,7 @@ import pytest
 
 from tests.hadoop.ports import free_ports
 from tests.runtime.storage.servers import Reply, Request, scripted
-from tony_provider.runtime.storage import StorageError, StorageUnreachable, WebHdfsConfig
+from tony_provider.runtime.storage import StorageError, StorageUnreachable, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.errors import StorageZoneClosed
 from tony_provider.runtime.storage.webhdfs.answers import Answer, check
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
@@ -57,3 +57,21 @@ def test_a_zone_whose_key_datanodes_may_not_use_says_what_to_do() -> None:
     remote = {"exception": "AuthorizationException", "javaClassName": "org.x.AuthorizationException", "message": said}
     with pytest.raises(StorageZoneClosed, match="DataNodes decrypt as their own user"):
         check(Answer(403, None, json.dumps({"RemoteException": remote}).encode()), "hdfs:///zone/a", "write")
+
+
+@pytest.mark.parametrize(
+    ("reply", "uri"),
+    [
+        (
+            Reply(200, b'{"FsServerDefaults": {"keyProviderUri": "kms://http@keys:9600/kms"}}'),
+            "kms://http@keys:9600/kms",
+        ),
+        (Reply(200, b'{"FsServerDefaults": {"keyProviderUri": ""}}'), ""),
+        (Reply(200, b'{"FsServerDefaults": {"replication": 3}}'), ""),
+        (Reply(400, b'{"RemoteException": {"exception": "IllegalArgumentException", "message": "op"}}'), ""),
+        (Reply(403, b"<html>"), ""),
+    ],
+)
+def test_hdfs_names_its_key_server_or_does_not(reply: Reply, uri: str) -> None:
+    with scripted(lambda _: reply) as address:
+        assert WebHdfsStorage(WebHdfsConfig([address])).key_server() == uri
