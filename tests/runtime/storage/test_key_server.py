@@ -51,9 +51,15 @@ def test_one_that_is_away_is_told() -> None:
         of(f"http://127.0.0.1:{port}").get_delegation_token("yarn")
 
 
-def test_a_zone_whose_key_datanodes_may_not_use_says_what_to_do() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "User:hdfs not allowed to do 'DECRYPT_EEK' on 'private'",
+        "User [hdfs] is not authorized to perform [DECRYPT_EEK] on key with ACL name [private]!!",
+    ],
+)
+def test_a_zone_whose_key_datanodes_may_not_use_says_what_to_do(said: str) -> None:
     """As a DataNode of Hadoop 3.4 has said it."""
-    said = "User:hdfs not allowed to do 'DECRYPT_EEK' on 'private'"
     remote = {"exception": "AuthorizationException", "javaClassName": "org.x.AuthorizationException", "message": said}
     with pytest.raises(StorageZoneClosed, match="DataNodes decrypt as their own user"):
         check(Answer(403, None, json.dumps({"RemoteException": remote}).encode()), "hdfs:///zone/a", "write")
