@@ -309,7 +309,10 @@ class Configuration:
             "hadoop.kms.authentication.kerberos.principal": "*",
             "hadoop.kms.authentication.kerberos.keytab": str(self.layout.keytab("HTTP")),
         }
-        return values | {f"hadoop.kms.proxyuser.{PROXY_USER}.{what}": "*" for what in ("hosts", "users")}
+        # The ResourceManager gets tokens for nodes in users' names; those of HDFS come with one of the key server.
+        for user in ("yarn", PROXY_USER):
+            values |= {f"hadoop.kms.proxyuser.{user}.{what}": "*" for what in ("hosts", "users")}
+        return values
 
     def _datanode(self, number: int, datanode: DataNode) -> Properties:
         return {

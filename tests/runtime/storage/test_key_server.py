@@ -9,7 +9,7 @@ import pytest
 
 from tests.hadoop.ports import free_ports
 from tests.runtime.storage.servers import Reply, Request, scripted
-from tony_provider.runtime.storage import StorageError, StorageUnreachable, WebHdfsConfig
+from tony_provider.runtime.storage import StorageError, StorageUnreachable, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.errors import StorageZoneClosed
 from tony_provider.runtime.storage.webhdfs.answers import Answer, check
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
@@ -61,9 +61,33 @@ def test_one_that_is_away_is_told() -> None:
         of(f"http://127.0.0.1:{port}").get_delegation_token("yarn")
 
 
-def test_a_zone_whose_key_datanodes_may_not_use_says_what_to_do() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "User:hdfs not allowed to do 'DECRYPT_EEK' on 'private'",
+        "User [hdfs] is not authorized to perform [DECRYPT_EEK] on key with ACL name [private]!!",
+    ],
+)
+def test_a_zone_whose_key_datanodes_may_not_use_says_what_to_do(said: str) -> None:
     """As a DataNode of Hadoop 3.4 has said it."""
-    said = "User:hdfs not allowed to do 'DECRYPT_EEK' on 'private'"
     remote = {"exception": "AuthorizationException", "javaClassName": "org.x.AuthorizationException", "message": said}
     with pytest.raises(StorageZoneClosed, match="DataNodes decrypt as their own user"):
         check(Answer(403, None, json.dumps({"RemoteException": remote}).encode()), "hdfs:///zone/a", "write")
+
+
+@pytest.mark.parametrize(
+    ("reply", "uri"),
+    [
+        (
+            Reply(200, b'{"FsServerDefaults": {"keyProviderUri": "kms://http@keys:9600/kms"}}'),
+            "kms://http@keys:9600/kms",
+        ),
+        (Reply(200, b'{"FsServerDefaults": {"keyProviderUri": ""}}'), ""),
+        (Reply(200, b'{"FsServerDefaults": {"replication": 3}}'), ""),
+        (Reply(400, b'{"RemoteException": {"exception": "IllegalArgumentException", "message": "op"}}'), ""),
+        (Reply(403, b"<html>"), ""),
+    ],
+)
+def test_hdfs_names_its_key_server_or_does_not(reply: Reply, uri: str) -> None:
+    with scripted(lambda _: reply) as address:
+        assert WebHdfsStorage(WebHdfsConfig([address])).key_server() == uri

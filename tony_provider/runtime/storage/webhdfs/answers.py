@@ -48,7 +48,8 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Invalid file name", errors.StorageInvalidPath),
     ("could only be written to 0 of", errors.StorageNoSpace),
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
-    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),
+    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),  # by the key server's own lists
+    ("not authorized to perform [DECRYPT_EEK]", errors.StorageZoneClosed),  # by those of a key
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
     ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled

@@ -184,15 +184,15 @@ class WebHdfsStorage(Storage):
     def key_server(self) -> str:
         """The URI of the server that has the keys of this HDFS's encryption zones (``kms://…``); empty: it has none.
 
-        Empty, too, where HDFS does not say: Hadoop 2.
+        Empty, too, where HDFS does not say: Hadoop 2. Raises StorageUnreachable.
         """
         call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "ask for the key server of")
         try:
             return self._ask(call, lambda json: str(json["FsServerDefaults"].get("keyProviderUri") or ""))
-        except (errors.StorageUnreachable, errors.StorageAuthError):
+        except errors.StorageUnreachable:
             raise
         except errors.StorageError as error:
-            log.debug("%s", error)  # an operation that it does not know
+            log.debug("%s", error)  # an operation that it does not know, or a gateway lets nobody use
             return ""
 
     def _parse(self, uri: str) -> Uri:
