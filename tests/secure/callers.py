@@ -117,8 +117,9 @@ async def _flood(
             metadata=call_metadata(identity, token), timeout=SECONDS
         )
         await _write(stream)
+        welcome = False
         try:
-            await stream.read()
+            welcome = await stream.read() is not grpc.aio.EOF
             for _ in range(number):
                 await stream.write(beat)
             await stream.done_writing()
@@ -126,4 +127,4 @@ async def _flood(
                 pass
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass
-        return Heard((await stream.code()).name, await stream.details() or "", True)
+        return Heard((await stream.code()).name, await stream.details() or "", welcome)

@@ -178,6 +178,11 @@ class Field:
         """Have all daemons back, and nothing of this row on the cluster. Raises ClusterError."""
         for act in self._last_acts:
             act()
+        self.mend_daemons()
+        self.place.close()
+
+    def mend_daemons(self) -> None:
+        """Start again what was killed. Raises ClusterError."""
         mended = False
         for name, process in self.hadoop.state.processes.items():
             if not process.alive():
@@ -185,4 +190,3 @@ class Field:
                 mended = True
         if mended:
             self.hadoop.wait_ready()
-        self.place.close()

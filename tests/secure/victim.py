@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
+from tony_provider.runtime import contract
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage import uris
@@ -85,12 +87,7 @@ class Victim:
 
     def ports(self) -> dict[str, tuple[str, int]]:
         """Where its master listens: `grpc` for executors, `web` for YARN's proxy."""
-        executor = self.job.executors()[0]
-        address = next(
-            each[len(b"TONY_AM_ADDRESS=") :].decode()
-            for each in executor.environment.split(b"\0")
-            if each.startswith(b"TONY_AM_ADDRESS=")
-        )
+        address = str(json.loads(self.job.read(contract.MASTER_FILE))["address"])  # of the newest master
         host, _, port = address.rpartition(":")
         listening = [each.local for each in connections(self.master) if each.state == _LISTENING]
         [web] = [each for each in listening if each[1] != int(port)]

@@ -62,6 +62,7 @@ def large_heartbeats(field: Field) -> str:
     heard = flood(victim.ports()["grpc"], identity, own[contract.SECRET_TASK_TOKEN].decode(), own, BEATS, BEAT_BYTES)
     seconds = _status_seconds(field, victim)
     grown = (peak_bytes(victim.master) - before) >> 20
+    field.expect(heard.welcome, f"the task itself was not let in: {heard}")
     field.expect(heard.code != "OK", f"they were taken: {heard}")
     field.expect(grown < 100, f"the master has grown by {grown} MiB")
     victim.until(lambda: victim.job.status().state is JobState.RUNNING, "the job to run on")

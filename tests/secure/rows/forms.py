@@ -10,6 +10,8 @@ from tests.operators.test_asked_for import AUTHORS, EVIL, triggered
 from tests.secure.field import Field
 from tests.secure.row import row
 
+NAME = "from-a-form"
+
 
 @row(
     "form-overrides",
@@ -24,16 +26,17 @@ def form_overrides(field: Field) -> str:
     keytab = str(field.hadoop.layout.keytab("airflow"))
     evil = EVIL | {"files": {"files": [keytab]}}
     spec = {
+        "name": NAME,
         "framework": "standalone",
         "am": {"memory": "256MiB"},
         "tasks": {"worker": {"memory": "128MiB", "command": AUTHORS}},
     }
-    before = _applications(field)
     for path, form in evil.items():
         done = triggered({"overrides": form}, spec)
         error = str(done.errors.get("train", f"nothing: the run is {done.state}"))
         field.expect(path in error and "allowed_overrides" in error, f"{path}: {error[:200]}")
-    field.expect(_applications(field) == before, "an application was started")
+    started = _applications(field)
+    field.expect(started == [], f"applications were started: {started}")
     return f"{len(evil)} forms, each refused by the name of its key before anything was started"
 
 
@@ -41,7 +44,7 @@ def _forget() -> None:
     del os.environ["AIRFLOW_CONN_TONY_DEFAULT"]
 
 
-def _applications(field: Field) -> int:
+def _applications(field: Field) -> list[str]:
     url = f"{field.hadoop.rm_webapp[0]}/ws/v1/cluster/apps"
     found = field.hadoop.client("alice").get_json(url, user="alice")["apps"]
-    return len((found or {}).get("app", []))
+    return [each["id"] for each in (found or {}).get("app", []) if each["name"] == NAME]

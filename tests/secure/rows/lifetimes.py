@@ -33,6 +33,7 @@ def several_lifetimes(field: Field) -> str:
         finally:
             victim.go.touch()  # whoever waits for its end waits in any case
         victim.job.end(SECONDS)
+    field.mend_daemons()  # what the lost node has of the job goes when its NodeManager begins again
     field.expect(uids == {system_user("alice")}, f"its processes are of the users {uids}")
     lifetimes = (until - first) // LIFE_MS
     tasks = ", ".join(f"{task.name} in its container number {task.attempt}" for task in status.tasks)
