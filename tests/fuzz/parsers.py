@@ -29,6 +29,7 @@ from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import plain_of, read_summary
 from tony_provider.cluster.results import Delivered
+from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import check_manifest
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest
@@ -54,7 +55,7 @@ from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_foot
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.local.archives import _UNREADABLE, ArchiveError, unpack
 from tony_provider.runtime.outputs.output_mark import OutputMark
-from tony_provider.runtime.protocol import addresses
+from tony_provider.runtime.protocol import addresses, tony_pb2
 from tony_provider.runtime.protocol.final_report import FinalReport
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import JobStatus
@@ -346,6 +347,25 @@ CHECKPOINTS = [
     reader("tree", samples("checkpoint/samples/orbax/8/_METADATA", "checkpoint/samples/orbax/30/default/_METADATA")),
     Parser("checkpoint-look", _look, lambda: [*_pickles(), *JSON_OF_ALL]),
 ]
+
+
+def _message(data: bytes) -> None:
+    """What an executor sends, as far as it is taken."""
+    taken = message_limits.parse(data)
+    if isinstance(taken, message_limits.Taken):
+        message_limits.Cutter().fit(taken)
+
+
+def _messages() -> list[bytes]:
+    progress = tony_pb2.Progress(step=5, total_steps=10, metrics={"loss": 0.5})
+    said = [
+        tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(rss_bytes=1, progress=progress, activity="running")),
+        tony_pb2.FromExecutor(registration=tony_pb2.Registration(host="node-1", ports={"main": 20000})),
+        tony_pb2.FromExecutor(exited=tony_pb2.ProcessExited(exit_code=1, output_tail="Traceback", progress=progress)),
+    ]
+    return [each.SerializeToString() for each in said]
+
+
 EVENT_LINE = _json({"time_ms": 5, "event": "started", "dropped": 3}) + b"\n"
 COMMIT = _json({"shard": 1, "task": "w:0", "attempt": 1, "start": 1, "time_ms": 5})
 SHARD = _json({"uri": "a", "size": 1, "modified_ms": 5, "row_groups": [0, 1]})
@@ -369,6 +389,7 @@ OTHERS = [
     Parser("shard", InputShard.of_line, lambda: [SHARD], (ValueError,)),
     Parser("parquet", _footer, _footers, (ParquetError,)),
     Parser("addresses", functools.partial(addresses.unpack, 1), lambda: [_cluster()], (ValueError,), zlib.compress),
+    Parser("executor-message", _message, _messages),
     Parser(
         "metrics",
         in_a_file(lambda path: ProgressReader(path).look(0.0)),
@@ -396,9 +417,11 @@ NOT_FOREIGN = {
     "cluster/record_files.py": "read_json",
     "cluster/runtime_archive.py": "wheels that pip has checked",
     "cluster/store_renewal.py": "read_json",
+    "cluster/yarn/ticket_cache.py": "the worker's own tickets, up to a bound",
     "hooks/connection.py": "Airflow's connection, as its administrators have written it",
     "macros.py": "read_json",
     "operators/advice.py": "Airflow's own store of a task",
+    "runtime/am/connection_watch.py": "what the kernel says of a socket",
     "runtime/am/history/event_backlog.py": "what this application master has written itself",
     "runtime/checkpoint/content/__main__.py": "requests of the executor",
     "runtime/checkpoint/content/zips.py": "by way of the readers of .keras, .npz and .pt",

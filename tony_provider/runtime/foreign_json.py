@@ -26,10 +26,18 @@ class ForeignJsonError(ValueError):
     """Bytes are no JSON, or more than is read of somebody else's; the message says what is wrong with them."""
 
 
-def read_json(data: bytes, *, most_values: int = MOST_VALUES, deepest: int = DEEPEST, surrogates: bool = False) -> Any:
+def read_json(
+    data: bytes,
+    *,
+    most_values: int = MOST_VALUES,
+    deepest: int = DEEPEST,
+    surrogates: bool = False,
+    constants: bool = False,
+) -> Any:
     """What JSON in UTF-8 says. Its length in bytes is the caller's to bound. Raises ForeignJsonError.
 
-    ``surrogates``: text may hold halves of surrogate pairs, as Python has bytes that are no text.
+    ``constants``: NaN and infinities may stand there, as Python writes them. ``surrogates``: text may hold halves of
+    surrogate pairs, as Python has bytes that are no text.
     """
     # Before anything is made of it; what texts hold is counted, too.
     if (values := data.count(b",") + data.count(b"[") + data.count(b"{")) > most_values:
@@ -40,7 +48,7 @@ def read_json(data: bytes, *, most_values: int = MOST_VALUES, deepest: int = DEE
             object_pairs_hook=_object,
             parse_int=_whole,
             parse_float=_finite,
-            parse_constant=_no_constant,
+            parse_constant=float if constants else _no_constant,
         )
     except ForeignJsonError:
         raise

@@ -53,6 +53,7 @@ class ContainerDirectory:
     gpu_dealing: GpuDealing | None = None
     webhdfs: WebHdfsConfig | None = None
     tokens: dict[str, Token] = attrs.field(factory=dict)
+    more_secrets: dict[str, bytes] = attrs.field(factory=dict)
     hadoop: dict[str, str] = attrs.field(factory=dict)
     resources: list[LocalizedResource] = attrs.field(factory=list)
     environment: dict[str, str] = attrs.field(factory=dict)  # what Airflow's side adds
@@ -105,6 +106,7 @@ class ContainerDirectory:
         identity = TaskIdentity(APPLICATION, self.id, self.task, self.attempt)
         handed_on = (contract.SECRET_CA, contract.SECRET_CLIENT_CERTIFICATE, contract.SECRET_CLIENT_KEY)
         credentials = Credentials(dict(self.tokens), {name: self.secrets[name] for name in handed_on})
+        credentials.secrets |= self.more_secrets
         credentials.secrets[contract.SECRET_ADDRESS_KEY] = KEY
         credentials.secrets[contract.SECRET_TASK_TOKEN] = make_token(self.token_key, identity).encode()
         credentials.secrets[contract.SECRET_USER_PREFIX + SECRET_NAME] = SECRET.encode()

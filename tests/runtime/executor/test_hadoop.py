@@ -94,7 +94,11 @@ async def test_a_newer_token_reaches_a_running_process(launch: Launch) -> None:
     newer = Token(b"identifier", b"renewed", WEBHDFS_TOKEN, "")
     file = f"${contract.ENV_TOKEN_FILE}"
     wait = f"test -e {file} && touch began; until grep -q renewed {file}; do sleep 0.05; done; cp {file} seen-tokens"
-    running = await launch(job(wait, hadoop=True), tokens={TOKEN.service: TOKEN}, heartbeat_seconds=0.05)
+    store_token = attrs.evolve(TOKEN, kind=WEBHDFS_TOKEN, service="").to_url_string().encode()
+    submitted = {contract.SECRET_STORE_TOKEN: store_token}
+    running = await launch(
+        job(wait, hadoop=True), tokens={TOKEN.service: TOKEN}, more_secrets=submitted, heartbeat_seconds=0.05
+    )
     await running.master.first("heartbeat")  # before there is a process, and a file
     await running.begin()
     await running.until_there("began")

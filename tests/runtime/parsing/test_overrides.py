@@ -29,7 +29,7 @@ SIZES = {
 # What makes another job of it: what runs, with what, as whom, where to, how its end is told.
 NEVER = {
     *("framework", "files", "archives", "python_env", "docker", "env", "secrets", "hadoop", "inputs", "outputs"),
-    *("success", "start", "tolerated_failures", "tags", "node_label", "port_range", "preset"),
+    *("success", "start", "tolerated_failures", "tags", "node_label", "port_range", "preset", "network", "acls"),
 }
 NO_SIZES = ["command", "env", "secrets", "role", "after", "ready", "restart", "decides", "resources", "node_label"]
 

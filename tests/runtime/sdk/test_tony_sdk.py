@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.executor.progress_reports import ProgressReader
+from tony_provider.runtime.protocol.limits import is_metric_name
 from tony_provider.runtime.sdk import tony_sdk
 
 
@@ -51,7 +52,10 @@ def test_who_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(
     st.integers(0, 2**63),
     st.none() | st.integers(0, 2**63),
-    st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda n: n not in ("step", "total_steps")), st.floats()),
+    st.dictionaries(
+        st.text(min_size=1, max_size=8).filter(lambda n: n not in ("step", "total_steps") and is_metric_name(n)),
+        st.floats(),
+    ),
 )
 def test_the_executor_reads_what_was_reported(
     tmp_path_factory: pytest.TempPathFactory, step: int, total: int | None, metrics: dict[str, float]

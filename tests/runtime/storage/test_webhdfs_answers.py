@@ -13,7 +13,7 @@ from tests.runtime.storage.servers import Reply, Request, saying, scripted
 from tony_provider.runtime.storage import StorageError, StorageInvalidPath, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageNoSpace, StorageNotFound
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NoDataNode, NotNow, check
-from tony_provider.runtime.storage.webhdfs.transport import Deadline, Transport, target
+from tony_provider.runtime.storage.webhdfs.transport import target
 
 URI = "hdfs:///a"
 OPERATIONS: list[Callable[[WebHdfsStorage], object]] = [
@@ -88,12 +88,6 @@ def test_a_location_that_leads_nowhere(location: str) -> None:
 
     with scripted(answer) as address, pytest.raises(StorageError, match="names no DataNode"):
         WebHdfsStorage(WebHdfsConfig([address])).open_read(URI)
-
-
-def test_a_token_does_not_leave_https() -> None:
-    transport = Transport(WebHdfsConfig(["https://localhost:1"]))
-    with scripted(lambda _: Reply(200)) as plain, pytest.raises(OSError, match="https was asked for"):
-        transport.connect(plain, Deadline(1))
 
 
 @given(st.text(max_size=40))

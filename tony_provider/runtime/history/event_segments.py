@@ -115,7 +115,7 @@ def _event(line: bytes) -> Optional[dict[str, Any]]:
     if len(line) > _LONGEST:
         return None
     try:
-        event = read_json(line, deepest=_DEEPEST)
+        event = read_json(line, deepest=_DEEPEST, constants=True)
     except ForeignJsonError:
         return None
     if not isinstance(event, dict):
