@@ -143,7 +143,9 @@ def test_a_file_that_cannot_be_read_is_named_with_what_to_do(
     uri = chains.open_after(None, new_chain())
     chains.own(uri, A)
     write_atomically(chains.storage, f"{uri}/{file}", content)
-    with pytest.raises(RecordUnreadable, match=f"cannot read {uri}/{file}: not (JSON: |a valid ).* remove the file, .*{advice}"):
+    with pytest.raises(
+        RecordUnreadable, match=f"cannot read {uri}/{file}: not (JSON: |a valid ).* remove the file, .*{advice}"
+    ):
         chains.newest()
     chains.storage.remove(f"{uri}/{file}")
     assert chains.newest() is not None

@@ -107,7 +107,8 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=speaks) for each in yarn.other_hdfs}
     tokens = None
     if yarn.kerberos:
-        key_server = KeyServerAccess(yarn.key_server, partial(KeyServer, webhdfs=webhdfs, negotiate=aside))
+        open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
+        key_server = KeyServerAccess(yarn.key_server, open_server, yarn.insecure_http)
         authority = uris.parse(staging_dir).authority
         tokens = StoreTokens(
             storage, rest, authority, user, yarn.rm_principal, yarn.master_keytab, others=others, key_server=key_server

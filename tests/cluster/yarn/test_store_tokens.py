@@ -17,7 +17,7 @@ from tony_provider.cluster.settings import NO_KEY_SERVER
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.cluster.yarn.store_tokens import KeyServerAccess, StoreTokens
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
-from tony_provider.runtime.storage.errors import StorageUnreachable
+from tony_provider.runtime.storage.errors import StorageAuthError, StorageUnreachable
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 KEYS = "kms://http@localhost:9600/kms"
@@ -57,7 +57,9 @@ def servers() -> dict[str, Server]:
     return {"own": Server(1, named=KEYS), "localhost:8021": Server(2), KEYS: Server(3, KEY_SERVER_TOKEN)}
 
 
-def tokens(servers: dict[str, Server], *, setting: str | None = None, **settings: str) -> StoreTokens:
+def tokens(
+    servers: dict[str, Server], *, setting: str | None = None, insecure_http: bool = True, **settings: str
+) -> StoreTokens:
     known = {"dfs.nameservices": "prod", "yarn.resourcemanager.principal": "rm/_HOST@REALM", **settings}
     return StoreTokens(
         cast(WebHdfsStorage, servers["own"]),
@@ -66,7 +68,7 @@ def tokens(servers: dict[str, Server], *, setting: str | None = None, **settings
         "alice",
         None,
         others={"localhost:8021": cast(WebHdfsStorage, servers["localhost:8021"])},
-        key_server=KeyServerAccess(setting, cast(Any, servers.__getitem__)),
+        key_server=KeyServerAccess(setting, cast(Any, servers.__getitem__), insecure_http),
     )
 
 
@@ -89,6 +91,18 @@ def test_those_that_run_are_brought_what_they_have(servers: dict[str, Server]) -
     assert [(each.name, each.until_ms) for each in newer.token.others] == [(KEYS, 5003)]
     assert (newer.token.until_ms, newer.problems) == (5001, [])
     assert servers[KEYS].renewers == ["alice"]
+
+
+def test_no_token_of_a_key_server_goes_over_plain_http(
+    servers: dict[str, Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where only HDFS has named it the job goes without; where the connection has, that is an error."""
+    fetched = tokens(servers, insecure_http=False).fetch(Credentials())
+    assert [each.name for each in fetched.others] == ["localhost:8021"]
+    assert "plain http, where whoever listens" in caplog.text
+    with pytest.raises(StorageAuthError, match="insecure_http"):
+        tokens(servers, setting=KEYS, insecure_http=False).fetch(Credentials())
+    assert servers[KEYS].renewers == []
 
 
 def test_no_key_server_is_asked_that_only_the_application_names(servers: dict[str, Server]) -> None:

@@ -25,7 +25,7 @@ from tony_provider.runtime.protocol.store_token import (
     put_store_token,
     store_token,
 )
-from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage.errors import StorageAuthError, StorageError
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
@@ -41,6 +41,7 @@ class KeyServerAccess:
 
     setting: str | None  # the connection's: a URI, or NO_KEY_SERVER; None: HDFS says
     open: Callable[[str], KeyServer]  # by its URI; raises ValueError
+    insecure_http: bool = False  # its tokens may go over plain http
 
 
 class StoreTokens:
@@ -164,6 +165,7 @@ class StoreTokens:
             return
         server = self._opened(uri)
         try:
+            self._refuse_plain_http(uri, server)
             token = server.get_delegation_token(renewer)
         except StorageError as error:
             if self._key_server.setting is not None:
@@ -177,6 +179,16 @@ class StoreTokens:
             return
         put_key_server_token(credentials, uri, token, self._aliases(server))
 
+    def _refuse_plain_http(self, uri: str, server: KeyServer) -> None:
+        plain = [address for address in server.addresses if address.startswith("http://")]
+        if plain and not self._key_server.insecure_http:
+            raise StorageAuthError(
+                uri,
+                "get a token of",
+                f"{', '.join(plain)}: plain http, where whoever listens on the way could use the token",
+                "have it speak https, or set `insecure_http` to true in the tony connection",
+            )
+
     def try_key_server(self) -> str:
         """Get a token of it and cancel that; returns its URI, empty: there is none.
 
@@ -184,6 +196,7 @@ class StoreTokens:
         """
         if uri := self._key_server_uri():
             server = self._opened(uri)
+            self._refuse_plain_http(uri, server)
             self._cancel(server, server.get_delegation_token(self._user))
         return uri
 
