@@ -75,7 +75,7 @@ def tokens(
 @pytest.mark.parametrize(("use_ip", "host"), [("true", "127.0.0.1"), ("false", "localhost")])
 def test_an_application_gets_one_of_each(servers: dict[str, Server], use_ip: str, host: str) -> None:
     credentials = Credentials()
-    fetched = tokens(servers, **{"hadoop.security.token.service.use_ip": use_ip}).fetch(credentials)
+    fetched = tokens(servers, insecure_http=True, **{"hadoop.security.token.service.use_ip": use_ip}).fetch(credentials)
     assert {alias: (each.kind, each.service) for alias, each in credentials.tokens.items()} == {
         "ha-hdfs:prod": (HDFS_TOKEN, "ha-hdfs:prod"),
         f"{host}:8021": (HDFS_TOKEN, f"{host}:8021"),
