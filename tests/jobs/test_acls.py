@@ -170,9 +170,12 @@ def test_scripts_of_other_pages_of_the_resource_manager_give_no_orders(shared: Y
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         assert "Content-Type: application/json" in order(shared, "alice", job, kind)
     page = f"{own}/proxy/{job.id}/"
-    command = ["curl", "--silent", "--include", "--negotiate", "--user", ":", "--noproxy", "*", page]
+    authority = str(shared.cluster.layout.ca_file)
+    command = ["curl", "--silent", "--include", "--negotiate", "--user", ":", "--cacert", authority, "--noproxy", "*"]
     environment = shared.cluster.layout.kerberos_environment("alice")
-    answer = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60).stdout.decode()
+    answer = subprocess.run(
+        [*command, page], env=environment, capture_output=True, check=True, timeout=60
+    ).stdout.decode()
     assert "frame-ancestors 'none'" in answer
     assert "Referrer-Policy: no-referrer" in answer
     assert order(shared, "alice", job) == ""
