@@ -30,6 +30,14 @@ def test_our_own_server(family: socket.AddressFamily) -> None:
     assert listening_users(port) == set()
 
 
+def test_another_address_is_another_place() -> None:
+    """Seen: who listened on 127.0.0.2 kept TensorBoard and the local master, on 127.0.0.1, from being asked."""
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        port = server.getsockname()[1]
+        assert listening_users(port) == set()
+        assert listening_users(port, "127.0.0.2") == {os.getuid()}
+
+
 def test_a_socket_that_is_bound_and_does_not_listen() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -37,7 +45,7 @@ def test_a_socket_that_is_bound_and_does_not_listen() -> None:
 
 
 def test_without_ipv6(tmp_path: Path) -> None:
-    assert listening_users(1, tmp_path) == set()
+    assert listening_users(1, proc=tmp_path) == set()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")

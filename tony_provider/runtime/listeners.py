@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from pathlib import Path
 
 _TABLES = ("tcp", "tcp6")  # a server on every address of both kinds is in the second only
 _LOCAL, _STATE, _USER = 1, 3, 7  # columns of proc_net_tcp(5)
 _LISTENING = "0A"
+# Words of addresses as the kernel writes them, in this machine's byte order.
+_EVERY = "00000000"
+_MAPPED = f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
 
 
-def listening_users(port: int, proc: Path = Path("/proc")) -> set[int]:
-    """The numbers of the users whose sockets listen on this TCP port; empty: none does. Blocks. Raises OSError."""
-    return {user for table in _TABLES for user in _listening(proc / "net" / table, f":{port:04X}")}
+def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
+    """The numbers of the users whose sockets listen on this TCP port of an IPv4 address; empty: none does.
+
+    Who listens on another address of this machine is nobody whom a connection to this one could meet. Blocks. Raises
+    OSError.
+    """
+    own = f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}"
+    places = {f"{each}:{port:04X}" for each in (own, _EVERY, _EVERY * 4, f"{_EVERY * 2}{_MAPPED}{own}")}
+    return {user for table in _TABLES for user in _listening(proc / "net" / table, places)}
 
 
-def _listening(table: Path, end: str) -> list[int]:
+def _listening(table: Path, places: set[str]) -> list[int]:
     if not table.exists():  # IPv6 may be off
         return []
     rows = [line.split() for line in table.read_text().splitlines()[1:]]
-    return [int(row[_USER]) for row in rows if row[_STATE] == _LISTENING and row[_LOCAL].endswith(end)]
+    return [int(row[_USER]) for row in rows if row[_STATE] == _LISTENING and row[_LOCAL] in places]

@@ -55,6 +55,10 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "zip: absolute": lambda: zipped(("/tmp/tony-absolute", 0o100644, b"x")),
     "zip: upwards": lambda: zipped(("../out", 0o100644, b"x")),
     "zip: by way of a link": lambda: zipped(("a", stat.S_IFLNK | 0o777, b".."), ("a/out", 0o100644, b"x")),
+    "zip: by a name that zipfile shortens": lambda: zipped(
+        ("a/b", stat.S_IFLNK | 0o777, b"../../out"), ("a/../b", 0o100644, b"x")
+    ),
+    "tar: a hard link to a link": lambda: tar(("a", LINK, "../../archive"), ("b", tarfile.LNKTYPE, "a")),
     "zip: a long link": lambda: zipped(("a", stat.S_IFLNK | 0o777, b"a/" * 9999)),
 }
 

@@ -119,7 +119,7 @@ class CheckpointCommits:
         if self._newest is not None and shard.checkpoint == self._newest.uri:
             request.answer(True, "")  # asked again, since the answer was lost
             return
-        self._asked.setdefault(shard.checkpoint, []).append(request)
+        self._ask(shard.checkpoint, request)
         try:
             whole = self._common.add(shard) if self._common else [shard]
         except ShardError as error:
@@ -127,6 +127,14 @@ class CheckpointCommits:
             return
         if whole:
             self._work.put_nowait(partial(self._commit, catalog, request, whole))
+
+    def _ask(self, checkpoint: str, request: CommitRequest) -> None:
+        """Keep the request until there is an answer; of each attempt of a task the newest only."""
+        asked = self._asked.setdefault(checkpoint, [])
+        for former in [each for each in asked if (each.task, each.attempt) == (request.task, request.attempt)]:
+            asked.remove(former)
+            former.answer(False, "it was asked for again")
+        asked.append(request)
 
     def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
         """Record which checkpoints a rank says it has; with ``mirror: all``."""

@@ -20,8 +20,9 @@ from tony_provider.runtime.hadoop.rc4 import Rc4
 AUTH, AUTH_INT, AUTH_CONF = "auth", "auth-int", "auth-conf"
 STRONGEST_FIRST = (AUTH_CONF, AUTH_INT, AUTH)
 
-# The ciphers offered here, the best first, with the bytes of H(A1) that make their key. Java servers offer all three.
-_CIPHER_KEY_BYTES = {"rc4": 16, "rc4-56": 7, "rc4-40": 5}
+# The ciphers taken, with the bytes of H(A1) that make their key. Java servers offer rc4-56 and rc4-40, too: whoever can
+# change their challenge on its way, which nothing protects, could have one of those used, and break it.
+_CIPHER_KEY_BYTES = {"rc4": 16}
 
 _DIRECTIVE = re.compile(r'\s*([a-zA-Z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))\s*(?:,|$)', re.DOTALL)
 _MAX_BUFFER = 65536  # RFC 2831's default; what this side says it can take

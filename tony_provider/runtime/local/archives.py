@@ -149,6 +149,8 @@ def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) 
     _make_way(directory, entry.name)
     if entry.islnk():
         _check_way(directory, entry.linkname)
+        if (directory / entry.linkname).is_symlink():  # rights and times would go to what that leads to
+            raise ArchiveError(f"{one_line(entry.name)} is a hard link to a link")
     if hasattr(tarfile, "tar_filter"):  # from 3.12, and in the later releases of those before
         tar.extract(entry, directory, filter="tar")
     else:
@@ -169,7 +171,7 @@ def _check_way(directory: Path, name: str) -> None:
 
 
 def _extract_zipped(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, directory: Path) -> None:
-    if not _inside(member.filename):
+    if not _inside(member.filename) or ".." in member.filename.split("/"):  # which zipfile leaves out of the path
         raise ArchiveError(f"{one_line(member.filename)} leads out of it")
     _make_way(directory, member.filename)
     mode = member.external_attr >> 16

@@ -83,7 +83,10 @@ class TlsPipe:
             return None
         try:
             while _END not in self._message and len(self._message) <= MOST:
-                self._message += self._tls.read(MOST)
+                piece = self._tls.read(MOST)
+                if not piece:
+                    raise PipeError("the other end has closed the connection before it had said all")
+                self._message += piece
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:

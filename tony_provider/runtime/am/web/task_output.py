@@ -47,7 +47,9 @@ class TaskOutput:
         except NoTailError as error:
             answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
         else:
-            text = await asyncio.to_thread(self._tails.masked, found.data)
+            # Whoever follows begins where a piece has ended; anybody may begin in the middle of a secret.
+            masked = self._tails.masked_end if after else self._tails.masked
+            text = await asyncio.to_thread(masked, found.data)
             answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
         body = await asyncio.to_thread(lambda: json.dumps(to_plain(answer)).encode())
         return HttpResponse(HTTPStatus.OK, JSON, body)
