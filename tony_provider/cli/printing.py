@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from airflow.cli.simple_table import AirflowConsole
 from rich.console import Console, RenderableType
+from rich.markup import escape
 
 from tony_provider.runtime.text import one_line
 
@@ -14,11 +15,13 @@ _WIDE = 1 << 14  # characters; wider than any path
 
 def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
     """As ``--output`` says. ``whole``: a terminal breaks lines, never cells, so that ids and paths can be copied."""
-    console = AirflowConsole()
+    console = AirflowConsole(emoji=False)
     if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
         console.width = _WIDE
     if output not in ("json", "yaml"):  # those write what a terminal obeys in ASCII
         rows = [{key: _one_line(value) for key, value in row.items()} for row in rows]
+    if output == "table":  # whose cells would be markup otherwise
+        rows = [{key: escape(value) if isinstance(value, str) else value for key, value in row.items()} for row in rows]
     console.print_as(rows, output)
 
 

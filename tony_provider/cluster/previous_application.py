@@ -56,12 +56,17 @@ def previous_application(
     None when there is neither. Raises ClusterError, StorageError.
     """
     newest = CheckpointChains(storage, layout, identity).newest()
-    application_id = owner_of(newest) or remembered
+    owner = owner_of(newest)
+    application_id = owner or remembered
     if application_id is None:
         return None
     directory = layout.application_dir(identity, application_id)
     # In this order: an application that ends meanwhile has left its result by the time the cluster calls it ended.
     application = cluster.application(application_id)
+    if owner is None and application is not None and identity.tag not in application.tags:
+        # Airflow lets more people write what a task remembers than may change the task.
+        log.warning("%s is none of this training's, though Airflow's store of the task names it", application_id)
+        return None
     status = _status(storage, directory, application)
     return PreviousApplication(application_id, application, status, results.delivered(storage, directory))
 

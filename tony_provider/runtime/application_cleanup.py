@@ -40,11 +40,15 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
     except (CodecError, StorageTooLarge) as error:
         log.warning("%s cannot be read, so that nothing is removed beside its outputs: %s", about, error)
         return
+    # The job's programs can write that file: what it is called, and whose disk is meant, is not theirs to say.
+    application_id, local = uris.name(application_dir), uris.scheme(application_dir) == "file"
     stores = InputStores(storage, application_dir)
     try:
         for spec in description.job.outputs.values():
+            if uris.scheme(spec.path) == "file" and not local:
+                continue  # a directory of the nodes
             try:
-                clear_away(stores.of(spec.path), OutputPlace(spec.path, description.application_id))
+                clear_away(stores.of(spec.path), OutputPlace(spec.path, application_id))
             except Exception:  # the drivers of other stores raise whatever they like
                 log.warning("what is left beside %s could not be removed", spec.path, exc_info=True)
     finally:

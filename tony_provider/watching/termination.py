@@ -28,6 +28,7 @@ from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 HURRIED_SECONDS = 2.0  # that a master may take to answer in a signal handler: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
+_LONGEST_END = 21_600.0  # seconds: what a master says beyond that is not believed
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
 _OURS = re.compile(r"Killed by Airflow(?: for (try [^:]*))?: ")
@@ -107,7 +108,17 @@ def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds
         log.log(level, "%s is killed without grace: %s", application_id, error)
         hook.kill(application_id, diagnostics)
         return None
-    ends_within = float(answer.get("ends_within", 0.0))
+    ends_within = answer.get("ends_within", 0.0)
+    if (
+        isinstance(ends_within, bool)
+        or not isinstance(ends_within, int | float)
+        or not 0 <= ends_within <= _LONGEST_END
+    ):
+        log.warning(
+            "%s is killed without grace: its master says that it ends within %.40r", application_id, ends_within
+        )
+        hook.kill(application_id, diagnostics)
+        return None
     log.info("%s ends within %.0f s", application_id, ends_within)
     try:
         hook.limit(application_id, ends_within + LIMIT_SLACK, diagnostics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import requests
 
@@ -65,7 +65,7 @@ class MasterProxy:
     def _ask(self, application_id: str, path: str, seconds: float, send: Callable[[str, float], T]) -> T:
         deadline = time.monotonic() + seconds
         # The ResourceManagers' own proxies, at the addresses that are known to be reachable from here.
-        known = [f"{address}/proxy/{application_id}" for address in self._rest.addresses]
+        known = [f"{address}/proxy/{quote(application_id, safe='')}" for address in self._rest.addresses]
         while True:
             problems: list[Exception] = []
             answer = _first(known, path, send, deadline, problems)

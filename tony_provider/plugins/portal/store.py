@@ -143,12 +143,12 @@ def _identity(hook: TonyHook, row: Row, application_id: str) -> Identity:
             f"{row['tony_conn_id']!r}; has it been changed since?"
         )
     labels: dict[str, Any] = hook.labels(identity, application_id)
-    if labels.get("dag_id", row["dag_id"]) != row["dag_id"] or not (labels or _is_of(hook, identity, application_id)):
+    if labels.get("dag_id") != row["dag_id"] if labels else not _is_of(hook, identity, application_id):
         raise OutOfReach(f"{application_id} is a job of another DAG")
     return identity
 
 
 def _is_of(hook: TonyHook, identity: Identity, application_id: str) -> bool:
-    """Whether the cluster knows nothing else of an application whose master has not written anything yet."""
+    """Whether the cluster knows it as one of this training, whose master has not written anything yet."""
     application = hook.application(application_id)
-    return application is None or identity.tag in application.tags
+    return application is not None and identity.tag in application.tags
