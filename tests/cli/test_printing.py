@@ -64,3 +64,10 @@ def test_where_there_is_nothing_to_list_it_says_how_to_see_more(
     assert (said.code, said.error) == (0, "")
     assert said.out.startswith(expected)
     assert tony("list", *arguments, "--output", "json").out.strip() == "[]"
+
+
+def test_what_anybody_may_name_an_application_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """Seen: an application of a stranger's named ``[/x]`` broke the list of all."""
+    for name in ("[/x]", "[bold red]SUCCEEDED[/]", "[link=http://elsewhere/]click[/link]", ":skull:"):
+        print_rows([{"name": name}], "table")
+        assert name in capsys.readouterr().out

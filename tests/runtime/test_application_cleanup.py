@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony_provider.runtime import application_cleanup
+import attrs
+
+from tests.runtime.am.yarn.test_launch_context import DESCRIPTION
+from tony_provider.runtime import application_cleanup, contract
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.spec.model import OutputSpec
 from tony_provider.runtime.storage import LocalStorage
 from tony_provider.runtime.storage.leftovers import leftovers
 
@@ -33,3 +38,19 @@ def test_garbage_collection_finds_half_exports_anywhere(tmp_path: Path) -> None:
     for name in (f"jobs/one/step-7{MARK}", "jobs/one/step-7", f"jobs/one/step-x{MARK}"):
         (tmp_path / name).mkdir(parents=True)
     assert [each.name for each in leftovers(LocalStorage(), f"file://{tmp_path}")] == [f"step-7{MARK}"]
+
+
+def test_what_a_job_writes_of_itself_does_not_choose_what_is_removed(tmp_path: Path) -> None:
+    """Seen: with an output and an id of its own choice a job had files removed on the disk of an Airflow worker."""
+    module = tmp_path / "package" / "__init__.py"
+    module.parent.mkdir()
+    module.write_text("ours")
+    output = OutputSpec(path=f"file://{module.parent}/_init__")
+    forged = attrs.evolve(DESCRIPTION, application_id="py", job=attrs.evolve(DESCRIPTION.job, outputs={"evil": output}))
+    directory = tmp_path / "applications" / "application_1700000000000_0001"
+    launch = directory / contract.LAUNCH_DIR
+    launch.mkdir(parents=True)
+    (launch / contract.APPLICATION_FILE).write_bytes(dump_json(forged))
+    application_cleanup.clean_up(LocalStorage(), directory.as_uri())
+    assert module.read_text() == "ours"
+    assert not launch.exists()
