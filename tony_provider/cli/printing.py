@@ -19,14 +19,14 @@ def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool
     if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
         console.width = _WIDE
     if output not in ("json", "yaml"):  # those write what a terminal obeys in ASCII
-        rows = [{key: _one_line(value) for key, value in row.items()} for row in rows]
-    if output == "table":  # whose cells would be markup otherwise
-        rows = [{key: escape(value) if isinstance(value, str) else value for key, value in row.items()} for row in rows]
+        rows = [{key: _cell(value, output) for key, value in row.items()} for row in rows]
     console.print_as(rows, output)
 
 
-def _one_line(value: object) -> object:
-    return one_line(value) if isinstance(value, str) else value
+def _cell(value: object, output: str) -> object:
+    if not isinstance(value, str):
+        return value
+    return escape(one_line(value)) if output == "table" else one_line(value)  # a table's cells would be markup
 
 
 def print_whole(renderable: RenderableType) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 
@@ -52,7 +52,7 @@ from tony_provider.cluster.yarn.job_check import problems, too_little
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.queue_administrators import queue_administrators
 from tony_provider.cluster.yarn.queue_check import queue_problem
-from tony_provider.cluster.yarn.rest import RestError, YarnRest
+from tony_provider.cluster.yarn.rest import RestError, YarnRest, path_segment
 from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked, submission_context
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
@@ -194,7 +194,7 @@ class YarnCluster(Cluster):
         expiry = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
         body = {"timeout": {"type": "LIFETIME", "expiryTime": expiry}}
         try:
-            self.rest.request(f"/ws/v1/cluster/apps/{_segment(application_id)}/timeout", "PUT", json=body)
+            self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeout", "PUT", json=body)
         except ClusterError:
             if (application := self.application(application_id)) is not None and application.is_final:
                 return  # it was faster
@@ -218,7 +218,7 @@ class YarnCluster(Cluster):
 
     def application(self, application_id: str) -> Application | None:
         try:
-            answer = self.rest.call(lambda rm: rm.cluster_application(_segment(application_id)))
+            answer = self.rest.call(lambda rm: rm.cluster_application(path_segment(application_id)))
         except RestError as error:
             if error.status == requests.codes.not_found:
                 return None
@@ -233,7 +233,7 @@ class YarnCluster(Cluster):
     def kill(self, application_id: str, diagnostics: str) -> None:
         body = {"state": ApplicationState.KILLED.value, "diagnostics": diagnostics}
         try:
-            self.rest.request(f"/ws/v1/cluster/apps/{_segment(application_id)}/state", "PUT", json=body)
+            self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/state", "PUT", json=body)
         except RestError as error:
             if error.status != requests.codes.not_found:
                 raise
@@ -265,7 +265,7 @@ class YarnCluster(Cluster):
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set YARN's application lifetime; the reason that YARN gives is that, and not ``diagnostics``."""
         try:
-            answer = self.rest.request(f"/ws/v1/cluster/apps/{_segment(application_id)}/timeouts/LIFETIME")
+            answer = self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeouts/LIFETIME")
             left = int((answer.get("timeout") or {}).get("remainingTimeInSeconds", -1))  # negative: unlimited
             if prolong or not 0 <= left <= seconds:
                 self._limit_lifetime(application_id, max(seconds, _SHORTEST_LIFETIME))
@@ -281,7 +281,7 @@ class YarnCluster(Cluster):
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         try:
-            answer = self.rest.call(lambda rm: rm.cluster_application_attempts(_segment(application_id)))
+            answer = self.rest.call(lambda rm: rm.cluster_application_attempts(path_segment(application_id)))
         except RestError as error:
             if error.status == requests.codes.not_found:
                 return ""
@@ -391,11 +391,6 @@ def _understanding() -> Iterator[None]:
             f"the ResourceManager tells of an application in words that are not its own ({type(error).__name__}: "
             f"{error}); check that the address is a ResourceManager's"
         ) from error
-
-
-def _segment(application_id: str) -> str:
-    """As it stands in an address: ids come from people and from Airflow's stores, too, and name no other address."""
-    return quote(application_id, safe="")
 
 
 def _diagnostics(said: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 
 from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, UnexpectedAnswer
-from tony_provider.cluster.yarn.rest import YarnRest, said_exception
+from tony_provider.cluster.yarn.rest import YarnRest, path_segment, said_exception
 from tony_provider.runtime.hadoop.gss_reasons import explained, reason
 from tony_provider.runtime.most_bytes import MASTER_ANSWER
 
@@ -65,7 +65,7 @@ class MasterProxy:
     def _ask(self, application_id: str, path: str, seconds: float, send: Callable[[str, float], T]) -> T:
         deadline = time.monotonic() + seconds
         # The ResourceManagers' own proxies, at the addresses that are known to be reachable from here.
-        known = [f"{address}/proxy/{quote(application_id, safe='')}" for address in self._rest.addresses]
+        known = [f"{address}/proxy/{path_segment(application_id)}" for address in self._rest.addresses]
         while True:
             problems: list[Exception] = []
             answer = _first(known, path, send, deadline, problems)

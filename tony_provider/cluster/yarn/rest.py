@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import attrs
 import requests
@@ -291,6 +291,11 @@ def _refuse_identity(endpoint: _Endpoint, message: str) -> NoReturn:
 
 def _who(config: RestConfig) -> str:
     return config.proxy_user or config.user or "this user"
+
+
+def path_segment(application_id: str) -> str:
+    """An id as it stands in an address: they come from people and from Airflow's stores, and name no other address."""
+    return quote(application_id, safe="")
 
 
 def said_exception(response: requests.Response) -> tuple[str, str]:

@@ -143,7 +143,8 @@ def _identity(hook: TonyHook, row: Row, application_id: str) -> Identity:
             f"{row['tony_conn_id']!r}; has it been changed since?"
         )
     labels: dict[str, Any] = hook.labels(identity, application_id)
-    if labels.get("dag_id") != row["dag_id"] if labels else not _is_of(hook, identity, application_id):
+    mine = labels.get("dag_id") == row["dag_id"] if labels else _is_of(hook, identity, application_id)
+    if not mine:
         raise OutOfReach(f"{application_id} is a job of another DAG")
     return identity
 
