@@ -32,10 +32,12 @@ def test_our_own_server(family: socket.AddressFamily) -> None:
 
 def test_another_address_is_another_place() -> None:
     """Seen: who listened on 127.0.0.2 kept TensorBoard and the local master, on 127.0.0.1, from being asked."""
-    with socket.create_server(("127.0.0.2", 0)) as server:
-        port = server.getsockname()[1]
-        assert listening_users(port) == set()
-        assert listening_users(port, "127.0.0.2") == {os.getuid()}
+    with socket.socket() as kept_free:
+        kept_free.bind(("127.0.0.1", 0))  # a test beside this one may listen on a port of the same number there
+        port = kept_free.getsockname()[1]
+        with socket.create_server(("127.0.0.2", port)):
+            assert listening_users(port) == set()
+            assert listening_users(port, "127.0.0.2") == {os.getuid()}
 
 
 def test_a_socket_that_is_bound_and_does_not_listen() -> None:
