@@ -103,7 +103,8 @@ class Training:
         if isinstance(self._task.show_output, list):
             check_shown(self._task.show_output, job)
         self._heed_kill()
-        deferral.end_what_was_left(self._store, self._try, self._log)
+        mine = deferral.TaskOfTry(self._hook, self._run, self._try, self._task.checkpoint_key)
+        deferral.end_what_was_left(self._store, mine, self._log)
         with self._task.sent(job) as sent:
             started = self._start(request_of(self._task, self._run, job, sent, secrets))
         application_id = started.application_id
@@ -141,7 +142,7 @@ class Training:
         The job runs on undisturbed when a trigger fails.
         """
         known = remembered(self._store)
-        if known is not None:
+        if known is not None and self._is_mine(known, if_forgotten=False):
             self._take_over(known)
         deferral.forget(self._store)
         before = self._hook.previous_application(self._identity, remembered=known)
@@ -210,6 +211,18 @@ class Training:
         self._hook.get_conn()  # loads the backend first: a kill's thread would wait for us to end that import
         self._switch.remember(application_id)
 
+    def _is_mine(self, application_id: str, *, if_forgotten: bool) -> bool:
+        """Whether an application is this training's, as Airflow's store says and the cluster, which is asked.
+
+        ``if_forgotten``: what is said of one that the cluster does not know. False where it does not answer.
+        """
+        try:
+            application = self._hook.application(application_id)
+        except ClusterError as error:
+            self._log.warning("Whether %s is this training's cannot be told: %s", application_id, error)
+            return False
+        return if_forgotten if application is None else self._identity.tag in application.tags
+
     # -- until it is submitted ---------------------------------------------------------------------------------------
 
     def _start(self, request: SubmissionRequest) -> StartedApplication:
@@ -226,7 +239,7 @@ class Training:
             log=self._log,
         )
         started = starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
-        if known is not None and known != started.application_id:
+        if known is not None and known != started.application_id and self._is_mine(known, if_forgotten=True):
             self._summary.mend(known)
         return started
 
@@ -293,7 +306,8 @@ class Training:
             output=self._wish(fresh=fresh),
             mlflow=self._telemetry.open_run,
         )
-        deferral.note(self._store, deferral.Deferral(self._try.id, self._try.max_tries, job))
+        left = deferral.Deferral(self._try.id, self._try.max_tries, application_id, job.kill)
+        deferral.note(self._store, left)
         # A triggerer beside ``dag.test()``, which runs the trigger itself, would take what comes next for a user's
         # action; and no scheduler fails the task there.
         is_test = is_of_dag_test(self._context)
