@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool
+from urllib3.connection import HTTPConnection
 
 from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import MasterOutOfReach, NotServed, UnexpectedAnswer
-from tony_provider.runtime.listeners import listening_users
+from tony_provider.runtime.listeners import peer_users
 from tony_provider.runtime.most_bytes import MASTER_ANSWER
 from tony_provider.runtime.protocol import tracking
 
@@ -39,10 +42,10 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
     url, secret = tracking.read_url(folder), tracking.read_secret(folder)
     if not url or not secret:
         raise MasterOutOfReach(f"the master of {folder.name} has not started")
-    _expect_own(folder, url)
     headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
     with requests.Session() as session:
         session.trust_env = False  # no proxy is between this machine and itself
+        session.mount("http://", _OwnMaster(folder))
         try:
             return ask(  # type: ignore[no-any-return]
                 session, method, url + path, MASTER_ANSWER, seconds, headers=headers, timeout=seconds, **more
@@ -53,11 +56,35 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
             ) from error
 
 
-def _expect_own(folder: Path, url: str) -> None:
-    """Any user of this machine may take the port of a master that has ended, and would be told the next one's secret.
+class _OwnMaster(HTTPAdapter):
+    """Connects to nobody but a process of the user whose folder it is, and says nothing before that is known.
 
-    Raises MasterOutOfReach.
+    Any user of this machine may take the port of a master that has ended, and would be told the next one's secret.
+    Connecting raises MasterOutOfReach.
     """
-    strangers = listening_users(urlsplit(url).port or 0) - {folder.stat().st_uid}
-    if strangers:
-        raise MasterOutOfReach(f"the master of {folder.name} has ended: another user of this machine has its port")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        super().init_poolmanager(*arguments, **more)  # type: ignore[no-untyped-call]
+        connect = partial(_OwnConnection, self._folder)
+        pool = type("_OwnPool", (HTTPConnectionPool,), {"ConnectionCls": staticmethod(connect)})
+        self.poolmanager.pool_classes_by_scheme = {"http": pool}
+
+
+class _OwnConnection(HTTPConnection):
+    def __init__(self, folder: Path, *arguments: Any, **more: Any) -> None:
+        self._folder = folder
+        super().__init__(*arguments, **more)
+
+    def connect(self) -> None:
+        super().connect()
+        users = peer_users(self.sock)
+        if users - {self._folder.stat().st_uid}:
+            raise MasterOutOfReach(
+                f"the master of {self._folder.name} has ended: another user of this machine has its port"
+            )
+        if not users:
+            raise MasterOutOfReach(f"the master of {self._folder.name} has ended: nobody is at its port any more")
