@@ -22,6 +22,7 @@ from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.spec.problems import shown
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 
@@ -115,7 +116,7 @@ def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds
         or not 0 <= ends_within <= _LONGEST_END
     ):
         log.warning(
-            "%s is killed without grace: its master says that it ends within %.40r", application_id, ends_within
+            "%s is killed without grace: its master says that it ends within %s", application_id, shown(ends_within)
         )
         hook.kill(application_id, diagnostics)
         return None
