@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tony_provider.runtime.spec.problems import told
+from tony_provider.runtime.storage.errors import StorageError
 
 
 class ClusterError(Exception):
@@ -18,6 +19,14 @@ class ClusterError(Exception):
     """
 
     permanent: ClassVar[bool] = False
+
+
+def is_unforeseen(error: BaseException) -> bool:
+    """Whether an error is none of a cluster or a store: where it is told, the place where it was raised belongs to it.
+
+    What a cluster answers, and what an application has left, is foreign, and may raise anything.
+    """
+    return not isinstance(error, ClusterError | StorageError)
 
 
 class ClusterUnreachable(ClusterError):

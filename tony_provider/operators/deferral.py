@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import is_unforeseen
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun, TaskTry, is_application_id
 from tony_provider.runtime.codec import CodecError, from_plain, to_plain
-from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.text import one_line
 from tony_provider.state_store import StateStore
 from tony_provider.watching.termination import Kill, end_application
@@ -88,7 +87,7 @@ def end_what_was_left(store: StateStore, left_by: TaskOfTry, log: Logger) -> Non
             "%s of an earlier try could not be ended, and may still run: %s",
             left.application_id,
             error,
-            exc_info=not isinstance(error, ClusterError | StorageError),
+            exc_info=is_unforeseen(error),
         )
     else:
         forget(store)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import is_unforeseen
 from tony_provider.cluster.identity import Identity
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.hooks.tony import TonyHook
@@ -147,8 +147,8 @@ class Outcome:
     def _chain(self) -> str | None:
         try:
             found = self.hook.chain(self.identity, self.application_id)
-        except (ClusterError, StorageError) as error:
-            self.log.warning("Its checkpoint chain cannot be told: %s", error)
+        except Exception as error:
+            self.log.warning("Its checkpoint chain cannot be told: %s", error, exc_info=is_unforeseen(error))
             return None
         return found.uri if found is not None else None
 
@@ -162,8 +162,9 @@ class Outcome:
                 continue
             try:
                 lines = rest.lines(self.hook.storage(), self._directory, task)
-            except StorageError as problem:
-                self.log.warning("The end of the output of %s cannot be read: %s", task, problem)
+            except Exception as problem:
+                said = "The end of the output of %s cannot be read: %s"
+                self.log.warning(said, task, problem, exc_info=is_unforeseen(problem))
                 continue
             for line in lines:
                 self.log.info("%s", line)
@@ -179,8 +180,9 @@ class Outcome:
             self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
             title, tail = self._log_tail(error, rest)
-        except (ClusterError, StorageError) as problem:
-            self.log.warning("No logs of %s: %s", self.application_id, problem)
+        except Exception as problem:  # the failure is what matters
+            said = "No logs of %s: %s"
+            self.log.warning(said, self.application_id, problem, exc_info=is_unforeseen(problem))
             return
         if tail is None:
             self.log.info("The end of the output of %s is above", title)

@@ -48,7 +48,6 @@ from tony_provider.operators.waiting import bound, deadlines_of, wait
 from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
 from tony_provider.triggers.earliest_event import earliest_event
@@ -56,7 +55,7 @@ from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching.kill_switch import KILL_REASON
 from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.shown_output import OutputWish, Told, shown_output
-from tony_provider.watching.termination import Kill, end_application, killed_by_airflow, killed_for
+from tony_provider.watching.termination import Kill, end_application, end_or_tell, killed_by_airflow, killed_for
 from tony_provider.watching.token_renewal import TokenRenewal
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult, deferral_timeout
@@ -188,10 +187,8 @@ class Training:
         except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
             timed_out = isinstance(interruption, AirflowTaskTimeout)
             reason = "the task's execution_timeout is over" if timed_out else "the task was interrupted"
-            try:
+            with end_or_tell(self._switch.application_id or "", self._log):
                 self._end_despite_alarm(reason)
-            except (ClusterError, StorageError) as error:
-                self._log.error("%s could not be ended: %s", self._switch.application_id, error)
             if timed_out and self._task.apply_advice and self._switch.application_id is not None:
                 self._adviser.timed_out(self._switch.application_id)
             raise
@@ -370,8 +367,12 @@ class Training:
             raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
         self._summary.leave(application_id, hurried=True)
         self._telemetry.hurry(application_id, KILL_REASON)
-        self._end(KILL_REASON)
-        raise TonyTaskKilled(f"this try was ended, and {application_id} with it")
+        has_ended = False
+        with end_or_tell(application_id, self._log):
+            self._end(KILL_REASON)
+            has_ended = True
+        what = f"and {application_id} with it" if has_ended else f"but {application_id} may still run"
+        raise TonyTaskKilled(f"this try was ended, {what}")
 
     def _end(self, reason: str) -> None:
         if self._switch.application_id is not None:
@@ -392,7 +393,8 @@ class Training:
         if ending.reason is Reason.DEADLINE:
             raise AirflowTaskTimeout(f"{application_id} took longer than the task's execution_timeout")
         if ending.reason is Reason.QUEUE_TIMEOUT:
-            self._end("queue_timeout")
+            with end_or_tell(application_id, self._log):
+                self._end("queue_timeout")
             raise TonyQueueTimeout(
                 f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
                 application_id=application_id,

@@ -84,8 +84,9 @@ class Telemetry:
 
     def hurry(self, application_id: str, reason: str) -> None:
         """Have MLflow's run closed beside what goes on here: Airflow may end this process before the job has ended."""
-        if (run := self.open_run) is not None:
-            run.close_later(application_id, reason)
+        with self._bearing("MLflow's run stays open"):
+            if (run := self.open_run) is not None:
+                run.close_later(application_id, reason)
 
     @contextmanager
     def telling(self) -> Iterator[None]:
