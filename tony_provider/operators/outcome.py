@@ -22,7 +22,7 @@ from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
-from tony_provider.runtime.text import masked, masked_bytes, printable
+from tony_provider.runtime.text import masked, masked_bytes, one_line, printable
 from tony_provider.watching.outages import call_through_outage
 from tony_provider.watching.output_lines import OutputLines
 from tony_provider.watching.shown_output import OutputWish, Told, prefixed
@@ -128,7 +128,7 @@ class Outcome:
         tell = self.log.warning if result.warnings else self.log.info
         tell("%s %s%s", self.application_id, ended, took)
         if result.returned is not None:
-            self.log.info("Returned: %s", _short(str(result.returned)))
+            self.log.info("Returned: %s", _short(one_line(str(result.returned))))
         places = {
             "Model": result.model_dir,
             "Checkpoints": result.checkpoint_chain if result.checkpoint or result.resumed_from else None,

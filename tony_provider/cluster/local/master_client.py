@@ -17,6 +17,7 @@ from tony_provider.cluster.errors import MasterOutOfReach, NotServed, Unexpected
 from tony_provider.runtime.listeners import peer_users
 from tony_provider.runtime.most_bytes import MASTER_ANSWER
 from tony_provider.runtime.protocol import tracking
+from tony_provider.runtime.text import printable
 
 
 def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float)
     if response.ok and answer is not None:
         return answer
     said = answer.get("error") if answer is not None else response.status_code
-    raise UnexpectedAnswer(f"the application's master does not take this: {said}")
+    raise UnexpectedAnswer(f"the application's master does not take this: {printable(str(said))}")
 
 
 def read_master(folder: Path, path: str, seconds: float) -> bytes:
@@ -34,7 +35,7 @@ def read_master(folder: Path, path: str, seconds: float) -> bytes:
     response = _send("GET", folder, path, seconds)
     if not response.ok:
         said = (json_object(response) or {}).get("error", response.status_code)
-        raise NotServed(f"the master of {folder.name} has no such thing: {said}")
+        raise NotServed(f"the master of {folder.name} has no such thing: {printable(str(said))}")
     return response.content
 
 
@@ -68,7 +69,7 @@ class _OwnMaster(HTTPAdapter):
         super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        super().init_poolmanager(*arguments, **more)  # type: ignore[no-untyped-call]
+        super().init_poolmanager(*arguments, **more)
         connect = partial(_OwnConnection, self._folder)
         pool = type("_OwnPool", (HTTPConnectionPool,), {"ConnectionCls": staticmethod(connect)})
         self.poolmanager.pool_classes_by_scheme = {"http": pool}
