@@ -13,6 +13,7 @@ from jinja2 import pass_context
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
 from tony_provider.runtime.foreign_json import read_json
 from tony_provider.runtime.most_bytes import RECORD
+from tony_provider.runtime.spec.problems import shown
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
@@ -69,7 +70,7 @@ def quote(value: object) -> str:
     """
     text = str(value)
     if "\0" in text:
-        raise ValueError(f"macros.tony.quote: no command can hold a NUL character (got {text!r:.60})")
+        raise ValueError(f"macros.tony.quote: no command can hold a NUL character (got {shown(text)})")
     return shlex.quote(text)
 
 

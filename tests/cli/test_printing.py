@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import pytest
 
 from tests.cli.conftest import Tony
-from tony_provider.cli.printing import print_rows, print_whole
+from tony_provider.cli.command import command
+from tony_provider.cli.printing import print_rows, print_whole, say
 from tony_provider.cli.table import job_table
+from tony_provider.cluster.errors import ClusterError
 from tony_provider.hooks.tony import TonyHook
 
 URI = f"hdfs://nameservice/user/alice/.tony/jobs/{'long-' * 60}name/applications/application_1_0001"
@@ -71,3 +75,17 @@ def test_what_anybody_may_name_an_application_is_no_markup(capsys: pytest.Captur
     for name in ("[/x]", "[bold red]SUCCEEDED[/]", "[link=http://elsewhere/]click[/link]", ":skull:"):
         print_rows([{"name": name}], "table")
         assert name in capsys.readouterr().out
+
+
+def test_no_answer_holds_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    say("[b]model[/b] in hdfs://n/a\x1b]0;owned\x07\u202eb\x1b[31m\nnext\tline")
+    assert capsys.readouterr().out == "[b]model[/b] in hdfs://n/ab\nnext\tline\n"
+
+
+def test_no_error_of_a_command_holds_what_a_terminal_obeys() -> None:
+    @command
+    def fails(_: Namespace) -> None:
+        raise ClusterError("worker\x1b[2J:0 failed")
+
+    with pytest.raises(SystemExit, match="worker:0 failed"):
+        fails(Namespace(verbose=False))

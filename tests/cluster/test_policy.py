@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,20 @@ def test_an_empty_list_allows_nothing() -> None:
     found = problems({}, policy, laid_over={"priority": 1})
     assert [problem.partition(":")[0] for problem in found] == ["priority", "queue", "docker.image"]
     assert all("none)" in problem for problem in [*found, policy.user_problem("bob")])
+
+
+def test_what_was_laid_over_is_shown_in_a_few_words_however_large_it_is() -> None:
+    """Seen: all of it was written out, to be cut then."""
+    policy = Policy("c", allowed_overrides=[])
+    deep: Any = {"k" * 200: ["x" * 1000] * 10_000}
+    for _ in range(100):
+        deep = {"k" * 200: deep}
+    tracemalloc.start()
+    (found,) = problems({}, policy, laid_over=deep)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found) < 4000
+    assert most < 1 << 20
 
 
 def test_where_there_are_no_queues_none_need_be_named() -> None:

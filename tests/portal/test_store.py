@@ -263,6 +263,50 @@ def test_a_summary_that_names_another_dags_application_in_its_own_directory_does
     monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=["somebody-elses"]))
     answer = client("bob").get(path)
     assert answer.status_code == 503
-    assert "is a job of another DAG" in answer.json()["reason"]
+    assert "is a job of this DAG cannot be told" in answer.json()["reason"]
     monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=[identity.tag]))
     assert client("bob").get(path).json()["application_state"] == "RUNNING"
+
+
+def test_a_summary_that_names_another_dags_training_and_its_application_does_not_ask_it(
+    client: As, connected: Path, jobs: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job that has written nothing yet the tag is all that is known, and the summary is what names the tag."""
+    theirs = "application_1700000000000_0004"
+    with TonyHook() as hook:
+        identity = hook.identity(dag_id="clicks", run_id=stored.run_id(0), task_id="waits")
+        uri = hook.application_dir(identity, theirs)
+    about = stored.summary(0, "digits", application_id=theirs, application_dir=uri, task_id="slyest", verdict=None)
+    stored.add(jobs["digits-0"], about)
+    monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=[identity.tag]))
+    for path in ("live", "history", "logs"):
+        answer = client("bob").get(f"/tony/api/jobs/{theirs}/{path}")
+        assert answer.status_code == 503
+        assert "is a job of this DAG cannot be told" in answer.json()["reason"]
+
+
+def test_no_answer_holds_what_a_terminal_obeys_or_nothing_shows(client: As, connected: Path) -> None:
+    """What people read on a page they copy into terminals, too; and a name may turn the direction of its line."""
+    (file,) = connected.rglob(f"{ID}/events.jsonl")
+    before = file.read_text()
+    odd = {"event": "a\x1b]0;owned\x07z", "n\u202eame": "x\u200b\x07y", "task": "first\nsecond\tthird … é ☃"}
+    labels = {"labels": {"dag_id": "clicks"}}
+    file.write_text(json.dumps({**odd, **labels}) + "\n")
+    try:
+        found = client("alice").get(f"/tony/api/jobs/{ID}/history").json()["events"]
+    finally:
+        file.write_text(before)
+    assert found == [{"event": "az", "name": "xy", "task": "first\nsecond\tthird … é ☃", **labels}]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        *((f"a{chr(code)}z", "az") for code in (0, 8, 12, 13, 0x1B, 0x7F, 0x85, 0x9B, 0xAD, 0x61C, 0x180E)),
+        *((f"a{chr(code)}z", "az") for code in (0x200B, 0x200F, 0x2028, 0x202E, 0x2060, 0xFEFF, 0xFFF9, 0xE0041)),
+        ("a\ud800z", "a?z"),
+        *((text, text) for text in ("\\u202e", "\\r", "a\n\tz", "…", "😀", "é")),
+    ],
+)
+def test_every_character_that_is_not_shown_is_noticed(text: str, shown: str) -> None:
+    assert json.loads(bytes(PlainJson({text: [text, {"x": text}]}).body)) == {shown: [shown, {"x": shown}]}

@@ -185,6 +185,18 @@ async def test_mlflow_run_of_an_earlier_success_stays_one(
     assert run.info.status == "FINISHED"
 
 
+async def test_mlflow_run_of_another_training_stays_as_it_is(
+    mlflow: Server, patched_end: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow's store of the task, where more people write than may change the task, has named it."""
+    run = Run(Info("run0", "1", "train"), Data(tags={"tony.training": "theirs-1"}))
+    mlflow.runs.append(run)
+    await end_as(TrainTaskStates(is_over=True, state="failed"), run.info.run_id, monkeypatch, "mine-0")
+    assert patched_end == [NAME]
+    assert (run.info.status, run.data.tags) == ("RUNNING", {"tony.training": "theirs-1"})
+    assert "run0, which Airflow's store names, is not that of mine-0" in caplog.text
+
+
 NAME = "application_1_0001"
 
 
@@ -197,14 +209,14 @@ def patched_end(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ended
 
 
-async def end_as(states: TrainTaskStates, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def end_as(states: TrainTaskStates, run_id: str, monkeypatch: pytest.MonkeyPatch, training: str = "") -> None:
     """A user has ended the deferred task, which is in this state by then."""
 
     async def ask(task: TrainTask, seconds: float) -> TrainTaskStates:
         return states
 
     monkeypatch.setattr(TrainTask, "ask", ask)
-    trigger = trigger_for(Identity("x", "0"), NAME, mlflow=OpenMlflowRun("mlflow_default", run_id))
+    trigger = trigger_for(Identity("x", "0"), NAME, mlflow=OpenMlflowRun("mlflow_default", run_id, training))
     trigger.task_instance = cast(Any, SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1))
     await trigger.on_kill()
     await asyncio.to_thread(lambda: open_mlflow_run._closing.submit(bool).result(DEADLINE))  # after what it does before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tony_provider.watching.kill_switch import KillSwitch
 
 
@@ -18,3 +20,14 @@ def test_a_kill_before_a_try_has_begun_is_not_lost() -> None:
     switch = KillSwitch()
     switch.pulled = True
     assert switch.of("try 1").pulled
+
+
+def test_what_keeps_a_kill_from_its_cluster_is_told_and_the_task_wakes_up(caplog: pytest.LogCaptureFixture) -> None:
+    def hook() -> None:
+        raise KeyError("no hook")
+
+    switch = KillSwitch()
+    switch.remember("application_1700000000000_0001")
+    switch.pull(hook, "enough")  # type: ignore[arg-type]
+    assert "application_1700000000000_0001 could not be ended: 'no hook'" in caplog.text
+    assert switch._woken.is_set()

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from tony_provider.watching.termination import Kill, stop_application
+from tests.operators.statuses import application
+from tony_provider.cluster.errors import ClusterUnreachable
+from tony_provider.cluster.identity import Identity
+from tony_provider.watching import termination
+from tony_provider.watching.termination import (
+    Kill,
+    clean_up,
+    end_from_triggerer,
+    end_or_tell,
+    stop_application,
+    stop_once_known,
+)
 
 ID = "application_1700000000000_0001"
 
@@ -27,3 +40,68 @@ def test_a_master_that_says_when_it_ends_is_waited_for() -> None:
     hook.control.return_value = {"ends_within": 150}
     assert stop_application(hook, ID, Kill("enough", "a try"), seconds=1.0) == 150
     hook.kill.assert_not_called()
+
+
+FOREIGN = [KeyError("state"), RecursionError("too deep"), TypeError("int"), ClusterUnreachable("away")]
+WHO = Identity("x", "0")
+
+
+@pytest.mark.parametrize("error", FOREIGN)
+def test_a_master_whose_answer_cannot_be_understood_is_killed(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = mock.Mock()
+    hook.control.side_effect = error
+    assert stop_application(hook, ID, Kill("enough", "a try"), seconds=1.0) is None
+    hook.kill.assert_called_once()
+    assert f"{ID} is killed without grace: {error}" in caplog.text
+    assert ("Traceback" in caplog.text) is not isinstance(error, ClusterUnreachable)
+
+
+@pytest.mark.parametrize("error", FOREIGN)
+def test_what_a_cluster_says_of_a_limit_keeps_nobody_from_waiting_for_the_end(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = mock.Mock()
+    hook.control.return_value, hook.limit.side_effect = {"ends_within": 3}, error
+    assert stop_application(hook, ID, Kill("enough", "a try"), seconds=1.0) == 3
+    assert "without a limit set by the cluster" in caplog.text
+
+
+@pytest.mark.parametrize("error", FOREIGN)
+def test_whatever_keeps_an_application_from_being_ended_is_told(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seen: a thread of a signal handler died of it, with no word in the task's log."""
+    hook = mock.Mock()
+    hook.application.side_effect = error
+    assert stop_once_known(hook, ID, Kill("enough"), within=0.0)
+    assert f"{ID} could not be ended: {error}" in caplog.text
+
+
+@pytest.mark.parametrize("error", FOREIGN)
+def test_what_is_left_of_an_application_hides_nothing_else(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    hook = mock.Mock()
+    hook.clean_up.side_effect = error
+    clean_up(hook, WHO, ID, logging.getLogger().warning)
+    assert f"Not everything of {ID} could be removed: {error}" in caplog.text
+
+
+@pytest.mark.parametrize("error", FOREIGN)
+async def test_a_triggerer_goes_on_to_the_kill_after_a_stop_that_failed(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = mock.MagicMock()
+    hook.__enter__.return_value = hook
+    hook.control.side_effect, hook.application.side_effect = error, lambda _: application("KILLED")
+    hook.kill.side_effect = [error, None]
+    monkeypatch.setattr(termination, "TonyHook", lambda *_: hook)
+    await end_from_triggerer("c", None, WHO, ID, Kill("a user has ended the task"))
+    assert hook.kill.call_count == 2
+    assert f"{ID} could not be ended: {error}" in caplog.text
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError, SystemExit])
+def test_what_interrupts_is_no_error_of_an_application(interruption: type[BaseException]) -> None:
+    with pytest.raises(interruption), end_or_tell(ID, logging.getLogger()):
+        raise interruption

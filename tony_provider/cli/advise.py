@@ -13,7 +13,7 @@ from tony_provider.advice.advise import merged_change
 from tony_provider.advice.explained import explained
 from tony_provider.cli.command import command
 from tony_provider.cli.named import application_of, hook_of, identity_of
-from tony_provider.cli.printing import print_rows
+from tony_provider.cli.printing import print_rows, say
 from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.runtime.codec import to_plain
@@ -29,9 +29,9 @@ def advise(args: Namespace) -> None:
         former = hook.former_runs(job.labels).summaries
     advice = advice_on(job, former)
     if args.patch:
-        print(json.dumps(merged_change(advice), indent=2))  # noqa: T201 - its answer
+        say(json.dumps(merged_change(advice), indent=2))
     elif args.output == "table":
-        print("\n".join(map(one_line, _lines(job, advice, explain=args.explain))))  # noqa: T201 - its answer
+        say("\n".join(map(one_line, _lines(job, advice, explain=args.explain))))
     elif args.output == "plain":
         print_rows([_row(each) for each in advice], "plain")
     else:

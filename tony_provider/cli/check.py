@@ -9,6 +9,7 @@ from tony_provider.cli.job_file import read_job, search_path, written
 from tony_provider.cli.job_origins import origins
 from tony_provider.cli.job_plan import plan
 from tony_provider.cli.named import hook_of
+from tony_provider.cli.printing import say
 from tony_provider.cluster.errors import JobRejected, SourceMissing
 from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.runtime.spec.model import JobSpec
@@ -39,9 +40,9 @@ def check(args: Namespace) -> None:
         found = "\n".join(f"- {problem}" for problem in problems)
         raise SystemExit(f"{args.job} cannot run with the connection {args.conn_id!r}:\n{found}")
     can_run = f"{args.job}: {_said(job)} can run with the connection {args.conn_id!r}"
-    print("\n  ".join([can_run, *plan(job, figures)]))  # noqa: T201 - its answer
+    say("\n  ".join([can_run, *plan(job, figures)]))
     whose = origins(job, with_defaults(job, settings), layers, args.conn_id, explain=args.explain)
-    print("\n  ".join(["Its keys, and whose word each is:", *whose]))  # noqa: T201
+    say("\n  ".join(["Its keys, and whose word each is:", *whose]))
 
 
 def _said(job: JobSpec) -> str:

@@ -14,6 +14,7 @@ from tony_provider.configuration import ConfigurationProblem
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.metastore import connections_of_database
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.text import printable
 
 Command = Callable[[Namespace], None]
 
@@ -34,7 +35,7 @@ def command(function: Command) -> Command:
                 function(args)
         except (ClusterError, StorageError, TonySpecError, ConfigurationProblem) as error:
             sys.stdout.flush()
-            raise SystemExit(str(error)) from error
+            raise SystemExit(printable(str(error))) from error  # with names and words of a job's
         except KeyboardInterrupt:
             raise SystemExit(_INTERRUPTED) from None
         except BrokenPipeError:  # as when it is piped into head

@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
-from tony_provider.cli.printing import print_rows
+from tony_provider.cli.printing import print_rows, say
 from tony_provider.cluster.diagnosis.parallel import let_end
 
 _TIDYING_SECONDS = 5.0  # after all was told, for a slow store to remove the file that was tried
@@ -30,7 +30,7 @@ def doctor(args: Namespace) -> None:
     print_rows(rows, args.output)
     if args.output == "table":
         who = f" as {report.user}" if report.user else ""
-        print(f"Looked at the {report.cluster} cluster from host {report.host}{who}")  # noqa: T201 - its answer
+        say(f"Looked at the {report.cluster} cluster from host {report.host}{who}")
     sys.stdout.flush()
     let_end(_TIDYING_SECONDS)
     if not report.is_good:

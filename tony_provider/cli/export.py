@@ -8,6 +8,7 @@ from argparse import Namespace
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import application_of, hook_of
+from tony_provider.cli.printing import say
 from tony_provider.cli.times import seconds_of
 from tony_provider.hooks.tony import TonyHook
 
@@ -26,14 +27,14 @@ def export(args: Namespace) -> None:
         if application is None or application.is_final:
             raise SystemExit(f"{name} has already ended; `airflow tony status {name}` says where its model is")
         if seconds:
-            print(hook.export(name, reason, seconds=seconds).uri)  # noqa: T201 - its answer
+            say(hook.export(name, reason, seconds=seconds).uri)
         else:
             _only_ask(hook, name, reason)
 
 
 def _only_ask(hook: TonyHook, application_id: str, reason: str) -> None:
     answer = hook.control(application_id, "export", {"reason": reason})
-    print(f"{application_id} is asked for an export of its model")  # noqa: T201 - its answer
+    say(f"{application_id} is asked for an export of its model")
     for what, key in (("export", "newest"), ("checkpoint", "checkpoint")):
         known = answer.get(key)
-        print(f"newest {what} so far: {known['uri'] if known else 'none'}")  # noqa: T201 - its answer
+        say(f"newest {what} so far: {known['uri'] if known else 'none'}")

@@ -11,14 +11,13 @@ from rich.progress import track
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
-from tony_provider.cli.printing import print_rows
+from tony_provider.cli.printing import print_rows, say
 from tony_provider.cli.times import seconds_of, since
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
 from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.text import printable
 
 
 @command
@@ -111,4 +110,4 @@ def _sum(items: Sequence[GarbageItem], leftovers: Sequence[FileStatus]) -> str:
 
 def _say(args: Namespace, text: str) -> None:
     if args.output == "table":
-        print(printable(text))  # noqa: T201 - its answer
+        say(text)

@@ -8,6 +8,7 @@ from argparse import Namespace
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import application_of, hook_of
+from tony_provider.cli.printing import say
 from tony_provider.cli.times import seconds_of
 from tony_provider.watching.termination import Kill, end_application
 
@@ -26,13 +27,13 @@ def kill(args: Namespace) -> None:
         found = application_of(hook, args)
         name, application = found.application_id, found.application
         if application is None or application.is_final:
-            print(f"{name} has already ended")  # noqa: T201 - its answer
+            say(f"{name} has already ended")
             return
         if found.identity is None:  # of another staging directory: nothing to tidy up
             hook.kill(name, str(order))
-            print(f"{name} is being killed")  # noqa: T201 - its answer
+            say(f"{name} is being killed")
             return
         ended = end_application(hook, found.identity, name, order)
     if not ended:
         raise SystemExit(f"{name} was killed, and has not ended yet")
-    print(f"{name} has ended")  # noqa: T201 - its answer
+    say(f"{name} has ended")

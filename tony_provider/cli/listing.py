@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
-from tony_provider.cli.printing import print_rows
+from tony_provider.cli.printing import print_rows, say
 from tony_provider.cli.times import moment
 from tony_provider.cluster.application_ref import tag_of
 from tony_provider.cluster.base import Application, ApplicationFilter
@@ -20,7 +20,7 @@ def list_applications(args: Namespace) -> None:
         found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))
     rows = [_row(application) for application in found if args.queue in (None, application.queue, _last(application))]
     if not rows and args.output == "table":
-        print(_nothing(args))  # noqa: T201 - its answer
+        say(_nothing(args))
         return
     print_rows(rows, args.output, whole=True)
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from airflow.cli.simple_table import AirflowConsole
 from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.text import Text
 
-from tony_provider.runtime.text import one_line
+from tony_provider.runtime.text import one_line, printable
 
 _WIDE = 1 << 14  # characters; wider than any path
 
@@ -27,6 +28,16 @@ def _cell(value: object, output: str) -> object:
     if not isinstance(value, str):
         return value
     return escape(one_line(value)) if output == "table" else one_line(value)  # a table's cells would be markup
+
+
+def as_text(text: str, style: str = "") -> Text:
+    """A text of somebody else's as rich takes one: no markup, and nothing that a terminal obeys."""
+    return Text(printable(text), style=style)
+
+
+def say(text: str) -> None:
+    """Print an answer of a command that is no table, whoever's names and words are in it."""
+    print(printable(text), flush=True)  # noqa: T201 - its answer
 
 
 def print_whole(renderable: RenderableType) -> None:

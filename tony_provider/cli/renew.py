@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from tony_provider.cli.command import command
 from tony_provider.cli.named import NotFound, hook_of
+from tony_provider.cli.printing import say
 from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.clock import moment
@@ -43,18 +44,18 @@ def _renew(hook: TonyHook, ref: ApplicationRef, *, now: bool) -> bool:
     name = ref.application_id
     seen = observe(hook, ref.identity, name)
     if seen.outage is not None:
-        print(f"{name}: {seen.outage}")  # noqa: T201 - its answer; so all below
+        say(f"{name}: {seen.outage}")
         return False
     life = seen.newest.store_token if seen.newest is not None else None
     renewal = TokenRenewal(ref.identity, name)
     if not seen.runs:
-        print(f"{name} does not run")  # noqa: T201
+        say(f"{name} does not run")
     elif life is None:
-        print(f"{name} has no HDFS token, or has not told of it yet")  # noqa: T201
+        say(f"{name} has no HDFS token, or has not told of it yet")
     elif not (now or renewal.is_due(seen)):
-        print(f"{name} has an HDFS token until {moment(life.until_ms)}: it is early yet")  # noqa: T201
+        say(f"{name} has an HDFS token until {moment(life.until_ms)}: it is early yet")
     else:
         renewed = renewal.renew(hook, seen)
-        print("\n".join(renewal.lines()))  # noqa: T201
+        say("\n".join(renewal.lines()))
         return renewed
     return True

@@ -6,6 +6,7 @@ import re
 from argparse import Namespace
 from pathlib import Path
 
+from tony_provider.cli.printing import say
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.runtime_archive import PLATFORMS
 from tony_provider.cluster.runtime_archive import build as build_archive
@@ -27,4 +28,4 @@ def build(args: Namespace) -> None:
         build_archive(pythons, output, platforms)
     except (ClusterError, OSError) as error:
         raise SystemExit(str(error)) from error
-    print(f"{output.absolute()}: {size(output.stat().st_size)}, for Python {', '.join(pythons)}")  # noqa: T201 - its answer
+    say(f"{output.absolute()}: {size(output.stat().st_size)}, for Python {', '.join(pythons)}")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from tony_provider.cli.command import command
 from tony_provider.cli.job_file import read_job, search_path, written
 from tony_provider.cli.named import hook_of
+from tony_provider.cli.printing import say
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.runtime.protocol.status import JobStatus
@@ -54,16 +55,16 @@ def submit(args: Namespace) -> None:
 def _tell(args: Namespace, short: str, text: str) -> None:
     """``--quiet`` leaves the application's id alone, for scripts."""
     if not args.quiet:
-        print(text, flush=True)  # noqa: T201 - its answer
+        say(text)
     elif short:
-        print(short, flush=True)  # noqa: T201
+        say(short)
 
 
 def _conclude(status: JobStatus | None) -> None:
     if status is not None and status.model_dir:
-        print(f"Succeeded; the model is in {status.model_dir}")  # noqa: T201
+        say(f"Succeeded; the model is in {status.model_dir}")
     else:
-        print("Succeeded")  # noqa: T201
+        say("Succeeded")
 
 
 def _secrets(names: list[str]) -> dict[str, str]:

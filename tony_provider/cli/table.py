@@ -10,9 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tony_provider.cli.printing import as_text
 from tony_provider.cluster.base import Application
 from tony_provider.runtime.clock import moment
-from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskStatus
+from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskProgress, TaskStatus
 from tony_provider.runtime.quantities import count, number, size, span, steps
 from tony_provider.watching.progress_log import MAX_ROWS, progress_line
 
@@ -29,7 +30,7 @@ def job_table(
 ) -> RenderableType:
     """A job's state, progress and tasks, to be printed. ``troubles``: what keeps it from being up to date."""
     parts: list[RenderableType] = [_facts(application_id, application, status, directory)]
-    parts += [Text(trouble, style="yellow") for trouble in troubles]
+    parts += [as_text(trouble, "yellow") for trouble in troubles]
     if status is not None and status.tasks:
         if status.total_steps and not status.state.is_final:
             bar = Table.grid()  # by itself it does not end its line
@@ -46,48 +47,48 @@ def _facts(
     grid.add_column()
     grid.add_column(overflow="fold")  # paths are to be copied
     for name, value in _named(application_id, application, status, directory):
-        grid.add_row(Text(name, style="bold"), value)
+        grid.add_row(as_text(name, "bold"), value)
     return grid
 
 
 def _named(
     application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
 ) -> list[tuple[str, Text]]:
-    facts = [("application", Text(application_id))]
+    facts = [("application", as_text(application_id))]
     if application is not None:
         where = f" in queue {application.queue}" if application.queue else ""
         facts.append(("on the cluster", _coloured(application.state.value, f"{where}, as {application.user}")))
     else:
-        facts.append(("on the cluster", Text("not known (any more)")))
+        facts.append(("on the cluster", as_text("not known (any more)")))
     if status is not None:
         facts.append(("job", _coloured(status.state.value, f": {status.message}" if status.message else "")))
         if status.step is not None:
-            facts.append(("progress", Text(progress_line(status))))
+            facts.append(("progress", as_text(progress_line(status))))
         if status.restarts:
-            facts.append(("restarts", Text(str(status.restarts))))
+            facts.append(("restarts", as_text(str(status.restarts))))
         if status.failure is not None:
-            facts.append(("failure", Text(status.failure.message, style="red")))
+            facts.append(("failure", as_text(status.failure.message, "red")))
         if not status.state.is_final:
-            facts.append(("as of", Text(moment(status.updated_ms))))
-        facts += [("out of reach", Text(each, style="yellow")) for each in status.troubles]
-        facts += [("warning", Text(each, style="yellow")) for each in status.warnings]
+            facts.append(("as of", as_text(moment(status.updated_ms))))
+        facts += [("out of reach", as_text(each, "yellow")) for each in status.troubles]
+        facts += [("warning", as_text(each, "yellow")) for each in status.warnings]
         if status.export is not None:
-            facts.append(("export", Text(f"{status.export.label}: {status.export.uri}")))
+            facts.append(("export", as_text(f"{status.export.label}: {status.export.uri}")))
         if status.export_request is not None and not status.state.is_final:
-            facts.append(("export", Text(f"asked for at {moment(status.export_request.since_ms)}")))
+            facts.append(("export", as_text(f"asked for at {moment(status.export_request.since_ms)}")))
         if status.model_dir:
-            facts.append(("model", Text(status.model_dir)))
-        facts += [(f"input {each.name}", Text(each.label)) for each in status.inputs]
+            facts.append(("model", as_text(status.model_dir)))
+        facts += [(f"input {each.name}", as_text(each.label)) for each in status.inputs]
         for each in status.outputs:
             if each.files is not None:
                 amount = f"{count(each.files, 'file')}, {size(each.bytes or 0)}"
-                facts.append((f"output {each.name}", Text(f"{each.uri} ({amount})")))
+                facts.append((f"output {each.name}", as_text(f"{each.uri} ({amount})")))
     elif application is not None and application.diagnostics:
-        facts.append(("diagnostics", Text(application.diagnostics)))
+        facts.append(("diagnostics", as_text(application.diagnostics)))
     if application is not None and application.tracking_url:
-        facts.append(("page", Text(application.tracking_url)))
+        facts.append(("page", as_text(application.tracking_url)))
     if directory is not None:
-        facts.append(("directory", Text(directory)))
+        facts.append(("directory", as_text(directory)))
     return facts
 
 
@@ -98,37 +99,37 @@ def _tasks(status: JobStatus) -> Table:
         for process in task.further:
             table.add_row(*_process_row(process))
     if len(status.tasks) > MAX_ROWS:
-        table.add_row(f"… {len(status.tasks) - MAX_ROWS} more")
+        table.add_row(as_text(f"… {len(status.tasks) - MAX_ROWS} more"))
     return table
 
 
-def _row(task: TaskStatus, over: bool) -> tuple[str | Text, ...]:
+def _row(task: TaskStatus, over: bool) -> tuple[Text, ...]:
     progress = task.progress
     heard = "" if over or not task.heartbeat_ms else f"{span(time.time() - task.heartbeat_ms / 1000)} ago"
     return (
-        task.name,
+        as_text(task.name),
         _coloured(task.state.value, ""),
-        task.node or "",
-        str(task.start or ""),
-        steps(progress.step) if progress else "",
-        number(progress.steps_per_second) if progress and progress.steps_per_second is not None else "",
-        size(task.rss_bytes) if task.rss_bytes and not over else "",
-        heard,
+        as_text(task.node or ""),
+        as_text(str(task.start or "")),
+        *_figures(progress, None if over else task.rss_bytes),
+        as_text(heard),
     )
 
 
-def _process_row(process: ProcessStatus) -> tuple[str, ...]:
+def _process_row(process: ProcessStatus) -> tuple[Text, ...]:
     """Below its task's."""
-    progress = process.progress
+    empty = Text()
+    return (as_text(process.name), empty, empty, empty, *_figures(process.progress, process.rss_bytes), empty)
+
+
+def _figures(progress: TaskProgress | None, rss_bytes: int | None) -> tuple[Text, Text, Text]:
+    """Steps, steps in a second and memory."""
     return (
-        process.name,
-        *("", "", ""),
-        steps(progress.step) if progress else "",
-        number(progress.steps_per_second) if progress and progress.steps_per_second is not None else "",
-        size(process.rss_bytes) if process.rss_bytes else "",
-        "",
+        as_text(steps(progress.step) if progress else ""),
+        as_text(number(progress.steps_per_second) if progress and progress.steps_per_second is not None else ""),
+        as_text(size(rss_bytes) if rss_bytes else ""),
     )
 
 
 def _coloured(state: str, more: str) -> Text:
-    return Text.assemble((state, _COLOURS.get(state, "")), more)
+    return Text.assemble(as_text(state, _COLOURS.get(state, "")), as_text(more))

@@ -18,6 +18,7 @@ import attrs
 from tony_provider.cli.command import command
 from tony_provider.cli.event_file_copy import EventFileCopy
 from tony_provider.cli.named import NotFound, applications_of, hook_of, identity_of
+from tony_provider.cli.printing import say
 from tony_provider.cli.tensorboard_server import (
     TensorBoardProblem,
     TensorBoardServer,
@@ -157,4 +158,4 @@ def _bytes_of(option: str, text: str) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - its answer
+    say(text)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.runtime import contract
-from tony_provider.runtime.listeners import listening_users
+from tony_provider.runtime.listeners import peer_users
 from tony_provider.runtime.text import replaced
 
 HOST = "127.0.0.1"
@@ -109,10 +109,13 @@ class TensorBoardServer:
     def answers(self) -> bool:
         """Whether it shows its page. Raises TensorBoardProblem when it has ended."""
         self.expect_running()
-        if (users := listening_users(self._port)) and users != {os.getuid()}:
-            raise TensorBoardProblem(f"port {self._port} was taken by another user of this machine; choose another one")
         connection = http.client.HTTPConnection(HOST, self._port, timeout=_ANSWER_SECONDS)
         try:
+            connection.connect()
+            if peer_users(connection.sock) - {os.getuid()}:  # before the path, which is a secret, is told
+                raise TensorBoardProblem(
+                    f"port {self._port} was taken by another user of this machine; choose another one"
+                )
             connection.request("GET", f"{self._path}/")
             return connection.getresponse().status == http.HTTPStatus.OK
         except (OSError, http.client.HTTPException):

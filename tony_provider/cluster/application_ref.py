@@ -72,6 +72,10 @@ class ApplicationFinder:
         known = self._applications(identity) if found else []
         return [application for application in found if application.id in known]
 
+    def is_of(self, identity: Identity, application: Application) -> bool:
+        """Whether the application is one of this training's."""
+        return identity.tag in application.tags and application.id in self._applications(identity)
+
     def identities(self) -> Iterator[Identity]:
         """The identities of all trainings that have a directory."""
         try:

@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from tony_provider.runtime.spec.problems import told
+from tony_provider.runtime.storage.errors import StorageError
+
 
 class ClusterError(Exception):
     """Base of all errors between Airflow and a cluster.
@@ -16,6 +19,14 @@ class ClusterError(Exception):
     """
 
     permanent: ClassVar[bool] = False
+
+
+def is_unforeseen(error: BaseException) -> bool:
+    """Whether an error is none of a cluster or a store: where it is told, the place where it was raised belongs to it.
+
+    What a cluster answers, and what an application has left, is foreign, and may raise anything.
+    """
+    return not isinstance(error, ClusterError | StorageError)
 
 
 class ClusterUnreachable(ClusterError):
@@ -43,19 +54,19 @@ class JobRejected(ClusterError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        super().__init__("; ".join(self.problems))
+        super().__init__("; ".join(told(self.problems)))
 
     def __str__(self) -> str:
         if len(self.problems) == 1:
-            return f"the job cannot run on this cluster: {self.problems[0]}"
-        return "the job cannot run on this cluster:" + "".join(f"\n  - {problem}" for problem in self.problems)
+            return f"the job cannot run on this cluster: {told(self.problems)[0]}"
+        return "the job cannot run on this cluster:" + "".join(f"\n  - {each}" for each in told(self.problems))
 
 
 class JobNotAllowed(JobRejected):
     """The job asks for what the connection does not allow."""
 
     def __str__(self) -> str:
-        return "the connection does not allow this job:" + "".join(f"\n  - {problem}" for problem in self.problems)
+        return "the connection does not allow this job:" + "".join(f"\n  - {each}" for each in told(self.problems))
 
 
 class JobTooLarge(JobRejected):

@@ -14,7 +14,7 @@ from tony_provider.runtime.parsing.overrides import Patterns, dotted, leaves
 from tony_provider.runtime.quantities import amount, count
 from tony_provider.runtime.resource_names import MEMORY
 from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, TaskSpec
-from tony_provider.runtime.spec.problems import child
+from tony_provider.runtime.spec.problems import child, shown
 
 _MOST_FILES = 10  # that are named, of those that a directory may have
 
@@ -74,7 +74,7 @@ class Policy:
         patterns = Patterns(self.allowed_overrides)
         for path, value in leaves(overrides):
             if not patterns.allow(path):
-                given = f"what overrides lay there ({value!r:.60})"
+                given = f"what overrides lay there ({shown(value)})"
                 yield f"{dotted(path)}: {given} {self._allows('allowed_overrides', self.allowed_overrides)}"
 
     def _names(self, job: JobSpec, *, has_queues: bool) -> Iterator[str]:

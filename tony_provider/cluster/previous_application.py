@@ -7,6 +7,7 @@ import logging
 import attrs
 
 from tony_provider.cluster import results
+from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Cluster
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.errors import RecordUnreadable
@@ -63,7 +64,8 @@ def previous_application(
     directory = layout.application_dir(identity, application_id)
     # In this order: an application that ends meanwhile has left its result by the time the cluster calls it ended.
     application = cluster.application(application_id)
-    if owner is None and application is not None and identity.tag not in application.tags:
+    finder = ApplicationFinder(cluster, storage, layout)
+    if owner is None and application is not None and not finder.is_of(identity, application):
         # Airflow lets more people write what a task remembers than may change the task.
         log.warning("%s is none of this training's, though Airflow's store of the task names it", application_id)
         return None

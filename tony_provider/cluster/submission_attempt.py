@@ -11,7 +11,7 @@ import attrs
 from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Submission
 from tony_provider.cluster.checkpoint_chains import FormerOwners
-from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed, SubmissionRefused
+from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused, is_unforeseen
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission
@@ -168,8 +168,9 @@ class SubmissionAttempt:
                 self._opened.cluster.kill(self.application_id, "its submission failed half-way")
                 self._await_end(self.application_id)  # until then it may write what is removed below
             self._opened.cluster.forget(self.application_id)
-        except ClusterError as error:
-            log.warning("%s may have been started, and may still run: %s", self.application_id, error)
+        except Exception as error:
+            said = "%s may have been started, and may still run: %s"
+            log.warning(said, self.application_id, error, exc_info=is_unforeseen(error))
         if self._token is not None and self._opened.tokens is not None:
             self._opened.tokens.cancel(self._token)
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
@@ -183,5 +184,6 @@ class SubmissionAttempt:
                 self._opened.storage.remove(parent)
         except StorageNotEmpty:
             pass  # another application of this training has left something there
-        except (StorageError, ClusterError) as error:
-            log.warning("What was made for %s could not be removed: %s", self.application_id, error)
+        except Exception as error:
+            said = "What was made for %s could not be removed: %s"
+            log.warning(said, self.application_id, error, exc_info=is_unforeseen(error))

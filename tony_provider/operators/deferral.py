@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import is_unforeseen
+from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import TaskTry
+from tony_provider.operators.tries import TaskRun, TaskTry, is_application_id
 from tony_provider.runtime.codec import CodecError, from_plain, to_plain
-from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.text import one_line
 from tony_provider.state_store import StateStore
-from tony_provider.triggers.deferred_job import DeferredJob
 from tony_provider.watching.termination import Kill, end_application
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 KILL_REASON = "the task was cleared while it was deferred"
 _KEY = "tony_deferral"
+_WHOSE = ("dag_id", "run_id", "task_id", "map_index")
+_NAMED = 100  # characters of what is no id
 
 
 @attrs.frozen
@@ -35,7 +37,8 @@ class Deferral:
 
     try_id: str
     max_tries: int  # the last try that Airflow allowed then
-    job: DeferredJob
+    application_id: str
+    kill: bool  # whether a user's action on the task ends the application
 
     def was_cut_short(self, this_try: TaskTry) -> bool:
         """Whether a user has cleared the task while it was deferred, as seen from another try.
@@ -44,6 +47,16 @@ class Deferral:
         clearing raises ``max_tries``; unless the DAG has got just as many ``retries`` less meanwhile.
         """
         return this_try.id != self.try_id and this_try.max_tries != self.max_tries
+
+
+@attrs.frozen
+class TaskOfTry:
+    """A task whose try begins, and the door to the cluster by its own connection."""
+
+    hook: TonyHook
+    run: TaskRun
+    this_try: TaskTry
+    checkpoint_key: str | None
 
 
 def note(store: StateStore, deferral: Deferral) -> None:
@@ -56,20 +69,26 @@ def forget(store: StateStore) -> None:
     store.delete(_KEY)
 
 
-def end_what_was_left(store: StateStore, this_try: TaskTry, log: Logger) -> None:
+def end_what_was_left(store: StateStore, left_by: TaskOfTry, log: Logger) -> None:
     """End the application that an earlier try had left to its trigger when the task was cleared, if it still runs.
 
-    By what that try knew: the task may have another connection or ``checkpoint_key`` by now. A cluster that does not
-    answer keeps this try from nothing, where it is another one.
+    Whoever may clear or mark the task can write its note: that only names an application, which is ended where the
+    task's own connection says that this task has started it. What cannot be ended keeps this try from nothing, where it
+    is another one.
     """
     left = _noted(store, log)
     if left is None:
         return
     try:
-        if left.job.kill and left.was_cut_short(this_try):
-            _end(left.job, this_try, log)
-    except (ClusterError, StorageError) as error:
-        log.warning("%s of an earlier try could not be ended, and may still run: %s", left.job.application_id, error)
+        if left.kill and left.was_cut_short(left_by.this_try):
+            _end(left.application_id, left_by, log)
+    except Exception as error:  # the answers of a cluster, and what an application has left, are foreign
+        log.warning(
+            "%s of an earlier try could not be ended, and may still run: %s",
+            left.application_id,
+            error,
+            exc_info=is_unforeseen(error),
+        )
     else:
         forget(store)
 
@@ -79,16 +98,31 @@ def _noted(store: StateStore, log: Logger) -> Deferral | None:
     if plain is None:
         return None
     try:
-        return from_plain(plain, Deferral, ignore_unknown=True)
+        found = from_plain(plain, Deferral, ignore_unknown=True)
     except CodecError as error:  # of another release
         log.warning("Whether an earlier try was cleared while it was deferred cannot be told: %s", error)
         return None
+    if not is_application_id(found.application_id):
+        log.warning("The note of an earlier try names no application: %s", one_line(found.application_id)[:_NAMED])
+        return None
+    return found
 
 
-def _end(left: DeferredJob, this_try: TaskTry, log: Logger) -> None:
-    with TonyHook(left.tony_conn_id, left.proxy_user) as hook:
-        application = hook.application(left.application_id)
-        if application is None or application.is_final:
-            return
-        log.info("Ending %s of an earlier try: %s", left.application_id, KILL_REASON)
-        end_application(hook, left.identity, left.application_id, Kill(KILL_REASON, this_try.name))
+def _end(application_id: str, task: TaskOfTry, log: Logger) -> None:
+    found = task.hook.application_ref(application_id=application_id)
+    if found is None or found.application is None or found.application.is_final:
+        return
+    if found.identity is None or not _is_of(task, found.identity, application_id):
+        log.warning("%s, which Airflow's store names, is none that this task has started: it goes on", application_id)
+        return
+    log.info("Ending %s of an earlier try: %s", application_id, KILL_REASON)
+    end_application(task.hook, found.identity, application_id, Kill(KILL_REASON, task.this_try.name))
+
+
+def _is_of(task: TaskOfTry, identity: Identity, application_id: str) -> bool:
+    """Whether it is of the task's training, or of the one that the task was before: its key may have changed since."""
+    if identity == task.run.identity(task.hook, task.checkpoint_key):
+        return True
+    labels = task.hook.labels(identity, application_id)
+    mine = {name: value for name, value in task.run.labels.items() if name != "try_number"}
+    return {name: value for name, value in labels.items() if name in _WHOSE} == mine

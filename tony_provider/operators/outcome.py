@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import is_unforeseen
 from tony_provider.cluster.identity import Identity
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.hooks.tony import TonyHook
@@ -22,7 +22,7 @@ from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
-from tony_provider.runtime.text import masked, masked_bytes, printable
+from tony_provider.runtime.text import masked, masked_bytes, one_line, printable
 from tony_provider.watching.outages import call_through_outage
 from tony_provider.watching.output_lines import OutputLines
 from tony_provider.watching.shown_output import OutputWish, Told, prefixed
@@ -128,7 +128,7 @@ class Outcome:
         tell = self.log.warning if result.warnings else self.log.info
         tell("%s %s%s", self.application_id, ended, took)
         if result.returned is not None:
-            self.log.info("Returned: %s", _short(str(result.returned)))
+            self.log.info("Returned: %s", _short(one_line(str(result.returned))))
         places = {
             "Model": result.model_dir,
             "Checkpoints": result.checkpoint_chain if result.checkpoint or result.resumed_from else None,
@@ -147,8 +147,8 @@ class Outcome:
     def _chain(self) -> str | None:
         try:
             found = self.hook.chain(self.identity, self.application_id)
-        except (ClusterError, StorageError) as error:
-            self.log.warning("Its checkpoint chain cannot be told: %s", error)
+        except Exception as error:
+            self.log.warning("Its checkpoint chain cannot be told: %s", error, exc_info=is_unforeseen(error))
             return None
         return found.uri if found is not None else None
 
@@ -162,8 +162,9 @@ class Outcome:
                 continue
             try:
                 lines = rest.lines(self.hook.storage(), self._directory, task)
-            except StorageError as problem:
-                self.log.warning("The end of the output of %s cannot be read: %s", task, problem)
+            except Exception as problem:
+                said = "The end of the output of %s cannot be read: %s"
+                self.log.warning(said, task, problem, exc_info=is_unforeseen(problem))
                 continue
             for line in lines:
                 self.log.info("%s", line)
@@ -179,8 +180,9 @@ class Outcome:
             self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
             title, tail = self._log_tail(error, rest)
-        except (ClusterError, StorageError) as problem:
-            self.log.warning("No logs of %s: %s", self.application_id, problem)
+        except Exception as problem:  # the failure is what matters
+            said = "No logs of %s: %s"
+            self.log.warning(said, self.application_id, problem, exc_info=is_unforeseen(problem))
             return
         if tail is None:
             self.log.info("The end of the output of %s is above", title)

@@ -20,7 +20,7 @@ from tony_provider.runtime.parsing.overrides import check_overrides
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec
-from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.problems import SpecError, shown
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.source import load_source
 
@@ -49,7 +49,7 @@ def layers_of(
     Raises TonySpecError.
     """
     if env is not None and not isinstance(env, Mapping):
-        raise TonySpecError(f"env_vars: must be a mapping of names to values, not {env!r}")
+        raise TonySpecError(f"env_vars: must be a mapping of names to values, not {shown(env)}")
     arguments: dict[str, Any] = {"name": name, "queue": queue, "env": dict(env or {}), "secrets": sorted(secrets)}
     given = {key: value for key, value in arguments.items() if value}
     if queue_timeout is not None:
@@ -134,7 +134,7 @@ def resume_of(given: str) -> Resume:
     try:
         return Resume(given)
     except ValueError as error:
-        raise TonySpecError(f"resume: {given!r} should be one of {', '.join(Resume)}") from error
+        raise TonySpecError(f"resume: {shown(given)} should be one of {', '.join(Resume)}") from error
 
 
 def origin_of(
@@ -150,7 +150,7 @@ def origin_of(
     ``checkpoint_key`` is this task's own. Raises TonySpecError.
     """
     if warm_start is not None and not isinstance(warm_start, str):
-        raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {warm_start!r}")
+        raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {shown(warm_start)}")
     return ChainOrigin(_training(hook, run, resume_from, checkpoint_key), (warm_start or "").strip() or None)
 
 
@@ -161,11 +161,11 @@ def _training(hook: TonyHook, run: TaskRun, given: Any, checkpoint_key: str | No
         return given.strip() or None
     if not isinstance(given, Mapping):
         raise TonySpecError(
-            f"resume_from: should be a mapping with a run_id, or the URI of a checkpoint chain, not {given!r}"
+            f"resume_from: should be a mapping with a run_id, or the URI of a checkpoint chain, not {shown(given)}"
         )
     if unknown := sorted(set(given) - set(_KEYS)):
         hint = suggestion(unknown[0], _KEYS)
-        raise TonySpecError(f"resume_from: {unknown[0]!r} is not known{hint}; it may hold {', '.join(_KEYS)}")
+        raise TonySpecError(f"resume_from: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(_KEYS)}")
     if not (run_id := _text(given, "run_id")):
         return None  # a template that found no run
     dag_id, task_id = _text(given, "dag_id") or run.dag_id, _text(given, "task_id") or run.task_id
@@ -186,7 +186,7 @@ def _training(hook: TonyHook, run: TaskRun, given: Any, checkpoint_key: str | No
 def _text(given: Mapping[str, Any], key: str) -> str | None:
     value = given.get(key)
     if value is not None and not isinstance(value, str):
-        raise TonySpecError(f"resume_from.{key}: should be text, not {value!r}")
+        raise TonySpecError(f"resume_from.{key}: should be text, not {shown(value)}")
     return value or None
 
 
@@ -197,4 +197,4 @@ def _index(given: Mapping[str, Any]) -> int | None:
     try:
         return int(value)  # templates give text
     except (TypeError, ValueError) as error:
-        raise TonySpecError(f"resume_from.map_index: should be a whole number, not {value!r}") from error
+        raise TonySpecError(f"resume_from.map_index: should be a whole number, not {shown(value)}") from error

@@ -48,7 +48,6 @@ from tony_provider.operators.waiting import bound, deadlines_of, wait
 from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.state_store import StateStore
 from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
 from tony_provider.triggers.earliest_event import earliest_event
@@ -56,7 +55,7 @@ from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching.kill_switch import KILL_REASON
 from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.shown_output import OutputWish, Told, shown_output
-from tony_provider.watching.termination import Kill, end_application, killed_by_airflow, killed_for
+from tony_provider.watching.termination import Kill, end_application, end_or_tell, killed_by_airflow, killed_for
 from tony_provider.watching.token_renewal import TokenRenewal
 from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult, deferral_timeout
@@ -103,7 +102,8 @@ class Training:
         if isinstance(self._task.show_output, list):
             check_shown(self._task.show_output, job)
         self._heed_kill()
-        deferral.end_what_was_left(self._store, self._try, self._log)
+        mine = deferral.TaskOfTry(self._hook, self._run, self._try, self._task.checkpoint_key)
+        deferral.end_what_was_left(self._store, mine, self._log)
         with self._task.sent(job) as sent:
             started = self._start(request_of(self._task, self._run, job, sent, secrets))
         application_id = started.application_id
@@ -141,7 +141,7 @@ class Training:
         The job runs on undisturbed when a trigger fails.
         """
         known = remembered(self._store)
-        if known is not None:
+        if known is not None and self._is_mine(known, if_forgotten=False):
             self._take_over(known)
         deferral.forget(self._store)
         before = self._hook.previous_application(self._identity, remembered=known)
@@ -187,10 +187,8 @@ class Training:
         except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
             timed_out = isinstance(interruption, AirflowTaskTimeout)
             reason = "the task's execution_timeout is over" if timed_out else "the task was interrupted"
-            try:
+            with end_or_tell(self._switch.application_id or "", self._log):
                 self._end_despite_alarm(reason)
-            except (ClusterError, StorageError) as error:
-                self._log.error("%s could not be ended: %s", self._switch.application_id, error)
             if timed_out and self._task.apply_advice and self._switch.application_id is not None:
                 self._adviser.timed_out(self._switch.application_id)
             raise
@@ -210,6 +208,18 @@ class Training:
         self._hook.get_conn()  # loads the backend first: a kill's thread would wait for us to end that import
         self._switch.remember(application_id)
 
+    def _is_mine(self, application_id: str, *, if_forgotten: bool) -> bool:
+        """Whether an application is this training's, as Airflow's store says and the cluster, which is asked.
+
+        ``if_forgotten``: what is said of one that the cluster does not know. False where it does not answer.
+        """
+        try:
+            application = self._hook.application(application_id)
+        except ClusterError as error:
+            self._log.warning("Whether %s is this training's cannot be told: %s", application_id, error)
+            return False
+        return if_forgotten if application is None else self._identity.tag in application.tags
+
     # -- until it is submitted ---------------------------------------------------------------------------------------
 
     def _start(self, request: SubmissionRequest) -> StartedApplication:
@@ -226,7 +236,7 @@ class Training:
             log=self._log,
         )
         started = starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
-        if known is not None and known != started.application_id:
+        if known is not None and known != started.application_id and self._is_mine(known, if_forgotten=True):
             self._summary.mend(known)
         return started
 
@@ -293,7 +303,8 @@ class Training:
             output=self._wish(fresh=fresh),
             mlflow=self._telemetry.open_run,
         )
-        deferral.note(self._store, deferral.Deferral(self._try.id, self._try.max_tries, job))
+        left = deferral.Deferral(self._try.id, self._try.max_tries, application_id, job.kill)
+        deferral.note(self._store, left)
         # A triggerer beside ``dag.test()``, which runs the trigger itself, would take what comes next for a user's
         # action; and no scheduler fails the task there.
         is_test = is_of_dag_test(self._context)
@@ -356,8 +367,12 @@ class Training:
             raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
         self._summary.leave(application_id, hurried=True)
         self._telemetry.hurry(application_id, KILL_REASON)
-        self._end(KILL_REASON)
-        raise TonyTaskKilled(f"this try was ended, and {application_id} with it")
+        has_ended = False
+        with end_or_tell(application_id, self._log):
+            self._end(KILL_REASON)
+            has_ended = True
+        what = f"and {application_id} with it" if has_ended else f"but {application_id} may still run"
+        raise TonyTaskKilled(f"this try was ended, {what}")
 
     def _end(self, reason: str) -> None:
         if self._switch.application_id is not None:
@@ -378,7 +393,8 @@ class Training:
         if ending.reason is Reason.DEADLINE:
             raise AirflowTaskTimeout(f"{application_id} took longer than the task's execution_timeout")
         if ending.reason is Reason.QUEUE_TIMEOUT:
-            self._end("queue_timeout")
+            with end_or_tell(application_id, self._log):
+                self._end("queue_timeout")
             raise TonyQueueTimeout(
                 f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
                 application_id=application_id,

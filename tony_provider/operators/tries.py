@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import attrs
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster.results import Delivered
+from tony_provider.runtime.hadoop.ids import ApplicationId
 from tony_provider.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -119,9 +120,23 @@ def remember(store: StateStore, application_id: str) -> None:
 
 
 def remembered(store: StateStore) -> str | None:
-    """The application's id that an earlier try has kept in Airflow's store; None when there is none."""
+    """The application's id that an earlier try has kept in Airflow's store; None when there is none.
+
+    Whoever may clear or mark the task can write there: it may be any application's.
+    """
     found = store.get(STATE_KEY)
-    return found if isinstance(found, str) else None
+    return found if is_application_id(found) else None
+
+
+def is_application_id(found: object) -> TypeGuard[str]:
+    """Whether something has the form of an application's id, and is no part of a path or of an address."""
+    if not isinstance(found, str):
+        return False
+    try:
+        ApplicationId.parse(found)
+    except ValueError:
+        return False
+    return True
 
 
 def gets_another_trigger(store: StateStore, this_try: TaskTry, log: Logger) -> bool:

@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import is_unforeseen
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.prepared_submission import with_defaults
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.kill_switch import KillSwitch
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation
@@ -67,8 +66,9 @@ def bound(
         if (own := lifetime.seconds_left(timeouts, application.started_ms / 1000)) is not None:
             latest = min(latest, application.started_ms / 1000 + own)
         hook.limit(application_id, latest - time.time(), "the task's execution_timeout is over", prolong=True)
-    except (ClusterError, StorageError) as error:
-        log.warning("%s goes on without a limit set by the cluster: %s", application_id, error)
+    except Exception as error:  # what the job says of itself is read for it
+        said = "%s goes on without a limit set by the cluster: %s"
+        log.warning(said, application_id, error, exc_info=is_unforeseen(error))
 
 
 def _is_ending(hook: TonyHook, identity: Identity, application_id: str) -> bool:

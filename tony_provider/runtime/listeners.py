@@ -1,32 +1,89 @@
-"""Whose processes listen on a port of this machine: on the loopback any user may be there first."""
+"""Whose processes are at a port of this machine: on the loopback any user may be there first."""
 
 from __future__ import annotations
 
-import socket
+import ipaddress
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
 
 _TABLES = ("tcp", "tcp6")  # a server on every address of both kinds is in the second only
-_LOCAL, _STATE, _USER = 1, 3, 7  # columns of proc_net_tcp(5)
+_LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9  # columns of proc_net_tcp(5)
 _LISTENING = "0A"
+_OPEN = ("01", "08")  # established, and closed by this side alone
 # Words of addresses as the kernel writes them, in this machine's byte order.
 _EVERY = "00000000"
 _MAPPED = f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
+_LOOKS, _PAUSE = 5, 0.02  # at a table in which a new connection may be missing; seconds
+
+
+class Connected(Protocol):
+    """What knows the two addresses of a connection: a socket, or what asyncio shows of one."""
+
+    def getsockname(self) -> Any: ...
+
+    def getpeername(self) -> Any: ...
+
+
+@attrs.frozen
+class _Row:
+    """A socket in the kernel's table."""
+
+    local: str
+    remote: str
+    state: str
+    user: int
+    is_taken: bool  # by a process: not so of a connection that no server has accepted yet
 
 
 def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
     """The numbers of the users whose sockets listen on this TCP port of an IPv4 address; empty: none does.
 
-    Who listens on another address of this machine is nobody whom a connection to this one could meet. Blocks. Raises
-    OSError.
+    Who listens on another address of this machine is nobody whom a connection to this one could meet. By the time of a
+    connection it may be somebody else: see ``peer_users``. Blocks. Raises OSError.
     """
-    own = f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}"
+    own = _address(host)
     places = {f"{each}:{port:04X}" for each in (own, _EVERY, _EVERY * 4, f"{_EVERY * 2}{_MAPPED}{own}")}
-    return {user for table in _TABLES for user in _listening(proc / "net" / table, places)}
+    return {row.user for row in _rows(proc) if row.state == _LISTENING and row.local in places}
 
 
-def _listening(table: Path, places: set[str]) -> list[int]:
-    if not table.exists():  # IPv6 may be off
-        return []
-    rows = [line.split() for line in table.read_text().splitlines()[1:]]
-    return [int(row[_USER]) for row in rows if row[_STATE] == _LISTENING and row[_LOCAL] in places]
+def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
+    """The numbers of the users who have the other end of a connection of IPv4 within this machine; empty: nobody has.
+
+    To be asked of a connection before anything is said over it. Whoever listens by then, the answer is of those who
+    have this very connection. Blocks, for a moment. Raises OSError.
+    """
+    try:
+        (host, port), (own_host, own_port) = connection.getpeername()[:2], connection.getsockname()[:2]
+        theirs, ours = _address(host), _address(own_host)
+    except (OSError, ValueError):  # it is closed already, or leads by another protocol
+        return set()
+    ends = {
+        (f"{before}{theirs}:{port:04X}", f"{before}{ours}:{own_port:04X}") for before in ("", f"{_EVERY * 2}{_MAPPED}")
+    }
+    for _ in range(_LOOKS):
+        # In this order: one that nobody has accepted by then is still that of a socket that listened before.
+        listening = listening_users(port, host, proc)
+        for row in _rows(proc):
+            if row.state in _OPEN and (row.local, row.remote) in ends:
+                return {row.user} if row.is_taken else listening
+        time.sleep(_PAUSE)
+    return set()
+
+
+def _address(host: str) -> str:
+    return f"{int.from_bytes(ipaddress.IPv4Address(host).packed, sys.byteorder):08X}"
+
+
+def _rows(proc: Path) -> Iterator[_Row]:
+    for name in _TABLES:
+        table = proc / "net" / name
+        if not table.exists():  # IPv6 may be off
+            continue
+        for line in table.read_text().splitlines()[1:]:
+            row = line.split()
+            yield _Row(row[_LOCAL], row[_REMOTE], row[_STATE], int(row[_USER]), row[_INODE] != "0")

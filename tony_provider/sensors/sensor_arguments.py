@@ -11,6 +11,7 @@ from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.spec.problems import shown
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.sensors.base import WHICH_JOB
 from tony_provider.watching.job_search import JobTarget
@@ -37,7 +38,7 @@ class SensorArguments:
         """
         given = [name for name in WHICH_JOB if getattr(self, name) is not None]
         if len(given) != 1:
-            found = " and ".join(f"{name}={getattr(self, name)!r}" for name in given) or "none of them"
+            found = " and ".join(f"{name}={shown(getattr(self, name))}" for name in given) or "none of them"
             raise TonySpecError(f"{found} is given: a sensor needs exactly one of {', '.join(WHICH_JOB)}")
         if self.train_task_id:
             task = self._train_task(context, tasks, self.train_task_id)
@@ -61,7 +62,7 @@ class SensorArguments:
             others = [task for task in tasks if task != ti.task_id]
             hint = suggestion(task_id, others)
             raise TonySpecError(
-                f"train_task_id: {task_id!r} is no other task of the DAG {ti.dag_id!r}{hint}; it has "
+                f"train_task_id: {shown(task_id)} is no other task of the DAG {ti.dag_id!r}{hint}; it has "
                 f"{', '.join(others) or 'none'}. Within a task group, write <group>.<task>"
             )
         if self.checkpoint_key and self.map_index is not None:
@@ -75,7 +76,7 @@ class SensorArguments:
         try:
             return int(self.map_index)  # templates give text
         except (TypeError, ValueError) as error:
-            raise TonySpecError(f"map_index: should be a whole number, not {self.map_index!r}") from error
+            raise TonySpecError(f"map_index: should be a whole number, not {shown(self.map_index)}") from error
 
 
 def _check(application_id: str) -> None:
@@ -83,5 +84,5 @@ def _check(application_id: str) -> None:
         ApplicationId.parse(application_id)
     except ValueError as error:
         raise TonySpecError(
-            f"application_id: {application_id!r} is none; one is such as application_1700000000000_0001"
+            f"application_id: {shown(application_id)} is none; one is such as application_1700000000000_0001"
         ) from error

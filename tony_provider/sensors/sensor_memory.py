@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tony_provider.runtime.codec import CodecError, from_plain
 from tony_provider.state_store import StateStore
 from tony_provider.watching.sensor_conditions import SensorMemory
 
@@ -26,7 +27,10 @@ def recall(context: Context, log: Logger) -> SensorMemory | None:
     if not context.get("task_reschedule_count"):
         return None
     kept: Any = StateStore(context, log).get(_KEY)
-    if not isinstance(kept, dict) or kept.pop("try", None) != context["ti"].try_number:
+    if not isinstance(kept, dict) or kept.get("try") != context["ti"].try_number:
         return None
-    names = {field.name for field in attrs.fields(SensorMemory)}
-    return SensorMemory(**{name: value for name, value in kept.items() if name in names})
+    try:
+        return from_plain(kept, SensorMemory, ignore_unknown=True)
+    except CodecError as error:  # more people write there than may change the task
+        log.warning("What the last poke has kept cannot be read, and is forgotten: %s", error)
+        return None

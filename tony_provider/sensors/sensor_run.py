@@ -13,7 +13,6 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTas
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale, TonySpecError
 from tony_provider.operators.tries import TaskTry, gets_another_trigger, is_of_dag_test
-from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.sensors.sensor_arguments import SensorArguments
 from tony_provider.sensors.sensor_memory import recall, remember
 from tony_provider.state_store import StateStore
@@ -32,7 +31,7 @@ from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd
 from tony_provider.watching.state_condition import StateCondition
 from tony_provider.watching.state_names import states_of
 from tony_provider.watching.task_states import TrainTask, TrainTaskStates
-from tony_provider.watching.termination import SensorKill, end_application
+from tony_provider.watching.termination import SensorKill, end_application, end_or_tell
 from tony_provider.watching.watch_result import deferral_timeout
 
 if TYPE_CHECKING:
@@ -210,10 +209,8 @@ class HeartbeatSensorRun(SensorRun):
         if not self._kill or found is None or found.identity is None:
             return
         self._log.info("Ending %s", found.application_id)
-        try:
+        with end_or_tell(found.application_id, self._log):
             end_application(self._sensor.hook, found.identity, found.application_id, SensorKill(outcome.message))
-        except (ClusterError, StorageError) as error:
-            self._log.error("%s could not be ended: %s", found.application_id, error)
 
 
 def _began(context: Context) -> float:

@@ -63,12 +63,13 @@ class KillSwitch:
         try:
             if application_id is None or reason is None:
                 return
-            from tony_provider.watching.termination import Kill, stop_once_known
+            from tony_provider.watching.termination import Kill, end_or_tell, log, stop_once_known
 
             kill = Kill(reason, self.whose)
-            if not stop_once_known(hook(), application_id, kill, within=0.0):
-                # The main thread may be submitting it, which stands still until this thread ends.
-                _in_thread(stop_once_known, hook(), application_id, kill, SIGNAL_TIMEOUT)
+            with end_or_tell(application_id, log):
+                if not stop_once_known(hook(), application_id, kill, within=0.0):
+                    # The main thread may be submitting it, which stands still until this thread ends.
+                    _in_thread(stop_once_known, hook(), application_id, kill, SIGNAL_TIMEOUT)
         finally:
             self._woken.set()
 

@@ -11,19 +11,23 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from tony_provider.cluster.base import CONTROL_SECONDS, Application
-from tony_provider.cluster.errors import ClusterError, MasterOutOfReach
+from tony_provider.cluster.errors import MasterOutOfReach, is_unforeseen
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.spec.problems import shown
 from tony_provider.watching.open_mlflow_run import OpenMlflowRun
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
 
 HURRIED_SECONDS = 2.0  # that a master may take to answer in a signal handler: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
@@ -103,9 +107,9 @@ def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds
     diagnostics = str(kill)
     try:
         answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
-    except ClusterError as error:
+    except Exception as error:  # a master is the job's own, and so is what it answers
         level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
-        log.log(level, "%s is killed without grace: %s", application_id, error)
+        log.log(level, "%s is killed without grace: %s", application_id, error, exc_info=is_unforeseen(error))
         hook.kill(application_id, diagnostics)
         return None
     ends_within = answer.get("ends_within", 0.0)
@@ -115,15 +119,16 @@ def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds
         or not 0 <= ends_within <= _LONGEST_END
     ):
         log.warning(
-            "%s is killed without grace: its master says that it ends within %.40r", application_id, ends_within
+            "%s is killed without grace: its master says that it ends within %s", application_id, shown(ends_within)
         )
         hook.kill(application_id, diagnostics)
         return None
     log.info("%s ends within %.0f s", application_id, ends_within)
     try:
         hook.limit(application_id, ends_within + LIMIT_SLACK, diagnostics)
-    except ClusterError as error:
-        log.warning("%s ends by itself, without a limit set by the cluster: %s", application_id, error)
+    except Exception as error:  # it is told
+        said = "%s ends by itself, without a limit set by the cluster: %s"
+        log.warning(said, application_id, error, exc_info=is_unforeseen(error))
     return ends_within
 
 
@@ -135,15 +140,26 @@ def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
 def stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: float) -> bool:
     """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
     deadline = time.monotonic() + within
-    try:
+    with end_or_tell(application_id, log):
         while hook.application(application_id) is None:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(KNOWN_POLL)
         stop_application(hook, application_id, kill, seconds=HURRIED_SECONDS)
-    except ClusterError as error:
-        log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
     return True
+
+
+@contextmanager
+def end_or_tell(application_id: str, to: logging.Logger | Logger) -> Iterator[None]:
+    """Context manager around the last that is done for an application: what fails in it is logged, and no more.
+
+    What an application has left, and what clusters answer, is foreign: it may raise anything, which must neither hide
+    the error for which the application is ended, nor keep what comes after from being done.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - it is told
+        to.error("%s could not be ended: %s", application_id, error, exc_info=is_unforeseen(error))
 
 
 _stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
@@ -184,10 +200,8 @@ async def _in(pool: ThreadPoolExecutor, act: Callable[[], None], application_id:
 
 
 def _told(act: Callable[[], None], application_id: str) -> None:
-    try:
+    with end_or_tell(application_id, log):
         act()
-    except (ClusterError, StorageError) as error:
-        log.error("%s could not be ended: %s", application_id, error)  # noqa: TRY400 - the message says it
 
 
 def clean_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
@@ -197,5 +211,5 @@ def clean_up(hook: TonyHook, identity: Identity, application_id: str, warn: Call
     """
     try:
         hook.clean_up(identity, application_id)
-    except (ClusterError, StorageError) as error:
-        warn("Not everything of %s could be removed: %s", application_id, error)
+    except Exception as error:  # noqa: BLE001 - what a job has left is read for it; it is told
+        warn("Not everything of %s could be removed: %s", application_id, error, exc_info=is_unforeseen(error))

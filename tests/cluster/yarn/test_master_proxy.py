@@ -122,6 +122,7 @@ def test_nobody_is_asked_at_an_address_that_is_no_proxy(place: Callable[[Says], 
         (Says(403, "<html>no</html>"), ClusterAuthError, "does not let us through"),
         (Says(403, '{"error": "bob may not"}', JSON), ClusterAuthError, "^bob may not$"),
         (Says(400, '{"error": "reason: text"}', JSON), UnexpectedAnswer, "does not take this: reason: text"),
+        (Says(400, r'{"error": "a\u001b[2J\u202ez"}', JSON), UnexpectedAnswer, "does not take this: az$"),
     ],
 )
 def test_what_is_no_answer_of_the_master(

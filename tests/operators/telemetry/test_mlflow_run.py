@@ -96,6 +96,15 @@ def test_a_run_that_somebody_has_deleted_is_not_joined(mlflow: Server) -> None:
     assert mine.begin(spec(), {})["MLFLOW_RUN_ID"] == "run1"
 
 
+def test_a_run_of_another_training_is_not_joined_though_airflows_store_names_it(mlflow: Server) -> None:
+    """Whoever may clear the task can write there, and had its figures in anybody's run of the same experiment."""
+    theirs = attrs.evolve(training_run(), training="theirs-0")
+    theirs.begin(spec(), {})
+    mine = training_run()
+    mine.store.set(STATE_KEY, mlflow.runs[0].info.run_id)
+    assert mine.begin(spec(), {})["MLFLOW_RUN_ID"] == "run1"
+
+
 def test_what_programs_may_call_a_metric_and_what_it_may_be(mlflow: Server) -> None:
     odd = status("SUCCEEDED", step=1, metrics={"<b>loss</b>@1": math.nan, "x" * 300: math.inf})
     training_run().end(ended(status=odd))

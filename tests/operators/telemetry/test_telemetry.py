@@ -18,14 +18,17 @@ from tests.operators.trainings import Training
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks.mlflow_server import MlflowServer
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators import deferral
+from tony_provider.operators import training as operators_training
 from tony_provider.operators.outcome import Outcome, RestOfOutput
 from tony_provider.operators.telemetry import stats
 from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
 from tony_provider.operators.telemetry.mlflow_run import STATE_KEY
 from tony_provider.operators.telemetry.telemetry import Telemetry
+from tony_provider.runtime.codec import from_plain
 from tony_provider.runtime.contract import APPLICATION_FILE
 from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.triggers.deferred_job import DeferredJob
+from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching import open_mlflow_run
 from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 
@@ -41,7 +44,7 @@ def test_all_are_told_of_a_training_that_was_deferred(
     training: Training, mlflow: Server, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    noted: list[deferral.Deferral] = []
+    deferred: list[DeferredJob] = []
     masked: set[str] = set()
     tell_output = Outcome.tell_output
 
@@ -50,7 +53,12 @@ def test_all_are_told_of_a_training_that_was_deferred(
         tell_output(outcome, status, rest)
 
     monkeypatch.setattr(Outcome, "tell_output", tell)
-    monkeypatch.setattr(deferral, "note", lambda _, note: noted.append(note))
+
+    def trigger(**arguments: Any) -> TonyJobTrigger:
+        deferred.append(from_plain(arguments["job"], DeferredJob))
+        return TonyJobTrigger(**arguments)
+
+    monkeypatch.setattr(operators_training, "TonyJobTrigger", trigger)
 
     class Backend:
         @staticmethod
@@ -80,7 +88,8 @@ def test_all_are_told_of_a_training_that_was_deferred(
     names = [span.name for span in spans.get_finished_spans()]
     assert {"tony.waiting", "tony.localisation", "tony.generation", "tony.end"} <= set(names)
     assert names.count("tony.training") == 1
-    assert [each.job.mlflow for each in noted] == [OpenMlflowRun("mlflow_default", run.info.run_id)]
+    known = OpenMlflowRun("mlflow_default", run.info.run_id, training.identity.name)
+    assert [each.mlflow for each in deferred] == [known]
     assert masked == {"a-token"}
     # The token is in the credentials alone.
     assert training.description(done).environment.keys() == {"TRACEPARENT", "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.parsing.overrides import ALLOWED_BY_DEFAULT, EVERYTHING, check_overrides, leaves
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec import model
 from tony_provider.runtime.spec.merge import merge
 from tony_provider.runtime.spec.problems import SpecError
@@ -141,3 +143,46 @@ def test_a_few_lines_that_stand_for_billions_of_keys_are_refused_at_once(last: s
     lines = ["a0: &a0 {x: y}", *(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}}}" for n in range(1, 40)), last]
     with pytest.raises(SpecError, match="more than 10000 keys"):
         check_overrides(load_source("\n".join(lines)), JOB, EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"queue": ["x"] * 10_001},
+        {"am": {"memory": [[["x"] * 100] * 100]}},
+        {"tasks": {"worker": {"instances": [{"a": 1}] * 5001}}},
+    ],
+)
+def test_elements_of_lists_count_as_keys_do(overrides: dict[str, Any]) -> None:
+    """Seen: a list of half a million made an error of 57 MB, a line for each of its elements."""
+    with pytest.raises(SpecError, match="more than 10000 keys and elements of lists") as raised:
+        check_overrides(overrides, JOB, EVERYTHING)
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {f"key-{number}": "x" * 10_000 for number in range(9000)},
+        {"k" * 1_000_000: {str(number): number for number in range(9000)}},
+        {"env": {"n" * 5_000_000: ["x" * 5_000_000]}},
+    ],
+)
+def test_however_much_is_refused_the_error_can_be_read(overrides: dict[str, Any]) -> None:
+    tracemalloc.start()
+    with pytest.raises(SpecError) as raised:
+        check_overrides(overrides, JOB)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(str(raised.value)) < 150_000
+    assert most < 100 << 20
+    if len(overrides) == 9000:
+        assert "8901 more of its keys may not" in str(raised.value)
+
+
+def test_the_error_of_a_long_list_can_be_read() -> None:
+    with pytest.raises(SpecError) as raised:
+        parse_job({**JOB, "files": [{}] * 5000})
+    assert len(raised.value.problems) >= 5000
+    assert len(str(raised.value)) < 150_000
+    assert "more" in str(raised.value).splitlines()[-1]

@@ -147,7 +147,9 @@ class LocalCluster(Cluster):
     ) -> dict[str, Any]:
         if not _is_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
-        return ask_master(self._folder(application_id).path, f"control/{action}", body, seconds)
+        found = ask_master(self._folder(application_id).path, f"control/{action}", body, seconds)
+        answer: dict[str, Any] = made_printable(found)
+        return answer
 
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
         if not _is_id(application_id):

@@ -64,7 +64,7 @@ from tony_provider.runtime.protocol import output_piece
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.text import printable
+from tony_provider.runtime.text import one_line, printable
 
 log = logging.getLogger(__name__)
 
@@ -241,7 +241,8 @@ class YarnCluster(Cluster):
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        return self._masters.put(application_id, f"control/{action}", body, seconds)
+        answer: dict[str, Any] = made_printable(self._masters.put(application_id, f"control/{action}", body, seconds))
+        return answer
 
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
         path = f"logs/{contract.path_of_task(task)}"
@@ -406,7 +407,7 @@ def _application(info: dict[str, Any]) -> Application:
         id=str(info["id"]),
         state=state,
         final_status=FinalStatus(final) if final in FinalStatus.__members__ else None,
-        name=str(info.get("name", "")),
+        name=one_line(str(info.get("name", ""))),  # anybody's application may be called anything
         user=str(info.get("user", "")),
         queue=str(info.get("queue", "")),
         tracking_url=_tracking_url(info),
@@ -433,4 +434,4 @@ def _attempt(info: dict[str, Any]) -> str | None:
 
 def _tracking_url(info: dict[str, Any]) -> str | None:
     url = str(info.get("trackingUrl") or "")
-    return url if url.startswith("http") else None
+    return url if url.startswith("http") and url.isprintable() else None

@@ -14,6 +14,7 @@ from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, Une
 from tony_provider.cluster.yarn.rest import YarnRest, path_segment, said_exception
 from tony_provider.runtime.hadoop.gss_reasons import explained, reason
 from tony_provider.runtime.most_bytes import MASTER_ANSWER
+from tony_provider.runtime.text import printable
 
 T = TypeVar("T")
 
@@ -126,7 +127,8 @@ def _text(response: requests.Response) -> bytes:
     if response.ok and response.headers.get("Content-Type", "").partition(";")[0].strip() == "text/plain":
         return response.content
     if response.status_code == requests.codes.not_found and (found := _json(response)) is not None:
-        raise _NotHere(f"{response.url.partition('?')[0]}: {found.get('error', 'there is no such thing')}")
+        said = printable(str(found.get("error", "there is no such thing")))
+        raise _NotHere(f"{response.url.partition('?')[0]}: {said}")
     _answer(response)
     raise _NotHere(f"{response.url.partition('?')[0]} answers with no text")
 
@@ -136,14 +138,15 @@ def _answer(response: requests.Response) -> dict[str, Any]:
     found = _json(response)
     if found is not None and response.ok:
         return found
-    said = str(found["error"]) if found is not None and "error" in found else f"answered {response.status_code}"
+    has_said = found is not None and "error" in found
+    said = printable(str(found["error"])) if found is not None and has_said else f"answered {response.status_code}"
     if response.status_code == requests.codes.unauthorized:
         raise ClusterAuthError(f"{response.url} does not accept who we are: {_kerberos_reason(response) or said}")
     if response.status_code == requests.codes.forbidden:
         why = _kerberos_reason(response)
         refused = f"{response.url} does not let us through" + (f": {why}" if why else "")
         raise ClusterAuthError(said if found is not None else refused)
-    if found is not None and "error" in found and response.status_code < requests.codes.server_error:
+    if has_said and response.status_code < requests.codes.server_error:
         raise UnexpectedAnswer(f"the application's master does not take this: {said}")
     if response.is_redirect:
         said = "knows of no master there"

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from tony_provider.exceptions import TonySpecError
+from tony_provider.runtime.spec.problems import shown
 from tony_provider.runtime.spec.reader import suggestion
 
 _KEYS = ["conn_id", "experiment", "run_name"]
@@ -29,13 +30,15 @@ class MlflowOptions:
         if isinstance(given, str):
             return cls(given)
         if not isinstance(given, Mapping):
-            raise TonySpecError(f"mlflow: should be the id of a connection, or a mapping with a conn_id, not {given!r}")
+            raise TonySpecError(
+                f"mlflow: should be the id of a connection, or a mapping with a conn_id, not {shown(given)}"
+            )
         if unknown := sorted(set(given) - set(_KEYS)):
             hint = suggestion(unknown[0], _KEYS)
-            raise TonySpecError(f"mlflow: {unknown[0]!r} is not known{hint}; it may hold {', '.join(_KEYS)}")
+            raise TonySpecError(f"mlflow: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(_KEYS)}")
         for key, value in given.items():
             if not (value is None or isinstance(value, str)):
-                raise TonySpecError(f"mlflow.{key}: should be text, not {value!r}")
+                raise TonySpecError(f"mlflow.{key}: should be text, not {shown(value)}")
         if not given.get("conn_id"):
             raise TonySpecError("mlflow.conn_id: is needed: the id of a connection with the address of the server")
         return cls(given["conn_id"], given.get("experiment") or None, given.get("run_name") or None)

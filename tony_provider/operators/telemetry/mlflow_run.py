@@ -17,14 +17,13 @@ from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.state_store import StateStore
-from tony_provider.watching.open_mlflow_run import APPLICATION_TAG, VERDICT_TAG, OpenMlflowRun
+from tony_provider.watching.open_mlflow_run import APPLICATION_TAG, TRAINING_TAG, VERDICT_TAG, OpenMlflowRun
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
 STATE_KEY = "tony_mlflow_run"
-_TRAINING = "tony.training"
 _MOST_POINTS = 1000  # of one request, as MLflow's servers take them
 _MOST_PARAMETERS = 100
 _STATES = {FinalStatus.SUCCEEDED: "FINISHED", FinalStatus.FAILED: "FAILED", FinalStatus.KILLED: "KILLED"}
@@ -99,7 +98,7 @@ class MlflowRun:
             return str(found.experiment_id)  # another task was faster
 
     def _remembered(self, client: MlflowClient, experiment: str) -> Run | None:
-        """A hint only: the run may have been deleted, or be on the server that another connection named."""
+        """A hint only: the run may be deleted, on the server that another connection named, or another training's."""
         from mlflow.exceptions import MlflowException
 
         known = self.store.get(STATE_KEY)
@@ -111,11 +110,12 @@ class MlflowRun:
             if error.error_code == "RESOURCE_DOES_NOT_EXIST":
                 return None
             raise
-        info = found.info
-        return found if (info.lifecycle_stage, info.experiment_id) == ("active", experiment) else None
+        info, training = found.info, found.data.tags.get(TRAINING_TAG)
+        is_ours = (info.lifecycle_stage, info.experiment_id, training) == ("active", experiment, self.training)
+        return found if is_ours else None
 
     def _tagged(self, client: MlflowClient, experiment: str) -> Run | None:
-        of_training = f"tags.`{_TRAINING}` = '{self.training}'"
+        of_training = f"tags.`{TRAINING_TAG}` = '{self.training}'"
         found = client.search_runs([experiment], of_training, max_results=1, order_by=["attributes.start_time DESC"])
         return next(iter(found), None)
 
@@ -134,10 +134,10 @@ class MlflowRun:
     def _tags(self) -> dict[str, Any]:
         airflow = {f"airflow.{key}": value for key, value in self.run.labels.items() if key != "try_number"}
         source = {"mlflow.source.type": "JOB", "mlflow.source.name": f"{self.run.dag_id}.{self.run.task_id}"}
-        return {_TRAINING: self.training, **airflow, **source}
+        return {TRAINING_TAG: self.training, **airflow, **source}
 
 
-def known_run(options: MlflowOptions, store: StateStore) -> OpenMlflowRun | None:
-    """The training's run, by what Airflow's store says; None where it says nothing."""
+def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenMlflowRun | None:
+    """The run of a training, by what Airflow's store says; None where it says nothing."""
     known = store.get(STATE_KEY)
-    return OpenMlflowRun(options.conn_id, known) if isinstance(known, str) else None
+    return OpenMlflowRun(options.conn_id, known, training) if isinstance(known, str) else None

@@ -52,7 +52,7 @@ class Telemetry:
         if run is not None:
             with self._bearing("MLflow does not know of this training yet"):
                 environment |= run.begin(request.job, request.secrets)
-                self._open = OpenMlflowRun(run.options.conn_id, environment["MLFLOW_RUN_ID"])
+                self._open = OpenMlflowRun(run.options.conn_id, environment["MLFLOW_RUN_ID"], run.training)
                 credentials = dict(run.server.credentials)
         return attrs.evolve(
             request,
@@ -66,7 +66,7 @@ class Telemetry:
         with self._bearing("MLflow's run stays open where a user ends this task"):
             options = MlflowOptions.of(self.task.mlflow)
             if self._open is None and options is not None:
-                return known_run(options, self.store)
+                return known_run(options, self.store, self.identity().name)
         return self._open
 
     @property
@@ -84,8 +84,9 @@ class Telemetry:
 
     def hurry(self, application_id: str, reason: str) -> None:
         """Have MLflow's run closed beside what goes on here: Airflow may end this process before the job has ended."""
-        if (run := self.open_run) is not None:
-            run.close_later(application_id, reason)
+        with self._bearing("MLflow's run stays open"):
+            if (run := self.open_run) is not None:
+                run.close_later(application_id, reason)
 
     @contextmanager
     def telling(self) -> Iterator[None]:

@@ -78,6 +78,7 @@ from tony_provider.plugins.portal.store import OpenJob, OutOfReach, ask
 from tony_provider.plugins.portal.stored_jobs import StoredJobs
 from tony_provider.plugins.portal.tensorboard import tensorboard_commands
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.foreign_json import made_printable
 from tony_provider.runtime.text import first_line
 
 _TASKS = 50  # whose samples are given unasked
@@ -86,14 +87,26 @@ _COMPARED = 8
 _ENTRIES = 10_000  # of a specification that is compared
 _MOST_TAIL = 4 << 20  # bytes
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
+# What may be a character that is not printable, in JSON in ASCII; few answers have any, and large ones take their time.
+_ODD = re.compile(r"\\(?:[bfr]|u(?:00[0189]|007f|00ad|061c|180e|200[b-f]|202[89a-e]|206|d[89a-f]|feff|fff[9ab]))")
 _FIGURES = ("state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
 
 
 class PlainJson(JSONResponse):
-    """JSON in ASCII, of what may hold numbers that JSON lacks, and halves of characters that UTF-8 lacks."""
+    """JSON in ASCII, of what may hold numbers that JSON lacks, and halves of characters that UTF-8 lacks.
+
+    Its texts are those of jobs, clusters and anybody's tasks, and without what terminals obey, or nothing shows: all
+    that the pages show, and people copy, comes by here.
+    """
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(to_plain(content), allow_nan=False, separators=(",", ":")).encode()
+        plain = to_plain(content)
+        text = _ascii(plain)
+        return (_ascii(made_printable(plain)) if _ODD.search(text) else text).encode()
+
+
+def _ascii(plain: Any) -> str:
+    return json.dumps(plain, allow_nan=False, separators=(",", ":"))
 
 
 # What is asked of the store, and what becomes JSON of it, is done in threads: one loop answers everybody.

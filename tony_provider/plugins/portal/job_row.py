@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 
 from tony_provider.cluster.history.summary_parts import JOB_KEY, plain_of
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.spec.problems import shown
 
 Row = dict[str, Any]
 
@@ -76,7 +77,7 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
             found = None
         row[name] = default if found is None else found
     if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
-        problems.append(f"the verdict {row['verdict']!r} is not known to this release")
+        problems.append(f"the verdict {shown(row['verdict'])} is not known to this release")
     row["state"], row["task_state"] = row["verdict"], None
     row["duration_s"] = (row["finished_ms"] - row["submitted_ms"]) / 1000 if row["finished_ms"] else None
     row["waiting_s"] = _waiting(row["times"])

@@ -143,13 +143,18 @@ def _identity(hook: TonyHook, row: Row, application_id: str) -> Identity:
             f"{row['tony_conn_id']!r}; has it been changed since?"
         )
     labels: dict[str, Any] = hook.labels(identity, application_id)
-    mine = labels.get("dag_id") == row["dag_id"] if labels else _is_of(hook, identity, application_id)
-    if not mine:
+    if labels and labels.get("dag_id") != row["dag_id"]:
         raise OutOfReach(f"{application_id} is a job of another DAG")
+    if not labels and not _is_of(hook, row, identity, application_id):
+        raise OutOfReach(f"whether {application_id} is a job of this DAG cannot be told: it has written nothing yet")
     return identity
 
 
-def _is_of(hook: TonyHook, identity: Identity, application_id: str) -> bool:
-    """Whether the cluster knows it as one of this training, whose master has not written anything yet."""
+def _is_of(hook: TonyHook, row: Row, identity: Identity, application_id: str) -> bool:
+    """Whether the cluster knows it as one of the row's own task instance, whose master has not written anything yet.
+
+    Of one with a ``checkpoint_key`` only its summary knows that; so it is not until its master has.
+    """
+    columns = {name: row[name] for name in ("dag_id", "run_id", "task_id", "map_index")}
     application = hook.application(application_id)
-    return application is not None and identity.tag in application.tags
+    return application is not None and identity.tag in application.tags and identity == hook.identity(**columns)

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError, child
+from tony_provider.runtime.spec.problems import MOST_TOLD, NOT_GIVEN, Problem, SpecError, child
 
 # The only definition. A pattern allows a key with all that is below it; ``*`` stands for one name, or a part of it.
 ALLOWED_BY_DEFAULT = (
@@ -41,7 +41,10 @@ ALLOWED_BY_DEFAULT = (
 )
 
 EVERYTHING = ("*",)
-MOST_KEYS = 10_000  # that overrides may have; YAML's aliases write billions in a few lines
+MOST_KEYS = 10_000  # and elements of lists that overrides may have; YAML's aliases write billions in a few lines
+
+_LONGEST_PATTERN = 300  # characters
+_DEEPEST = 20  # names of a key in a message
 
 _REFUSED = (
     "may not be overridden. It comes from `overrides`, as this run has filled them in; whoever writes the DAG may "
@@ -70,20 +73,35 @@ def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowe
     key that is not allowed.
     """
     try:
-        given = list(islice(leaves(overrides), MOST_KEYS + 1))
+        too_many = any(islice(_members(overrides), MOST_KEYS, None))
+        given = [] if too_many else list(leaves(overrides))
     except RecursionError as error:
         raise SpecError([Problem("overrides", NOT_GIVEN, "nested too deeply")]) from error
-    if len(given) > MOST_KEYS:
-        raise SpecError([Problem("overrides", NOT_GIVEN, f"more than {MOST_KEYS} keys")])
+    if too_many:
+        raise SpecError([Problem("overrides", NOT_GIVEN, f"more than {MOST_KEYS} keys and elements of lists")])
     patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
     touched = {_touched(path, job): value for path, value in given}
-    problems = [
-        Problem(dotted(path), value, _REFUSED % ".".join(path))
-        for path, value in touched.items()
-        if not patterns.allow(path)
-    ]
+    refused = [(path, value) for path, value in touched.items() if not patterns.allow(path)]
+    # Made of these alone: each names all the keys above it, which may be long.
+    some = refused if len(refused) <= MOST_TOLD else refused[: MOST_TOLD - 1]
+    problems = [Problem(dotted(path), value, _REFUSED % _pattern(path)) for path, value in some]
+    if more := len(refused) - len(some):
+        problems.append(Problem("overrides", NOT_GIVEN, f"{more} more of its keys may not"))
     if problems:
         raise SpecError(problems)
+
+
+def _pattern(path: Sequence[str]) -> str:
+    text = ".".join(path) if sum(map(len, path)) < _LONGEST_PATTERN else ""
+    return text or dotted(path[:3])
+
+
+def _members(plain: object) -> Iterator[bool]:
+    """True for each key and each element of a list, at any depth."""
+    inner = plain.values() if isinstance(plain, Mapping) else plain if isinstance(plain, (list, tuple)) else ()
+    for each in inner:
+        yield True
+        yield from _members(each)
 
 
 def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
@@ -107,8 +125,8 @@ def leaves(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def dotted(path: Sequence[str]) -> str:
-    """As messages name a key: ``tasks.worker.memory``."""
+    """As messages name a key: ``tasks.worker.memory``; of one that no job has so deep, the beginning."""
     text = ""
-    for name in path:
+    for name in path[:_DEEPEST]:
         text = child(text, name)
-    return text
+    return text if len(path) <= _DEEPEST else f"{text}…"

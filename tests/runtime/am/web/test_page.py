@@ -309,6 +309,16 @@ async def test_a_browser_is_refused_in_words_and_a_program_in_json(server: WebSe
     assert (await ask(server, "POST", "/status", headers={"Accept": "text/html"})).headers["allow"] == "GET, HEAD"
 
 
+@pytest.mark.parametrize("odd", ["\u202e", "\u200b", "\x1b[2J", "\x07", "\x9b", "\ud800"])
+async def test_nothing_on_the_page_is_unseen_or_turns_the_text_around_it(odd: str) -> None:
+    said = f"a{odd}z"
+    task = attrs.evolve(FULL.tasks[0], node=said, activity=said)
+    failure = Failure(FailureKind.USER, said)
+    page = await page_of(attrs.evolve(FULL, name=said, message=said, warnings=[said], tasks=[task], failure=failure))
+    assert odd not in page
+    assert page.count("a?z" if odd == "\ud800" else "az") >= 5
+
+
 def test_only_html_is_not_escaped() -> None:
     assert element("a", "<", Html("<i>"), 5, None, href='"', hidden=True, title=None) == (
         '<a href="&quot;" hidden>&lt;<i>5</a>'

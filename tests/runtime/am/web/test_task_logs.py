@@ -173,3 +173,14 @@ async def test_a_browser_gets_a_page_that_follows_what_grows(place: Place) -> No
     assert '<a href="worker-0?bytes=262144&amp;attempt=1" aria-current="page">last 256 KiB</a>' in page
     text = await ask(place.server, "GET", "/logs/worker-0?attempt=1&as=text", headers=browser)
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+async def test_what_a_browser_shows_holds_nothing_unseen_and_others_get_it_as_it_was_printed(place: Place) -> None:
+    printed = "10 %\r20 %\r\n\x1b[31mred\x1b[0m \u202edesrever\x07\n".encode()
+    place.keep("worker:1", 1, printed)
+    clean = "10 %\n20 %\nred desrever\n"
+    page = await ask(place.server, "GET", "/logs/worker-1", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert clean in page.body.decode()
+    script = await ask(place.server, "GET", "/logs/worker-1", headers={"Accept": "text/plain"})
+    assert script.body.decode() == clean
+    assert (await place.log("worker-1")).body == printed

@@ -17,6 +17,7 @@ from tony_provider.runtime.am.web.page.log_page import LogPage, LogView
 from tony_provider.runtime.am.web.page.refusal import wants_page
 from tony_provider.runtime.contract import path_of_task
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+from tony_provider.runtime.text import printable
 
 PATH = "/logs/"
 DEFAULT_SIZE = 64 << 10  # bytes
@@ -45,12 +46,24 @@ class Logs:
             raise HttpError(HTTPStatus.NOT_FOUND, str(error)) from error
         data = await asyncio.to_thread(self._tails.masked_end, data)
         data = data or f"[tony] {task.name} has printed nothing so far\n".encode()
+        if _is_for_eyes(request):
+            data = await asyncio.to_thread(_readable, data)
         if not wants_page(request.head) or query.get("as") == ["text"]:
             return HttpResponse(HTTPStatus.OK, TEXT, data)
         growing = attempt == task.attempt and not task.state.is_final
         path = quote(path_of_task(task.name), safe="")
         view = LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing)
         return await asyncio.to_thread(self._page.response, view)
+
+
+def _is_for_eyes(request: HttpRequest) -> bool:
+    """Whether a browser asks, or its page's script, which asks for text: whoever else asks sees to that."""
+    return wants_page(request.head) or any("text/plain" in value for value in request.head.values("accept"))
+
+
+def _readable(data: bytes) -> bytes:
+    """Each line that was drawn again is one of its own; without what nothing shows."""
+    return printable(data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")).encode()
 
 
 def task_of(status: JobStatus, path: str) -> TaskStatus:

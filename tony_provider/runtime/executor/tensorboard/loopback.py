@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import attrs
 import h11
 
-from tony_provider.runtime.listeners import listening_users
+from tony_provider.runtime.listeners import Connected, peer_users
 
 _CHUNK = 64 << 10  # bytes
 _HOST = "127.0.0.1"
@@ -49,7 +49,7 @@ async def ask(port: int, method: str, target: str, headers: Headers, body: bytes
         raise NotThereError(str(error)) from error
     http = h11.Connection(h11.CLIENT)
     try:
-        await _expect_own(port)
+        await _expect_own(writer.get_extra_info("socket"), port)
         own = [("Host", f"{_HOST}:{port}"), ("Connection", "close"), ("Content-Length", str(len(body)))]
         for event in (
             h11.Request(method=method, target=target, headers=[*own, *headers]),
@@ -68,11 +68,11 @@ async def ask(port: int, method: str, target: str, headers: Headers, body: bytes
         writer.transport.abort()
 
 
-async def _expect_own(port: int) -> None:
+async def _expect_own(connection: Connected, port: int) -> None:
     """Once connected, and before anything is said: the path is a secret, and the answer is shown in a browser."""
-    users = await asyncio.to_thread(listening_users, port)
+    users = await asyncio.to_thread(peer_users, connection)
     if not users:
-        raise NotThereError(f"nobody listens on port {port} any more")
+        raise NotThereError(f"nobody is at port {port} any more")
     if users != {os.getuid()}:
         raise StrangerError(f"port {port} was taken by a process of another user of this node")
 

@@ -1,9 +1,14 @@
-"""HTML made of Python values: whatever is not Html yet is escaped, so that nothing of a job can be mistaken for it."""
+"""HTML made of Python values: whatever is not Html yet is escaped, so that nothing of a job can be mistaken for it.
+
+Nor is there anything in it that nothing shows, or that turns the direction of the text around it.
+"""
 
 from __future__ import annotations
 
 from html import escape
 from typing import Union
+
+from tony_provider.runtime.text import printable
 
 _VOID = frozenset({"meta", "link", "br", "hr"})
 
@@ -34,11 +39,11 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
 
 
 def _escaped(child: Child) -> str:
-    return child if isinstance(child, Html) else escape(str(child))
+    return child if isinstance(child, Html) else escape(printable(str(child)))
 
 
 def _attribute(key: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+    return f" {name}" if value is True else f' {name}="{escape(printable(str(value)))}"'
