@@ -107,9 +107,7 @@ class NMClient:
             token = self._tokens.get(address)
             if token is None:
                 raise HadoopError("YARN gave no token for this node")
-            client = self._clients[address] = ContainerManagementProtocol(
-                address, token, settings=self._settings
-            )
+            client = self._clients[address] = ContainerManagementProtocol(address, token, settings=self._settings)
         return client
 
 
