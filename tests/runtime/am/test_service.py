@@ -356,3 +356,40 @@ async def test_who_speaks_too_fast_is_heard_later_and_keeps_nobody_waiting(
         chattering.cancel()
         await asyncio.gather(chattering, return_exceptions=True)
         assert setting.listener.events.empty()
+
+
+async def test_who_does_not_read_loses_the_stream_and_nothing_is_kept_for_it(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        stream: Stream = await setting.listener.next("attached")
+        lines = bytes(256 << 10)
+        for _ in range(10_000):  # as one that asks for its part without end
+            stream.send(tony_pb2.ToExecutor(input_part=tony_pb2.InputPart(lines=lines)))
+            assert stream._outbox.qsize() <= 1000
+            if stream.overrun:
+                break
+        assert stream.overrun
+        assert stream._outbox.qsize() <= 1
+        assert await setting.listener.next("detached") is stream
+        stream.send(tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(reason="late")))
+        assert stream._outbox.qsize() <= 1
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE
+    assert "worker:0 does not read what it is sent" in caplog.text
+
+
+async def test_a_stream_that_ends_waits_for_no_reader_for_long(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tony_provider.runtime.am.service._LAST_MESSAGES", 0.1)
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        stream: Stream = await setting.listener.next("attached")
+        for _ in range(64):
+            stream.send(tony_pb2.ToExecutor(input_part=tony_pb2.InputPart(lines=bytes(512 << 10))))
+        stream.close()
+        assert await setting.listener.next("detached") is stream
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE
