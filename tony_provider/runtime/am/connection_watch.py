@@ -61,7 +61,8 @@ class ConnectionWatch:
     """The watch over one port of this process.
 
     ``proven`` says of a connection that an executor's stream is open on it, ``ended`` that this is over, ``shut`` that
-    it is to be closed all the same; ``run`` looks until it is cancelled. Addresses from which an executor has come are known from then on: strangers go before them.
+    it is to be closed all the same; ``run`` looks until it is cancelled. Addresses from which an executor has come are
+    known from then on: strangers go before them.
     """
 
     def __init__(self, port: int, most: int) -> None:
