@@ -1,6 +1,6 @@
 """What comes over an executor's stream, held to ``protocol.limits``: refused by its size, cut, and slowed down.
 
-Texts are cleaned of what terminals obey and nothing shows, here and once: from here on they go to log, history and page.
+Texts are cleaned of what terminals obey and nothing shows, here and once: then they go to log, history and page.
 """
 
 from __future__ import annotations
