@@ -75,6 +75,6 @@ def test_a_port_counts_when_its_own_user_listens_there_by_a_mocked_number_of_a_u
         listening.listen()
         probe = ReadinessProbe(port=listening.getsockname()[1])
         assert asyncio.run(_ready(probe, tmp_path, 10.0, host))
-        monkeypatch.setattr(readiness.os, "getuid", lambda: own + 1)
+        monkeypatch.setattr(os, "getuid", lambda: own + 1)
         assert not asyncio.run(_ready(probe, tmp_path, 0.3, host))
     assert f"by processes of user {own}, and not by this task's user {own + 1}" in caplog.text
