@@ -16,6 +16,7 @@ from tony_provider.runtime.address import HIGHEST_PORT
 from tony_provider.runtime.am.allowance import Allowance
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.text import one_line, printable
+from tony_provider.runtime.varint import EndlessNumber, read_varint
 
 _KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
 _PASSED_ON = ("tail", "page", "last_words")  # kinds whose bytes nobody here has to understand
@@ -192,9 +193,7 @@ def _head(data: bytes) -> Optional[tuple[str, int, int]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number, and where it ends; 0 where it does not."""
-    number = 0
-    for place, byte in enumerate(data[at : at + 10]):
-        number |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return number, at + place + 1
-    return 0, 0
+    try:
+        return read_varint(data, at)
+    except (IndexError, EndlessNumber):
+        return 0, 0
