@@ -53,7 +53,7 @@ from tony_provider.runtime.history.segments import SegmentHeader, read_segment
 from tony_provider.runtime.inputs.commit_log import Settled
 from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer
 from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.local.archives import _UNREADABLE, ArchiveError, unpack
+from tony_provider.runtime.local.unpacking import UNREADABLE, ArchiveError, unpack
 from tony_provider.runtime.outputs.output_mark import OutputMark
 from tony_provider.runtime.protocol import addresses, tony_pb2
 from tony_provider.runtime.protocol.final_report import FinalReport
@@ -402,7 +402,7 @@ OTHERS = [
     Parser("webhdfs", _answer, lambda: [_json(_REMOTE)], (StorageError, NotNow)),
     Parser("output", _lines, lambda: [b"step 1\rstep 2\r\x1b[1mloss\x1b[0m 0.5\n\xe2\x82\xac\n"]),
     Parser("terminal", _texts, lambda: [b"\x1b]0;title\x07\x1b[31mred\x1b[0m"]),
-    Parser("archive", _unpack, _archives, (ArchiveError, *_UNREADABLE)),
+    Parser("archive", _unpack, _archives, (ArchiveError, *UNREADABLE)),
 ]
 
 PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}

@@ -41,6 +41,7 @@ class YarnAccess:
     proxies: list[str] = attrs.field(factory=list)  # hosts of YARN's web proxies: whom the master's page answers
     administrators: Optional[str] = None  # yarn.admin.acl, where YARN heeds access lists; None: it heeds none
     queue_administrators: list[str] = attrs.field(factory=list)  # access lists of the job's queue and those above it
+    rpc_protection: str = ""  # hadoop.rpc.protection: what is listed there, and stronger, is accepted; empty: anything
 
 
 @attrs.frozen

@@ -16,8 +16,9 @@ _LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9  # columns of proc_net_tc
 _LISTENING = "0A"
 _OPEN = ("01", "08")  # established, and closed by this side alone
 # Words of addresses as the kernel writes them, in this machine's byte order.
+_WORD = 4  # bytes
 _EVERY = "00000000"
-_MAPPED = f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
+_MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address, as an IPv6 one
 _LOOKS, _PAUSE = 5, 0.02  # at a table in which a new connection may be missing; seconds
 
 
@@ -41,30 +42,29 @@ class _Row:
 
 
 def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
-    """The numbers of the users whose sockets listen on this TCP port of an IPv4 address; empty: none does.
+    """The numbers of the users whose sockets listen on this TCP port of an IP address; empty: none does.
 
     Who listens on another address of this machine is nobody whom a connection to this one could meet. By the time of a
-    connection it may be somebody else: see ``peer_users``. Blocks. Raises OSError.
+    connection it may be somebody else: see ``peer_users``. Blocks. Raises OSError, or ValueError for what is no
+    address.
     """
-    own = _address(host)
-    places = {f"{each}:{port:04X}" for each in (own, _EVERY, _EVERY * 4, f"{_EVERY * 2}{_MAPPED}{own}")}
+    every = [_EVERY * 4] if ":" in host else [_EVERY, _EVERY * 4]
+    places = {f"{each}:{port:04X}" for each in [*_as_kernel(host), *every]}
     return {row.user for row in _rows(proc) if row.state == _LISTENING and row.local in places}
 
 
 def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
-    """The numbers of the users who have the other end of a connection of IPv4 within this machine; empty: nobody has.
+    """The numbers of the users who have the other end of a connection within this machine; empty: nobody has.
 
     To be asked of a connection before anything is said over it. Whoever listens by then, the answer is of those who
     have this very connection. Blocks, for a moment. Raises OSError.
     """
     try:
         (host, port), (own_host, own_port) = connection.getpeername()[:2], connection.getsockname()[:2]
-        theirs, ours = _address(host), _address(own_host)
+        both = list(zip(_as_kernel(host), _as_kernel(own_host), strict=False))
     except (OSError, ValueError):  # it is closed already, or leads by another protocol
         return set()
-    ends = {
-        (f"{before}{theirs}:{port:04X}", f"{before}{ours}:{own_port:04X}") for before in ("", f"{_EVERY * 2}{_MAPPED}")
-    }
+    ends = {(f"{theirs}:{port:04X}", f"{ours}:{own_port:04X}") for theirs, ours in both}
     for _ in range(_LOOKS):
         # In this order: one that nobody has accepted by then is still that of a socket that listened before.
         listening = listening_users(port, host, proc)
@@ -75,8 +75,15 @@ def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
     return set()
 
 
-def _address(host: str) -> str:
-    return f"{int.from_bytes(ipaddress.IPv4Address(host).packed, sys.byteorder):08X}"
+def _as_kernel(host: str) -> list[str]:
+    """An address as the kernel's tables may have it: an IPv4 one by itself, and within an IPv6 one."""
+    address = ipaddress.ip_address(host.partition("%")[0]).packed
+    return [_words(address)] if ":" in host else [_words(address), _words(_MAPPED + address)]
+
+
+def _words(address: bytes) -> str:
+    parts = (address[at : at + _WORD] for at in range(0, len(address), _WORD))
+    return "".join(f"{int.from_bytes(part, sys.byteorder):08X}" for part in parts)
 
 
 def _rows(proc: Path) -> Iterator[_Row]:

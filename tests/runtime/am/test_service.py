@@ -315,12 +315,29 @@ async def test_what_is_too_much_is_cut_and_told_once(setting: Setting, caplog: p
     assert told == ["activity", "error", "metrics", "output_tail"]
 
 
+async def test_what_a_terminal_obeys_gets_no_further(setting: Setting) -> None:
+    hostile = "a\x1b[2J\u202eb\x07\nc"
+    beat = tony_pb2.Heartbeat(activity=hostile, trouble=hostile, progress=tony_pb2.Progress(step=3))
+    beat.progress.metrics.update({"loss %": 1.0, "lo\u202ess": 2.0, "\x1b[2Jloss": 3.0, "two\nlines": 4.0})
+    async with setting.channel() as channel:
+        call = await registered(setting, channel)
+        await call.write(tony_pb2.FromExecutor(heartbeat=beat))
+        got = (await setting.listener.next("received")).heartbeat
+        assert (got.activity, got.trouble) == ("ab c", "ab\nc")
+        assert dict(got.progress.metrics) == {"loss %": 1.0}
+        exited = tony_pb2.ProcessExited(error=hostile, process=hostile, output_tail=hostile, not_kept=hostile)
+        await call.write(tony_pb2.FromExecutor(exited=exited))
+        end = (await setting.listener.next("received")).exited
+        assert (end.error, end.process, end.output_tail, end.not_kept) == ("ab\nc", "ab c", "ab\nc", "ab\nc")
+
+
 @pytest.mark.parametrize(
     ("registration", "why"),
     [
         (tony_pb2.Registration(host="a host", ports={"main": 1}), "no host has the name 'a host'"),
         (tony_pb2.Registration(host="h" * 256, ports={"main": 1}), "no host has the name"),
         (tony_pb2.Registration(host="h", ports={"main": 65536}), "'main': 65536 is no port"),
+        (tony_pb2.Registration(host="h", ports={"\u202emain": 1}), "1 is no port"),
         (tony_pb2.Registration(host="h", ports={str(each): 1 for each in range(5000)}), "5000 ports, more than"),
     ],
 )
@@ -356,3 +373,40 @@ async def test_who_speaks_too_fast_is_heard_later_and_keeps_nobody_waiting(
         chattering.cancel()
         await asyncio.gather(chattering, return_exceptions=True)
         assert setting.listener.events.empty()
+
+
+async def test_who_does_not_read_loses_the_stream_and_nothing_is_kept_for_it(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        stream: Stream = await setting.listener.next("attached")
+        lines = bytes(256 << 10)
+        for _ in range(10_000):  # as one that asks for its part without end
+            stream.send(tony_pb2.ToExecutor(input_part=tony_pb2.InputPart(lines=lines)))
+            assert stream._outbox.qsize() <= 1000
+            if stream.overrun:
+                break
+        assert stream.overrun
+        assert stream._outbox.qsize() <= 1
+        assert await setting.listener.next("detached") is stream
+        stream.send(tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(reason="late")))
+        assert stream._outbox.qsize() <= 1
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE
+    assert "worker:0 does not read what it is sent" in caplog.text
+
+
+async def test_a_stream_that_ends_waits_for_no_reader_for_long(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tony_provider.runtime.am.service._LAST_MESSAGES", 0.1)
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        stream: Stream = await setting.listener.next("attached")
+        for _ in range(64):
+            stream.send(tony_pb2.ToExecutor(input_part=tony_pb2.InputPart(lines=bytes(512 << 10))))
+        stream.close()
+        assert await setting.listener.next("detached") is stream
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE

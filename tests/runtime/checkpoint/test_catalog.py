@@ -123,6 +123,16 @@ def test_a_commit_may_come_twice_but_not_differently(place: Place, catalog: Cata
     assert Catalog(place.storage, place.root).newest() == stored
 
 
+def test_what_nobody_could_read_again_is_not_committed(
+    place: Place, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: it was committed, and set aside as damaged by whoever was to go on from it."""
+    monkeypatch.setattr("tony_provider.runtime.checkpoint.catalog.MANIFEST", 300)
+    with pytest.raises(DamagedCheckpoint, match=r"3 files.*fewer and larger"):
+        commit(place, catalog, 1)
+    assert catalog.newest() is None
+
+
 def test_of_two_commits_at_once_one_wins(place: Place, catalog: Catalog) -> None:
     uri = new_directory(catalog, 5)
     upload(place, uri)

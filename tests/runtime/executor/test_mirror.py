@@ -9,6 +9,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.files import files_below
 from tests.runtime.executor import trainer
@@ -16,8 +18,10 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, KEY, is_alive, job
 from tests.runtime.executor.master import Master, address
 from tony_provider.runtime import exit_codes
-from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointName, directory_name, place_of
+from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointName, LocalCheckpoint, directory_name, place_of
 from tony_provider.runtime.checkpoint.checksum import Checksum
+from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotFile
+from tony_provider.runtime.executor import checkpoint_uploader
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 from tony_provider.runtime.storage import local_path, uris
@@ -504,3 +508,25 @@ async def test_the_heartbeats_say_what_is_copied(launch: Launch) -> None:
     assert (
         await running.master.first("settled")
     ).problem == "no time was left for uploading the checkpoint of step 120"
+
+
+def many_files(number: int, longest: int) -> Snapshot:
+    checkpoint = LocalCheckpoint(1, "manifest", "a", ())
+    names = (f"{each:0{longest}}" for each in range(number))
+    return Snapshot(checkpoint, Path("/nowhere"), tuple(SnapshotFile(name, Path(name), 1 << 20) for name in names))
+
+
+def test_more_files_than_can_be_told_of_are_found_before_they_are_copied() -> None:
+    """Seen: 200,000 files were copied to the store, removed there, and copied again."""
+    checkpoint_uploader._check_number(many_files(200_000, 30))
+    with pytest.raises(checkpoint_uploader._TooManyFiles, match=r"it has 200,?000 files.*fewer and larger files"):
+        checkpoint_uploader._check_number(many_files(200_000, 60))
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.integers(0, (1 << 63) - 1)), max_size=50))
+def test_what_is_checked_before_is_no_less_than_what_is_said_then(files: list[tuple[str, int]]) -> None:
+    named = [(path.encode("utf-8", "replace").decode(), size) for path, size in files]
+    said = tony_pb2.CheckpointUploaded(
+        files=[tony_pb2.CheckpointFile(path=path, size=size, checksum="crc32:0a1b2c3d") for path, size in named]
+    )
+    assert said.ByteSize() <= sum(len(path.encode()) + checkpoint_uploader._FILE for path, _ in named)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from pathlib import Path
 from unittest import mock
 
@@ -14,8 +16,8 @@ from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.spec.model import ReadinessProbe
 
 
-async def _ready(probe: ReadinessProbe, directory: Path, seconds: float) -> bool:
-    container = mock.Mock(directory=str(directory), host="localhost")
+async def _ready(probe: ReadinessProbe, directory: Path, seconds: float, host: str = "localhost") -> bool:
+    container = mock.Mock(directory=str(directory), host=host)
     looking = Readiness(container, probe, {"TONY_PORT": "1"})
     looking.start()
     for _ in range(int(seconds / 0.01)):
@@ -57,3 +59,22 @@ def test_a_command_that_takes_too_long_ends_with_all_that_it_has_started(
 
     assert not is_alive(int((tmp_path / "second").read_text()))
     assert not (tmp_path / "on").exists()
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_port_counts_when_its_own_user_listens_there_by_a_mocked_number_of_a_user(
+    family: socket.AddressFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    own, host = os.getuid(), "::1" if family is socket.AF_INET6 else "127.0.0.1"
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        try:
+            listening.bind((host, 0))
+        except OSError:
+            pytest.skip("IPv6 is off here")
+        listening.listen()
+        probe = ReadinessProbe(port=listening.getsockname()[1])
+        assert asyncio.run(_ready(probe, tmp_path, 10.0, host))
+        monkeypatch.setattr(os, "getuid", lambda: own + 1)
+        assert not asyncio.run(_ready(probe, tmp_path, 0.3, host))
+    assert f"by processes of user {own}, and not by this task's user {own + 1}" in caplog.text

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.local import archives
-from tony_provider.runtime.local.archives import ArchiveError, unpack
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.local import unpacking
+from tony_provider.runtime.local.archives import ArchiveCache
+from tony_provider.runtime.local.unpacking import ArchiveError, unpack
 
 
 def tar(*entries: tuple[str, bytes, str], content: bytes = b"x") -> bytes:
@@ -39,6 +41,40 @@ def zipped(*entries: tuple[str, int, bytes]) -> bytes:
     return made.getvalue()
 
 
+def headers(kind: bytes, size: int, filler: bytes = b"a") -> bytes:
+    """A header of this kind with so many bytes in it, before a file."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:xz", format=tarfile.GNU_FORMAT, preset=0) as archive:
+        entry = tarfile.TarInfo("long")
+        entry.type, entry.size = kind, size
+        archive.addfile(entry, io.BytesIO(filler * size))
+        archive.addfile(tarfile.TarInfo("file"))
+    return made.getvalue()
+
+
+def negative() -> bytes:
+    """A file that ends before it begins, so that what follows it is itself."""
+    entry = tarfile.TarInfo("a")
+    header = bytearray(entry.tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = b"\xff" * 10 + b"\xfe\x00"
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + bytes(1024)
+
+
+def sparse(*parts: tuple[int, int], size: int, stored: int) -> bytes:
+    """A sparse file of the older form, that says it has these parts, and the bytes that are stored of it."""
+    entry = tarfile.TarInfo("holes")
+    entry.type, entry.size = tarfile.GNUTYPE_SPARSE, stored
+    header = bytearray(entry.tobuf(tarfile.GNU_FORMAT))
+    for number, part in enumerate(parts):
+        header[386 + 24 * number : 410 + 24 * number] = b"%011o\0%011o\0" % part
+    header[483:495] = b"%011o\0" % size
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + bytes(stored) + bytes(-stored % 512 + 1024)
+
+
 FILE, LINK = tarfile.REGTYPE, tarfile.SYMTYPE
 HOSTILE: dict[str, Callable[[], bytes]] = {
     "tar: absolute": lambda: tar(("/tmp/tony-absolute", FILE, "")),
@@ -59,6 +95,14 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
         ("a/b", stat.S_IFLNK | 0o777, b"../../out"), ("a/../b", 0o100644, b"x")
     ),
     "tar: a hard link to a link": lambda: tar(("a", LINK, "../../archive"), ("b", tarfile.LNKTYPE, "a")),
+    "tar: a hard link to nothing": lambda: tar(("a", tarfile.LNKTYPE, "b")),
+    "tar: a long name": lambda: headers(tarfile.GNUTYPE_LONGNAME, 1 << 20),
+    "tar: a long link": lambda: headers(tarfile.GNUTYPE_LONGLINK, 1 << 20),
+    "tar: long attributes": lambda: headers(tarfile.XHDTYPE, 1 << 20),
+    "tar: long attributes of all": lambda: headers(tarfile.XGLTYPE, 1 << 20),
+    "tar: less than nothing": lambda: negative(),
+    "tar: a sparse file with more in it than it has": lambda: sparse((0, 4096), size=1, stored=4096),
+    "tar: a sparse file whose parts overlap": lambda: sparse((512, 512), (0, 512), size=1024, stored=1024),
     "zip: a long link": lambda: zipped(("a", stat.S_IFLNK | 0o777, b"a/" * 9999)),
 }
 
@@ -94,7 +138,7 @@ def test_a_file_in_place_of_a_link_is_a_file(made: bytes, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("made", [tar(("a", FILE, ""), content=bytes(1 << 20)), zipped(("a", 0o644, bytes(1 << 20)))])
 def test_bombs(made: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "_MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(unpacking, "_MOST_BYTES", 1 << 16)
     archive, inside = tmp_path / "archive", tmp_path / "inside"
     inside.mkdir()
     archive.write_bytes(made)
@@ -102,7 +146,7 @@ def test_bombs(made: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         unpack(archive, inside)
     assert list(inside.iterdir()) == []
     monkeypatch.undo()
-    monkeypatch.setattr(archives, "_MOST_ENTRIES", 0)
+    monkeypatch.setattr(unpacking, "_MOST_ENTRIES", 0)
     with pytest.raises(ArchiveError, match="entries"):
         unpack(archive, inside)
 
@@ -130,3 +174,44 @@ def test_what_environments_hold(tmp_path: Path) -> None:
         unpack(archive, inside)
         assert (inside / "lib/py").read_bytes() == b"x"
         assert (inside / "bin/python").is_symlink()
+
+
+def test_a_sparse_file(tmp_path: Path) -> None:
+    archive, inside = tmp_path / "archive", tmp_path / "inside"
+    inside.mkdir()
+    archive.write_bytes(sparse((1024, 512), size=2048, stored=512))
+    unpack(archive, inside)
+    assert (inside / "holes").read_bytes() == bytes(2048)
+
+
+def cached(archive: Path, tmp_path: Path) -> Path:
+    cache = ArchiveCache(tmp_path / "shared", tmp_path / "private", lambda resource: False)
+    resource = LocalizedResource("env", archive.as_uri(), archive.stat().st_size, 1, ResourceKind.ARCHIVE)
+    return cache.unpacked(resource)
+
+
+def test_a_cache_unpacks_once(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.write_bytes(zipped(("a", 0o100644, b"x")))
+    found = cached(archive, tmp_path)
+    assert (found / "a").read_bytes() == b"x"
+    archive.write_bytes(archive.read_bytes()[::-1])
+    assert cached(archive, tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: headers(tarfile.XHDTYPE, 1 << 20), "an entry's header has more than"),
+        # LZMA's oldest form, which says that 1 GiB is to be kept of what was unpacked.
+        (lambda: b"\x5d" + (1 << 30).to_bytes(4, "little") + b"\xff" * 8 + bytes(64), "there is too much in it"),
+        (lambda: headers(tarfile.REGTYPE, 1 << 20)[:-200], r"cannot unpack .*archive: "),
+        (lambda: tar(("a", tarfile.CHRTYPE, "")), "is a device"),
+    ],
+)
+def test_what_cannot_be_unpacked_leaves_nothing(made: Callable[[], bytes], says: str, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.write_bytes(made())
+    with pytest.raises(ArchiveError, match=says):
+        cached(archive, tmp_path)
+    assert [path for path in (tmp_path / "shared").iterdir() if path.is_dir()] == []

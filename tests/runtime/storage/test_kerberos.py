@@ -6,6 +6,7 @@ import base64
 import threading
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import gssapi
@@ -175,6 +176,32 @@ def test_tickets_of_a_keytab_by_the_nodes_own_library(
         exchange.check("Negotiate " + base64.b64encode(b"trust me").decode())
     with pytest.raises(GssError, match=r"[Nn]o credentials|unavailable"):
         KeytabTickets(kerberos.cluster.layout.keytab("alice"), f"bob@{REALM}").negotiate("localhost")
+
+
+class CarelessLibrary:
+    """The node's own library, but one that does not grant the mutual authentication that it is asked for."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+    def gss_init_sec_context(self, *arguments: Any) -> int:
+        wanted = 5  # the place of what is asked for, in RFC 2744
+        major: int = self._library.gss_init_sec_context(*arguments[:wanted], 0, *arguments[wanted + 1 :])
+        return major
+
+
+def test_an_exchange_that_ends_without_a_servers_proof_by_a_careless_library(
+    kerberos: Kerberos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tickets = KeytabTickets(kerberos.cluster.layout.keytab("alice"), f"alice@{REALM}")
+    monkeypatch.setattr(tickets, "_gss", CarelessLibrary(tickets._gss))
+    exchange = tickets.negotiate("localhost")
+    accepted = bytes.fromhex("a1073005a0030a0100")  # RFC 4178: accept-completed, which anybody can say
+    with pytest.raises(GssError, match="without mutual authentication"):
+        exchange.check("Negotiate " + base64.b64encode(accepted).decode())
 
 
 def test_without_credentials(config: WebHdfsConfig) -> None:

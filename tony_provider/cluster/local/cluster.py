@@ -37,8 +37,8 @@ from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, from_plain
 from tony_provider.runtime.foreign_json import ForeignJsonError, made_printable, read_json
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
-from tony_provider.runtime.local.archives import ArchiveError
 from tony_provider.runtime.local.trees import remove_tree
+from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.protocol import output_piece, tracking
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.output_piece import OutputPiece

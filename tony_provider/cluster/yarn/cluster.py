@@ -54,6 +54,7 @@ from tony_provider.cluster.yarn.queue_administrators import queue_administrators
 from tony_provider.cluster.yarn.queue_check import queue_problem
 from tony_provider.cluster.yarn.rest import RestError, YarnRest, path_segment
 from tony_provider.cluster.yarn.rest_submission import APPLICATION_TYPE, masked, submission_context
+from tony_provider.cluster.yarn.rpc_protection import rpc_protection
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.codec import from_plain
@@ -326,6 +327,7 @@ class YarnCluster(Cluster):
             web_access.proxies(self.rest),
             administrators,
             [] if administrators is None else queue_administrators(queue, self.queues() or ()),
+            rpc_protection(self.rest),
         )
 
     def client_configuration(self) -> dict[str, str]:

@@ -30,6 +30,7 @@ from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import StorageError, StorageExists
+from tony_provider.runtime.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +223,7 @@ class CheckpointCommits:
 
     def _refuse(self, request: CommitRequest, reason: str) -> None:
         what = points.of_uploaded(request.uploaded)
-        self._note("checkpoint_refused", f"{what.label}: {reason}", request.task)
+        self._note("checkpoint_refused", one_line(f"{what.label}: {reason}"), request.task)
         request.answer(False, reason)
 
     def _note(self, event: str, message: str, task: Optional[str] = None) -> None:

@@ -60,8 +60,9 @@ class Accepted:
 class ConnectionWatch:
     """The watch over one port of this process.
 
-    ``proven`` says of a connection that an executor's stream is open on it, ``ended`` that this is over; ``run`` looks
-    until it is cancelled. Addresses from which an executor has come are known from then on: strangers go before them.
+    ``proven`` says of a connection that an executor's stream is open on it, ``ended`` that this is over, ``shut`` that
+    it is to be closed all the same; ``run`` looks until it is cancelled. Addresses from which an executor has come are
+    known from then on: strangers go before them.
     """
 
     def __init__(self, port: int, most: int) -> None:
@@ -70,6 +71,7 @@ class ConnectionWatch:
         self._most = most
         self._proven: Counter[Peer] = Counter()
         self._known: set[str] = set()
+        self._unwanted: set[Peer] = set()
         self._others: dict[int, int] = {}  # inodes of descriptors that are something else
         self._accepted: dict[int, Accepted] = {}  # by descriptor
         self._seen = 0
@@ -99,10 +101,15 @@ class ConnectionWatch:
         if self._proven[address] <= 0:
             del self._proven[address]
 
+    def shut(self, peer: str) -> None:
+        """Close this connection, with all that there is on it, soon."""
+        self._unwanted.add(peer_of(peer))
+
     async def run(self) -> None:
         """Look, rarely while all is well."""
         while True:
-            shut = await asyncio.to_thread(self._look, frozenset(self._proven), frozenset(self._known))
+            unwanted, self._unwanted = frozenset(self._unwanted), set()
+            shut = await asyncio.to_thread(self._look, frozenset(self._proven), frozenset(self._known), unwanted)
             self._tell(shut)
             await asyncio.sleep(_OFTEN if shut else _RARELY)
 
@@ -120,10 +127,15 @@ class ConnectionWatch:
 
     # ---- in a thread -------------------------------------------------------------------------------------------
 
-    def _look(self, proven: frozenset[Peer], known: frozenset[str]) -> Counter[str]:
-        """Shut down what is in excess; returns how many of each address."""
+    def _look(self, proven: frozenset[Peer], known: frozenset[str], unwanted: frozenset[Peer]) -> Counter[str]:
+        """Shut down what is not wanted, and what is in excess; returns how many of each address are in excess."""
         with self._looking:
-            return Counter() if self._closed else self._shut_excess(proven, known)
+            if self._closed:
+                return Counter()
+            for each in self._connections(_descriptors()) if unwanted else ():
+                if each.peer in unwanted:
+                    self._shut(each)
+            return self._shut_excess(proven, known)
 
     def _shut_excess(self, proven: frozenset[Peer], known: frozenset[str]) -> Counter[str]:
         shut: Counter[str] = Counter()

@@ -59,6 +59,7 @@ from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -308,9 +309,9 @@ class Master:
         if isinstance(event, Allocated):
             return session.allocated(event.key, event.container, now)
         if isinstance(event, LaunchFailed):
-            return session.launch_failed(event.container_id, event.reason, now)
+            return session.launch_failed(event.container_id, printable(event.reason), now)
         if isinstance(event, Completed):
-            return session.completed(event.container_id, event.exit, event.diagnostics, now)
+            return session.completed(event.container_id, event.exit, printable(event.diagnostics), now)
         if isinstance(event, Preempting):
             return session.preempting(event.container_ids, event.seconds, now)
         if isinstance(event, NodeLeaving):

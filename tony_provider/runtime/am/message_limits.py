@@ -1,4 +1,7 @@
-"""What comes over an executor's stream, held to ``protocol.limits``: refused by its size, cut, and slowed down."""
+"""What comes over an executor's stream, held to ``protocol.limits``: refused by its size, cut, and slowed down.
+
+Texts are cleaned of what terminals obey and nothing shows, here and once: then they go to log, history and page.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from google.protobuf.message import DecodeError
 from tony_provider.runtime.address import HIGHEST_PORT
 from tony_provider.runtime.am.allowance import Allowance
 from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.text import one_line, printable
+from tony_provider.runtime.varint import EndlessNumber, read_varint
 
 _KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
 _PASSED_ON = ("tail", "page", "last_words")  # kinds whose bytes nobody here has to understand
@@ -63,7 +68,7 @@ def registration_problem(registration: tony_pb2.Registration) -> str:
     if len(registration.ports) > limits.MOST_PORTS:
         return f"{len(registration.ports)} ports, more than {limits.MOST_PORTS}"
     for name, port in registration.ports.items():
-        if len(name) > limits.LONGEST_NAME or not 0 < port <= HIGHEST_PORT:
+        if not limits.is_metric_name(name) or not 0 < port <= HIGHEST_PORT:
             return f"{name[: limits.LONGEST_NAME]!a}: {port} is no port"
     if sum(len(held.shards) for held in registration.shards) > limits.MOST_HELD_SHARDS:
         return f"its user process holds more than {limits.MOST_HELD_SHARDS} shards"
@@ -71,7 +76,7 @@ def registration_problem(registration: tony_pb2.Registration) -> str:
 
 
 class Cutter:
-    """Cuts messages of one executor to what they may hold. ``cut`` names what was cut so far."""
+    """Cuts messages of one executor to what they may hold, and cleans them. ``cut`` names what was cut so far."""
 
     def __init__(self) -> None:
         self.cut: set[str] = set()
@@ -125,11 +130,11 @@ class Cutter:
         self._metrics(exited.progress)
 
     def _metrics(self, progress: tony_pb2.Progress) -> None:
-        """All of them are looked at only where a name is too long, or there are too many."""
+        """All of them are made anew only where a name is none, or there are too many."""
         metrics = progress.metrics
-        if len(metrics) <= limits.MOST_METRICS and all(len(name) <= limits.LONGEST_NAME for name in metrics):
+        if len(metrics) <= limits.MOST_METRICS and all(map(_is_name, metrics)):
             return
-        kept = sorted(name for name in metrics if len(name) <= limits.LONGEST_NAME)[: limits.MOST_METRICS]
+        kept = sorted(name for name in metrics if _is_name(name))[: limits.MOST_METRICS]
         values = {name: metrics[name] for name in kept}
         progress.ClearField("metrics")
         progress.metrics.update(values)
@@ -138,8 +143,11 @@ class Cutter:
     def _text(self, message: object, field: str, most: int) -> None:
         text = getattr(message, field)
         if len(text) > most:
-            setattr(message, field, text[-most:] if field in ("output_tail", "tail") else text[: most - 1] + "…")
+            text = text[-most:] if field in ("output_tail", "tail") else text[: most - 1] + "…"
+            setattr(message, field, text)
             self.cut.add(field)
+        if not text.isprintable():
+            setattr(message, field, one_line(text) if most == limits.LONGEST_LABEL else printable(text))
 
     def _count(self, message: object, field: str, most: int) -> None:
         each = getattr(message, field)
@@ -165,6 +173,11 @@ class Pace:
             await asyncio.sleep(wait)
 
 
+def _is_name(text: str) -> bool:
+    """As ``limits.is_metric_name``, and fast for almost all that there are: each heartbeat has them."""
+    return len(text) <= limits.LONGEST_NAME if text.isprintable() else limits.is_metric_name(text)
+
+
 def _head(data: bytes) -> Optional[tuple[str, int, int]]:
     """Of the first field: its name, where its content begins, and how long that is; None: there is none that is known.
 
@@ -180,9 +193,7 @@ def _head(data: bytes) -> Optional[tuple[str, int, int]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number, and where it ends; 0 where it does not."""
-    number = 0
-    for place, byte in enumerate(data[at : at + 10]):
-        number |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return number, at + place + 1
-    return 0, 0
+    try:
+        return read_varint(data, at)
+    except (IndexError, EndlessNumber):
+        return 0, 0

@@ -31,6 +31,9 @@ _LONGEST_TURN = 2.0  # seconds
 _MOST_STRANGERS = 100  # hosts that the log names
 _SERVICE, _METHOD = "tony.ApplicationMaster", "Attach"  # as in tony.proto
 _GOODBYE = 2.0  # seconds for open streams when the server ends
+_LAST_MESSAGES = 10.0  # seconds for what is still to be sent over a stream that ends
+_MOST_WAITING = 1000  # messages that wait for an executor to read them
+_MOST_BYTES_WAITING = 64 << 20  # of them together, before the last
 
 
 Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
@@ -39,16 +42,33 @@ Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
 
 @attrs.define(eq=False)
 class Stream:
-    """The open stream to one executor, with what is still to be sent."""
+    """The open stream to one executor, with what is still to be sent.
+
+    An executor that does not read loses it: what matters is said again to one that comes back.
+    """
 
     identity: TaskIdentity
+    overrun: bool = False  # ended, since the executor does not read what it is sent
     _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
+    _bytes: int = 0
+    _ending: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     def send(self, message: Outgoing) -> None:
+        if self._ending.is_set():
+            return
+        if self._outbox.qsize() >= _MOST_WAITING or self._bytes > _MOST_BYTES_WAITING:
+            self.overrun = True
+            self._outbox = asyncio.Queue()
+            self.close()
+            return
+        self._bytes += _size(message)
         self._outbox.put_nowait(message)
 
     def close(self) -> None:
-        self._outbox.put_nowait(None)
+        """End the stream; what was to be sent before goes first, if that is read."""
+        if not self._ending.is_set():
+            self._ending.set()
+            self._outbox.put_nowait(None)
 
     async def outgoing(self) -> AsyncIterator[Outgoing]:
         """The messages to send, as they come, until ``close``."""
@@ -56,7 +76,16 @@ class Stream:
             message = await self._outbox.get()
             if message is None:
                 return
+            self._bytes -= _size(message)
             yield message
+
+    async def ending(self) -> None:
+        """Wait until it is to end."""
+        await self._ending.wait()
+
+
+def _size(message: Outgoing) -> int:
+    return 0 if callable(message) else message.ByteSize()
 
 
 class Listener(ABC):
@@ -133,13 +162,38 @@ class ExecutorService:
         self._listener.attached(stream, registration)
         reader = asyncio.ensure_future(self._read(messages, stream))
         try:
-            async for message in stream.outgoing():
-                await self._turns.write(context, message)
+            all_read = await self._write(stream, context)
         finally:
             self._listener.detached(stream)
             connections.ended(peer)
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
+        if not all_read:
+            log.warning("%s does not read what it is sent: its connection is closed", identity.task)
+            connections.shut(peer)
+            # gRPC could say nothing more before the rest is read, and holds the stream until the connection has gone.
+            raise asyncio.CancelledError
+
+    async def _write(self, stream: Stream, context: Any) -> bool:
+        """Send what there is to send, until the stream ends; whether it was taken. What was not in time is left."""
+        writing = asyncio.ensure_future(self._write_all(stream, context))
+        ending = asyncio.ensure_future(stream.ending())
+        try:
+            await asyncio.wait({writing, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not stream.overrun:
+                await asyncio.wait({writing}, timeout=_LAST_MESSAGES)
+            if not writing.done():
+                return False
+            writing.result()
+            return not stream.overrun
+        finally:
+            writing.cancel()
+            ending.cancel()
+            await asyncio.gather(writing, ending, return_exceptions=True)
+
+    async def _write_all(self, stream: Stream, context: Any) -> None:
+        async for message in stream.outgoing():
+            await self._turns.write(context, message)
 
     async def _authenticate(self, context: Any) -> TaskIdentity:
         try:

@@ -86,10 +86,17 @@ class Catalog:
     def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
         """Commit an uploaded checkpoint: from now on it counts. Doing it twice is no error.
 
-        Raises DamagedCheckpoint when not all of its files are there, StorageExists when it was committed as another.
+        Raises DamagedCheckpoint when not all of its files are there, or they are more than a manifest can name;
+        StorageExists when it was committed as another.
         """
         uri = str(uris.parse(uri))
         data = dump_json(manifest)
+        if len(data) > MANIFEST:  # nobody would read it again
+            raise DamagedCheckpoint(
+                uri,
+                f"it has {len(manifest.files)} files, and its manifest {len(data)} bytes, more than {MANIFEST}: have "
+                "the program write fewer and larger files",
+            )
         stored = StoredCheckpoint(uri, manifest, _checksum(data))
         check_manifest(uri, manifest)
         self._verify(stored)

@@ -12,12 +12,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any, Optional
 
+from tony_provider.runtime import limited_process
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 from tony_provider.runtime.checkpoint.formats.directory_view import NotRead
 from tony_provider.runtime.executor import processes
@@ -107,17 +107,16 @@ class CheckpointReader:
         if self._process is not None and self._process.poll() is None:
             return
         self._end()
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-S", "-m", _PROGRAM],
+                    limited_process.command(_PROGRAM),
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     cwd="/",
-                    env=environ,
+                    env=limited_process.environment(),
                 )
             except OSError as error:
                 self._socket.close()

@@ -24,13 +24,16 @@ from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.quantities import count
+from tony_provider.runtime.quantities import size as size_text
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)
 
 _MEBIBYTE = 1 << 20
-_NUMBER = 64  # bytes that the number of a request adds to it at most
+_ROOM = 64 << 10  # bytes that all but the files takes in the message that tells of a checkpoint, at most
+_FILE = 48  # bytes that a file takes there beside its path: its size, its checksum, and what is around them
 T = TypeVar("T")
 
 
@@ -56,6 +59,10 @@ class _Copied:
     snapshot: Snapshot
     files: list[tony_pb2.CheckpointFile]
     seconds: float  # that it took
+
+
+class _TooManyFiles(Exception):  # noqa: N818 - says what was found
+    """Nobody could be told of a checkpoint; ``str()`` says why, and what to do."""
 
 
 class CheckpointUploader:
@@ -88,6 +95,8 @@ class CheckpointUploader:
             copied = await self.in_thread(self._copy, checkpoint, uri, upload)
         except SnapshotChanged as error:
             return UploadTrouble(str(error), changed=True)
+        except _TooManyFiles as error:
+            return UploadTrouble(str(error), refused=True)
         except (StorageError, OSError) as error:
             return UploadTrouble(str(error))
         finally:
@@ -118,6 +127,11 @@ class CheckpointUploader:
         began = time.monotonic()
         snapshot = self._context.checkpoints.take(checkpoint)
         try:
+            _check_number(snapshot)
+        except _TooManyFiles:
+            snapshot.remove()  # none of it is on the store
+            raise
+        try:
             files = upload.run(snapshot, uri, overwrite=self._shared)
             return _Copied(snapshot, files, time.monotonic() - began)
         except BaseException as error:
@@ -144,9 +158,6 @@ class CheckpointUploader:
             reported=checkpoint.reported,
             copy_seconds=copied.seconds,
         )
-        if uploaded.ByteSize() > limits.largest("uploaded") - _NUMBER:
-            reason = f"it has too many files to be told of: {len(copied.files)}"
-            return tony_pb2.CheckpointAnswer(granted=False, reason=reason)
         try:
             return await self._commit_requests.ask(uploaded)
         except asyncio.CancelledError:
@@ -171,3 +182,15 @@ class CheckpointUploader:
 
     async def in_thread(self, work: Callable[..., T], *given: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
+
+
+def _check_number(snapshot: Snapshot) -> None:
+    """Before anything is copied. Raises _TooManyFiles where the message that tells of the files would be too large."""
+    size = sum(len(file.path.encode("utf-8", "surrogateescape")) + _FILE for file in snapshot.files)
+    most = limits.largest("uploaded") - _ROOM
+    if size > most:
+        raise _TooManyFiles(
+            f"it has {count(len(snapshot.files), 'file')}, whose names and checksums take {size_text(size)}, more "
+            f"than the {size_text(most)} in which a checkpoint can be told of: have the program write fewer and "
+            "larger files, or keep what belongs to no checkpoint out of its directory"
+        )

@@ -15,6 +15,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.listeners import listening_users
 from tony_provider.runtime.spec.model import ReadinessProbe
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Readiness:
         self._probe = probe
         self._environ = environ
         self._watching: Optional[asyncio.Task[None]] = None
+        self._told = False  # that somebody else listens on the port
         self.ready = False
         self.pid: Optional[int] = None  # of the probe's command, while it runs
 
@@ -65,9 +67,29 @@ class Readiness:
         for host in (self._container.host, "localhost"):
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 _, writer = await within(asyncio.open_connection(host, port), _CONNECT)
+                ours, theirs = writer.get_extra_info("sockname")[0], writer.get_extra_info("peername")[0]
                 writer.close()
-                return True
+                # What is not on this machine has been reached by way of somebody who maps ports: nobody else's then.
+                if ours != theirs or await self._is_own(port, theirs):
+                    return True
         return False
+
+    async def _is_own(self, port: int, address: str) -> bool:
+        """Whether our user's processes listen there: any user of the machine may have been faster than the program."""
+        users = await asyncio.to_thread(listening_users, port, address)
+        strangers = users - {os.getuid()}
+        if strangers and not self._told:
+            self._told = True
+            log.warning(
+                "the readiness probe is answered on port %d of %s by processes of %s, and not by this task's user %d: "
+                "that does not count; have the program listen on another port, such as that of %s",
+                port,
+                address,
+                ", ".join(f"user {user}" for user in sorted(strangers)),
+                os.getuid(),
+                contract.ENV_PORT,
+            )
+        return bool(users) and not strangers
 
     async def _succeeds(self, command: str) -> bool:
         try:

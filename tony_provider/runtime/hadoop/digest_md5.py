@@ -246,7 +246,8 @@ class DigestMd5Client:
                 return
         raise RpcAuthenticationError(
             f"the server offers protection {', '.join(qualities)} with ciphers {', '.join(ciphers) or 'none'}; "
-            f"accepted are {', '.join(self._accepted)}, with ciphers {', '.join(_CIPHER_KEY_BYTES)}"
+            f"accepted are {', '.join(self._accepted)}, with ciphers {', '.join(_CIPHER_KEY_BYTES)}: its "
+            "hadoop.rpc.protection is not that of the ResourceManager, or something on the way has changed its offer"
         )
 
     def _read_max_buffer(self, offered: dict[str, list[str]]) -> None:

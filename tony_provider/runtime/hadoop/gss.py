@@ -85,11 +85,12 @@ class KeytabTickets:
     def step(self, host: str, context: ctypes.c_void_p, heard: Optional[bytes]) -> tuple[bytes, bool]:
         """One step of an exchange, whose ``context`` it makes or goes on with.
 
-        Returns what is to be said, and whether nothing is left to be heard. Raises GssError.
+        Returns what is to be said, and whether nothing is left to be heard. Raises GssError, also when it ends without
+        a proof of who the server is.
         """
         own, service, credentials = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         said = _Buffer()
-        minor = ctypes.c_uint32()
+        minor, granted = ctypes.c_uint32(), ctypes.c_uint32()
         try:
             self._name(self._principal, _PRINCIPAL_NAME, own)
             self._name(f"HTTP@{host}", _HOSTBASED_SERVICE, service)
@@ -104,10 +105,16 @@ class KeytabTickets:
             answered = ctypes.byref(_Buffer.of(heard)) if heard is not None else None
             major = self._gss.gss_init_sec_context(
                 ctypes.byref(minor), credentials, ctypes.byref(context), service, ctypes.byref(_SPNEGO), _MUTUAL,
-                0, None, answered, None, ctypes.byref(said), None, None,
+                0, None, answered, None, ctypes.byref(said), ctypes.byref(granted), None,
             )  # fmt: skip
             self._check(major, minor)
-            return said.data, bool(major == _COMPLETE)
+            complete = bool(major == _COMPLETE)
+            if complete and not granted.value & _MUTUAL:  # what was asked for is a wish, by RFC 2744
+                raise GssError(
+                    f"the exchange with HTTP@{host} ended without mutual authentication: the ticket was taken, and "
+                    "nothing proved who took it; have that server, or what stands before it, answer by Kerberos itself"
+                )
+            return said.data, complete
         finally:
             self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
             self._gss.gss_release_cred(ctypes.byref(minor), ctypes.byref(credentials))

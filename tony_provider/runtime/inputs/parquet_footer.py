@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony_provider.runtime.storage import Storage, read_bytes
+from tony_provider.runtime.varint import EndlessNumber, read_varint
 
 _PLAIN, _ENCRYPTED = b"PAR1", b"PARE"
 _END = 8  # bytes: the footer's length, and the magic
 _FIRST_READ = 64 << 10  # bytes: most footers are in them
 _LONGEST = 64 << 20
 _DEEPEST = 32  # structures within structures; there are 6 in parquet.thrift
-_LONGEST_NUMBER = 10  # bytes
 
 
 class ParquetError(ValueError):
@@ -49,7 +49,7 @@ def parse_footer(footer: bytes) -> list[tuple[int, int]]:
     compact = _Compact(footer)
     try:
         groups = _row_groups(compact)
-    except (IndexError, RecursionError) as error:
+    except (IndexError, RecursionError, EndlessNumber) as error:
         raise ParquetError("its footer is damaged") from error
     if compact.position > len(footer) or any(min(group) < 0 for group in groups):
         raise ParquetError("its footer is damaged")
@@ -125,7 +125,7 @@ class _Compact:
         return count, kind
 
     def integer(self) -> int:
-        number, self.position = _number(self._data, self.position)
+        number, self.position = read_varint(self._data, self.position)
         return (number >> 1) ^ -(number & 1)
 
     def skip(self, kind: int) -> None:
@@ -149,7 +149,7 @@ def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
             at += 1
         return at + 1
     if kind == _BINARY:
-        length, at = _number(data, at)
+        length, at = read_varint(data, at)
         return at + length
     if kind in _FIXED:
         return at + _FIXED[kind]
@@ -161,7 +161,7 @@ def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
         count, element, at = _list_header(data, at)
         return _behind_elements(data, at, count, (element,), depth)
     if kind == _MAP:
-        count, at = _number(data, at)
+        count, at = read_varint(data, at)
         return _behind_elements(data, at + 1, count, (data[at] >> 4, data[at] & 15), depth) if count else at
     raise ParquetError("its footer is damaged")
 
@@ -198,17 +198,5 @@ def _list_header(data: bytes, at: int) -> tuple[int, int, int]:
     """How many elements, their type, and the position behind that."""
     count, kind, at = data[at] >> 4, data[at] & 15, at + 1
     if count == 15:
-        count, at = _number(data, at)
+        count, at = read_varint(data, at)
     return count, kind, at
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number, and the position behind it."""
-    number = 0
-    for shift in range(0, 7 * _LONGEST_NUMBER, 7):
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-    raise ParquetError("its footer is damaged")

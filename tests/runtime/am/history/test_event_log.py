@@ -77,7 +77,7 @@ class Work:
             self.store,
             self.directory.as_uri(),
             "application_1_1",
-            {"dag": "retrain", "run": "r1"},
+            {"dag": "retrain", "run": "\u202er\x1b[2J1"},  # what would turn a page around is left out
             time_ms=1,
             am_attempt=self.attempt,
             former=former,

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.inputs.conftest import ADDRESS, MakeSite, Site, StandInSession
-from tony_provider.runtime.am.inputs import opened_inputs
+from tony_provider.runtime.am.inputs import opened_inputs, outstanding
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
 from tony_provider.runtime.am.inputs.queued_shards import QueuedShards
 from tony_provider.runtime.am.owner import SupersededError
@@ -276,3 +276,21 @@ def test_a_directory_without_an_end_takes_no_longer_than_a_search_may(
         made.open()
     assert not over.is_set()
     over.set()
+
+
+async def test_who_asks_without_end_is_told_so_until_it_is_answered(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outstanding, "MOST", 64 << 10)
+    async with desk.working():
+        for _ in range(3):
+            await desk.hear(A, take=True)
+        asked = [desk.say(A, take=True) for _ in range(100)]
+        assert "before it has heard" in asked[-1].result().problem
+        assert len(desk.shards._heard) == 64
+        other = desk.say(B, take=True)
+        desk.session.running.remove(A)
+        desk.shards.look()
+        assert (await asyncio.wait_for(other, DEADLINE)).problem == ""
+        desk.shards.look()
+        assert not desk.shards._outstanding._bytes

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.runtime.am.inputs.conftest import MakeSite, StandInSession, StandInTask
-from tony_provider.runtime.am.inputs import static_parts
+from tony_provider.runtime.am.inputs import outstanding, static_parts
 from tony_provider.runtime.am.inputs.static_parts import StaticParts
 from tony_provider.runtime.inputs.shard import InputShard
 from tony_provider.runtime.protocol import tony_pb2
@@ -78,3 +78,18 @@ async def test_parts_are_dealt_by_rank_to_those_who_read(site: MakeSite) -> None
         assert both[0][-1].size == 99  # the largest goes to rank 0
         assert sorted(shard.size for part in both for shard in part) == list(range(100))
         assert "takes no part" in (await piece(parts, "ps:0")).problem
+
+
+async def test_who_asks_without_end_is_told_so_and_the_others_are_answered(
+    site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outstanding, "MOST", 64 << 10)
+    async with working(site, StandInSession(workers(2)), ["worker"]) as parts:
+        answers: list[tony_pb2.InputPart] = []
+        for number in range(100):
+            parts.wanted("worker:0", tony_pb2.InputPartWanted(request=number, name="data"), answers.append)
+        assert parts._asked.qsize() == 64
+        assert {answer.request for answer in answers} == set(range(64, 100))
+        assert all("before it has heard" in answer.problem for answer in answers)
+        assert (await piece(parts, "worker:1")).problem == ""
+        assert (await piece(parts, "worker:0")).problem == ""

@@ -32,8 +32,9 @@ from tony_provider.runtime.application import (
     LocalizedResource,
     ResourceKind,
 )
-from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
+from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import TOKEN_FILE, materialise, write_tokens
+from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, read_report
 from tony_provider.runtime.protocol.status import FinalStatus

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.runtime.am.flood import flooding
 from tests.runtime.am.web.site import DEADLINE, HOST, PORTS, Master, OpenGate, router
 from tests.runtime.certificates import certificate
 from tests.runtime.hadoop.java_keystores import keystore
@@ -145,6 +146,19 @@ async def test_nobody_else_is(server: WebServer, tmp_path: Path) -> None:
     assert await refused(server, stranger())
     assert await refused(server, other)
     assert await refused(server, None)
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half-a-hello"])
+async def test_handshakes_that_are_not_made_do_not_keep_the_proxy_out(
+    server: WebServer, authority: Authority, tmp_path: Path, said: bytes
+) -> None:
+    """More of them than there are places, from the proxy's own host."""
+    context = authority.proxy(tmp_path)
+    with flooding(HOST, server.address.port, 400, said=said) as flood:
+        await asyncio.to_thread(flood.until_closed, 400)
+        for _ in range(5):
+            assert (await ask(server, context, hangs_up=True)).startswith(b"HTTP/1.1 200 ")
+            assert len(server._connections) < 300
 
 
 def test_where_yarn_asks_for_none() -> None:

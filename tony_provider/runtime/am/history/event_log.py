@@ -40,6 +40,7 @@ from tony_provider.runtime.storage import (
     uris,
     write_atomically,
 )
+from tony_provider.runtime.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,12 @@ class EventLog(StoreWriter):
         self._uncertain: set[EventRange] = set()  # not written, as far as the store said
         self._is_ending = False
         if not self._closed:
-            first = {"time_ms": time_ms, "event": APPLICATION, "message": "", "labels": dict(labels)}
+            first = {
+                "time_ms": time_ms,
+                "event": APPLICATION,
+                "message": "",
+                "labels": {name: one_line(text) for name, text in labels.items()},
+            }
             self._backlog.add(encode_event(first))
 
     def append(

@@ -11,6 +11,7 @@ from typing import Callable
 import attrs
 
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
+from tony_provider.runtime.am.inputs.outstanding import Outstanding
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.clock import epoch_ms
@@ -67,13 +68,16 @@ class QueuedShards:
         self._settled: list[Settled] = []  # to be written
         self._heard: list[_Request] = []  # to be answered after that
         self._waiting: dict[tuple[ShardReader, int], _Request] = {}  # for a shard, in the order of their requests
+        self._outstanding = Outstanding()
 
     # ---- what executors say ------------------------------------------------------------------------------------
 
     def requested(self, reader: ShardReader, message: tony_pb2.ShardRequest, answer: Answer) -> None:
         """Take note, and answer sooner or later. Does not block."""
         problem = "" if self._runs(reader) else f"start {reader.start} of {reader.task} has ended"
-        problem = problem or self._settle(reader, message)
+        problem = problem or self._outstanding.add(reader.task, message.ByteSize())
+        if not problem and (problem := self._settle(reader, message)):
+            self._outstanding.remove(reader.task, message.ByteSize())
         if problem:
             answer(tony_pb2.ShardAnswer(request=message.request, problem=problem))
             return
@@ -93,7 +97,7 @@ class QueuedShards:
                 log.info("%s: shards of %s are free again", self.opened.name, reader)
         for key, request in list(self._waiting.items()):
             if not self._runs(request.reader):
-                del self._waiting[key]
+                self._over(self._waiting.pop(key))
         if self._waiting:
             self._news.set()
 
@@ -146,8 +150,11 @@ class QueuedShards:
                 await self._write(settled)
             for request in heard:
                 if request.message.take:
-                    self._waiting[request.key] = request
+                    former, self._waiting[request.key] = self._waiting.get(request.key), request
+                    if former is not None:
+                        self._over(former)
                 else:
+                    self._over(request)
                     request.answer(tony_pb2.ShardAnswer(request=request.message.request))
             await self._deal()
 
@@ -175,7 +182,7 @@ class QueuedShards:
             shard = self._queue.take(*key) if self._runs(request.reader) else None
             if shard is not None:
                 given.append((request, shard))
-                del self._waiting[key]
+                self._over(self._waiting.pop(key))
         lines = await asyncio.to_thread(self.opened.listing.lines, [shard for _, shard in given])
         for (request, shard), line in zip(given, lines):
             request.answer(tony_pb2.ShardAnswer(request=request.message.request, shard=shard, line=line.decode()))
@@ -187,9 +194,13 @@ class QueuedShards:
         waiting, self._waiting = list(self._waiting.values()), {}
         failures = await asyncio.to_thread(self._failures)
         for request in waiting:
+            self._over(request)
             request.answer(
                 tony_pb2.ShardAnswer(request=request.message.request, failed=len(self._queue.failed), failures=failures)
             )
+
+    def _over(self, request: _Request) -> None:
+        self._outstanding.remove(request.reader.task, request.message.ByteSize())
 
     def _failures(self) -> str:
         return "; ".join(list(self._queue.failed.values())[:_MOST_FAILURES])

@@ -10,6 +10,7 @@ from typing import Callable, Optional
 import attrs
 
 from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
+from tony_provider.runtime.am.inputs.outstanding import Outstanding
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.inputs.balanced_deal import BalancedDeal
 from tony_provider.runtime.protocol import tony_pb2
@@ -44,15 +45,21 @@ class StaticParts:
         self._session = session
         self._deal: Optional[BalancedDeal] = None
         self._asked: asyncio.Queue[_Wanted] = asyncio.Queue()
+        self._outstanding = Outstanding()
 
     def wanted(self, task: str, message: tony_pb2.InputPartWanted, answer: Answer) -> None:
         """Answer sooner or later. Does not block."""
+        problem = self._outstanding.add(task, message.ByteSize())
+        if problem:
+            answer(tony_pb2.InputPart(request=message.request, problem=problem))
+            return
         self._asked.put_nowait(_Wanted(task, message, answer))
 
     async def run(self) -> None:
         """Answer until it is cancelled."""
         while True:
             asked = await self._asked.get()
+            self._outstanding.remove(asked.task, asked.message.ByteSize())
             asked.answer(await self._part(asked))
 
     async def _part(self, asked: _Wanted) -> tony_pb2.InputPart:

@@ -27,9 +27,10 @@ from tony_provider.runtime.am.resource_manager import (
 )
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.local.archives import ArchiveCache, ArchiveError
+from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import NODE_HOST
 from tony_provider.runtime.local.trees import remove_tree
+from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.peak import Peak
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report

@@ -9,7 +9,9 @@ import random
 import socket
 import ssl
 from collections.abc import Iterable
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
+
+import attrs
 
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.allowance import Allowance
@@ -28,6 +30,10 @@ _BACKLOG = 1024
 _AT_ONCE = 64  # connections that are accepted before others have the loop
 _REST = 1.0  # seconds after which it is tried again where none can be accepted
 _HANDSHAKE = 5.0  # seconds for TLS
+_STRANGERS_HANDSHAKE = 2.0
+# Likewise where they begin with a handshake: so few that one which is made at once is over long before as many have
+# come as there are places.
+_HANDSHAKES_AT_ONCE = 16
 _GOODBYE = 2.0  # seconds for the answers on their way when the server ends
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address where IPv6 is off
 
@@ -48,6 +54,9 @@ class WebServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._expected = Slots(_MOST_EXPECTED, _MOST_EXPECTED)
         self._strangers = Slots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
+        # Whoever has come through is the proxy, by its certificate: those that have not take none of its places.
+        self._handshakes = Slots(_MOST_EXPECTED, _MOST_EXPECTED)
+        self._strangers_handshakes = Slots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # those of which none can be accepted just now
         self._newcomers = Allowance(_STRANGERS_A_SECOND, _MOST_STRANGERS)
         self._serves = False
@@ -110,7 +119,7 @@ class WebServer:
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_HANDSHAKES_AT_ONCE if self._tls else _AT_ONCE):
             try:
                 accepted, name = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -140,16 +149,8 @@ class WebServer:
         task.add_done_callback(lambda task: self._over(task, source))
 
     async def _serve(self, accepted: socket.socket, source: str, *, expected: bool) -> None:
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol,
-                accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=_HANDSHAKE if self._tls else None,
-            )
+            opened = await self._open(accepted, source, expected=expected)
         except OSError as error:
             log.debug("no TLS with %s: %s", source, error)
             accepted.close()
@@ -157,25 +158,66 @@ class WebServer:
         except BaseException:
             accepted.close()
             raise
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        if opened is None:
+            accepted.close()
+            return
+        reader, writer = opened
         slots = self._expected if expected else self._strangers
         if self._answer is None:
-            transport.abort()
+            writer.transport.abort()
             return
         connection = Connection(source, reader, writer, self._answer, stranger=not expected)
         if not slots.admit(connection):
-            transport.abort()
+            writer.transport.abort()
             return
         try:
             await connection.serve()
         finally:
             slots.leave(connection)
 
+    async def _open(
+        self, accepted: socket.socket, source: str, *, expected: bool
+    ) -> Optional[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """The connection's two ends, after the handshake; None: there is no place for one. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        if self._tls is None:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted)
+            return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        slots = self._handshakes if expected else self._strangers_handshakes
+        handshake = _Handshake(source, asyncio.current_task())
+        if not slots.admit(handshake):
+            return None
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=_HANDSHAKE if expected else _STRANGERS_HANDSHAKE,
+            )
+        finally:
+            slots.leave(handshake)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
     def _over(self, task: asyncio.Task[None], source: str) -> None:
         self._connections.discard(task)
         error = None if task.cancelled() else task.exception()
         if error:
             log.error("a connection from %s has failed", source, exc_info=error)
+
+
+@attrs.define(eq=False)
+class _Handshake:
+    """A connection that is not one yet, as far as its place is concerned."""
+
+    source: str
+    _task: Optional[asyncio.Task[Any]]
+    waits: bool = True
+
+    def give_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _bound(places: Iterable[tuple[int, str]], port: int) -> list[socket.socket]:

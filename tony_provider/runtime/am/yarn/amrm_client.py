@@ -22,6 +22,7 @@ from tony_provider.runtime.hadoop.errors import (
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.rpc import RetryPolicy
+from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
 from tony_provider.runtime.hadoop.tokens import Token
 from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -49,8 +50,13 @@ T = TypeVar("T")
 class AMRMClient:
     """Speaks the application master's protocol and keeps its rules: response ids, registering again, rolled tokens."""
 
-    def __init__(self, addresses: Sequence[Address], token: Token) -> None:
-        self._protocol = ApplicationMasterProtocol(addresses, token, retry=_RETRY)
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        token: Token,
+        settings: ConnectionSettings = ConnectionSettings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._protocol = ApplicationMasterProtocol(addresses, token, retry=_RETRY, settings=settings)
         self._token = token
         self._addresses = addresses
         self._registration: Optional[service.RegisterApplicationMasterRequestProto] = None

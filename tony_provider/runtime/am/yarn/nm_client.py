@@ -22,6 +22,7 @@ from tony_provider.runtime.hadoop.errors import (
 from tony_provider.runtime.hadoop.ids import ContainerId, node_address
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
 from tony_provider.runtime.launch.command_line import YARN_LOG_DIR, on_yarn
@@ -40,8 +41,9 @@ class NMClient:
     YARN hands each node's token out once.
     """
 
-    def __init__(self, description: ApplicationDescription) -> None:
+    def __init__(self, description: ApplicationDescription, settings: ConnectionSettings) -> None:
         self._description = description
+        self._settings = settings
         self._tokens: dict[Address, Token] = {}
         self._clients: dict[Address, ContainerManagementProtocol] = {}
         self.acls: Sequence[yarn.ApplicationACLMapProto] = ()
@@ -105,7 +107,7 @@ class NMClient:
             token = self._tokens.get(address)
             if token is None:
                 raise HadoopError("YARN gave no token for this node")
-            client = self._clients[address] = ContainerManagementProtocol(address, token)
+            client = self._clients[address] = ContainerManagementProtocol(address, token, settings=self._settings)
         return client
 
 

@@ -33,7 +33,7 @@ from tony_provider.runtime.am.yarn.nm_client import NMClient
 from tony_provider.runtime.am.yarn.preemption_messages import PreemptionMessages
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.hadoop import yarn_messages
+from tony_provider.runtime.hadoop import rpc_protection, yarn_messages
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
     InvalidResourceRequest,
@@ -44,6 +44,7 @@ from tony_provider.runtime.hadoop.errors import (
 from tony_provider.runtime.hadoop.ids import ContainerId, node_address
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
+from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import FinalStatus
 
@@ -66,10 +67,11 @@ class YarnResourceManager(ResourceManager):
 
     def __init__(self, description: ApplicationDescription, access: YarnAccess, credentials: Credentials) -> None:
         """Made within a running event loop. Raises CredentialsError, ResourceManagerError."""
-        self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token())
+        settings = ConnectionSettings(protection=rpc_protection.accepted(access.rpc_protection))
+        self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token(), settings)
         self._asks = ContainerAsks()
         self._notices = PreemptionMessages()
-        self._nodes = NMClient(description)
+        self._nodes = NMClient(description, settings)
         self._containers: dict[str, yarn.ContainerProto] = {}
         self._events = EventQueue()
         self._background = Background(self._events.fail)

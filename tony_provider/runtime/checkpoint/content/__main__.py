@@ -8,13 +8,12 @@ system. Its standard input is a socket: it ends with that, and when nothing has 
 from __future__ import annotations
 
 import json
-import resource
 import signal
 import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tony_provider.runtime import limited_process
 from tony_provider.runtime.checkpoint.content.readers import read_here
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 
@@ -27,10 +26,7 @@ def main() -> None:
     """Serve requests from standard input until it ends."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a container's end: whoever asks decides
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    with suppress(OSError):  # where memory ends, this goes before the training
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    limited_process.limit_memory(MEMORY)
     with socket.socket(fileno=0) as asking:
         serve(asking)
 
@@ -41,10 +37,7 @@ def serve(asking: socket.socket) -> None:
     requests = asking.makefile("rb")
     while line := _next(requests):
         request = json.loads(line)
-        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        spent = int(used.ru_utime + used.ru_stime) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + request["seconds"], hard))
+        limited_process.limit_time(request["seconds"])
         asking.settimeout(None)  # whoever asks may take its time for a long answer
         asking.sendall(_answer(request["reader"], request["path"]) + b"\n")
         asking.settimeout(_IDLE)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tony_provider.runtime.checkpoint.content.crc32c import crc32c, masked
 from tony_provider.runtime.checkpoint.content.unreadable import HIGHEST, Unreadable, whole
+from tony_provider.runtime.varint import EndlessNumber, read_varint
 
 _FOOTER = 48
 _MAGIC = bytes.fromhex("57fb808b247547db")
@@ -22,7 +23,6 @@ _TRAILER = 5  # of a block: its compression, its checksum
 _HEADER_SHARDS = 1  # field numbers of BundleHeaderProto, and of BundleEntryProto
 _ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_LONGEST_VARINT = 10  # bytes, which hold 64 bits
 _MOST_BYTES = 32 << 20  # of an index: of some hundred thousand tensors
 _MOST_SHARDS = 100_000
 
@@ -50,7 +50,7 @@ def shard_sizes(index: bytes) -> list[int]:
             if end >= HIGHEST:
                 raise Unreadable(f"the index tells of a data file of {end} bytes")
             sizes[shard] = max(sizes[shard], end)
-    except IndexError as error:
+    except (IndexError, EndlessNumber) as error:
         raise Unreadable("the index is cut short or damaged") from error
     return sizes
 
@@ -96,9 +96,9 @@ def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
         raise Unreadable("the index is damaged: a block without an end")
     at = length = 0
     while at < end:
-        shared, at = _varint(block, at)
-        more, at = _varint(block, at)
-        size, at = _varint(block, at)
+        shared, at = read_varint(block, at)
+        more, at = read_varint(block, at)
+        size, at = read_varint(block, at)
         if shared > length or at + more + size > end:
             raise Unreadable("the index is damaged: an entry that is longer than what there is")
         length = shared + more
@@ -107,21 +107,9 @@ def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    offset, at = _varint(data, at)
-    size, at = _varint(data, at)
+    offset, at = read_varint(data, at)
+    size, at = read_varint(data, at)
     return (offset, size), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number, and where the next thing begins. Raises IndexError at the end of the data."""
-    value = 0
-    for shift in range(0, 7 * _LONGEST_VARINT, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise Unreadable("the index is damaged: a number without an end")
 
 
 def _varint_fields(message: bytes) -> dict[int, int]:
@@ -129,12 +117,12 @@ def _varint_fields(message: bytes) -> dict[int, int]:
     fields: dict[int, int] = {}
     at = 0
     while at < len(message):
-        tag, at = _varint(message, at)
+        tag, at = read_varint(message, at)
         kind = tag & 7
         if kind == _VARINT:
-            fields[tag >> 3], at = _varint(message, at)
+            fields[tag >> 3], at = read_varint(message, at)
         elif kind == _BYTES:
-            size, at = _varint(message, at)
+            size, at = read_varint(message, at)
             at += size
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4

@@ -14,6 +14,7 @@ from typing import Union
 import attrs
 
 from tony_provider.runtime.checkpoint.content import crc32c
+from tony_provider.runtime.varint import EndlessNumber, read_varint
 
 HEADER = 12  # bytes before a record: its length, and a checksum of that
 FOOTER = 4  # bytes after it: a checksum of the record, which takes Python too long to look at
@@ -119,13 +120,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
     """The number at a place, and where it ends."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & ((1 << 64) - 1), at
-    raise NotAnEventError("a number does not end")
+    try:
+        value, at = read_varint(message, at)
+    except (IndexError, EndlessNumber) as error:
+        raise NotAnEventError("a number does not end") from error
+    return value & ((1 << 64) - 1), at
