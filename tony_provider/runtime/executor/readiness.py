@@ -15,7 +15,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.listeners import listening_users
+from tony_provider.runtime.listeners import Connected, peer_users
 from tony_provider.runtime.spec.model import ReadinessProbe
 
 log = logging.getLogger(__name__)
@@ -67,16 +67,18 @@ class Readiness:
         for host in (self._container.host, "localhost"):
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 _, writer = await within(asyncio.open_connection(host, port), _CONNECT)
-                ours, theirs = writer.get_extra_info("sockname")[0], writer.get_extra_info("peername")[0]
-                writer.close()
-                # What is not on this machine has been reached by way of somebody who maps ports: nobody else's then.
-                if ours != theirs or await self._is_own(port, theirs):
-                    return True
+                with contextlib.closing(writer):
+                    connection: Connected = writer.get_extra_info("socket")
+                    theirs = connection.getpeername()[0]
+                    # Another machine is reached only by way of somebody who maps ports: nobody else's then.
+                    if theirs != connection.getsockname()[0] or await self._is_own(connection):
+                        return True
         return False
 
-    async def _is_own(self, port: int, address: str) -> bool:
-        """Whether our user's processes listen there: any user of the machine may have been faster than the program."""
-        users = await asyncio.to_thread(listening_users, port, address)
+    async def _is_own(self, connection: Connected) -> bool:
+        """Whether it leads to our user's processes: any user of the machine may have been faster than the program."""
+        address, port = connection.getpeername()[:2]
+        users = await asyncio.to_thread(peer_users, connection)
         strangers = users - {os.getuid()}
         if strangers and not self._told:
             self._told = True
