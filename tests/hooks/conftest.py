@@ -9,7 +9,6 @@ import pytest
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.places import transport
-from tests.unpacked_runtime import hdfs_extra
 from tony_provider.hooks.tony import TonyHook
 
 AddConnection = Callable[..., None]
@@ -38,7 +37,7 @@ def yarn(add_connection: AddConnection, hadoop: HadoopCluster, request: pytest.F
     """As alice, with a staging directory of the test's own, removed afterwards."""
     name = request.node.name.replace("[", "-").replace("]", "")
     directory = f"/user/alice/{name}"
-    add_yarn(add_connection, hadoop, staging_dir=directory, **hdfs_extra(hadoop))
+    add_yarn(add_connection, hadoop, staging_dir=directory)
     with TonyHook() as hook:
         yield hook
         hook.storage().remove(f"{hadoop.fs_default}{directory}", recursive=True)
