@@ -6,8 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 HADOOP_VERSION ?= 3.4.2
-# Most tests wait most of the time, so two run at once; those of one file in one process (see tests/sharing.py).
-PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
+# Tests wait for a third of the time or more, so three run at once on two cores; those of one file in one process (see
+# tests/sharing.py).
+PYTEST_ARGS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 30
 
 # Some images forbid it: then each of the many processes that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -127,6 +127,9 @@ def test_what_is_half_written_goes_after_a_day_wherever_it_is(store: Store, tony
 def test_the_old_is_listed_and_only_then_removed(store: Store, tony: Tony) -> None:
     which, application_id = store.train("train")
     young, _ = store.train("young")
+    staged = store.root / "cache" / "0123" / "train.py"
+    staged.parent.mkdir(parents=True)
+    staged.write_text("pass")
     store.age(store.path(store.hook.layout.job_dir(which)))
     wanted = {store.chain(which), store.application(which, application_id)}
     assert going(store) == wanted
@@ -143,7 +146,7 @@ def test_the_old_is_listed_and_only_then_removed(store: Store, tony: Tony) -> No
     assert done.code == 0, done.error
     assert not store.path(store.hook.layout.job_dir(which)).exists()
     assert store.path(store.hook.layout.job_dir(young)).exists()
-    assert (store.root / "cache").exists()
+    assert staged.exists()
 
 
 def test_links_are_removed_and_not_followed(store: Store, tony: Tony, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from airflow.sdk import DAG, task, task_group
 from tests.airflow_dags import Run, run
 from tests.operators.jobs import applications
 from tests.operators.trainings import DATES, ONCE
+from tests.unpacked_runtime import is_untouched
 from tony_provider.cluster.errors import JobNotAllowed
 from tony_provider.decorators.tony import RESULT_KEY, _TonyDecoratedOperator
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
@@ -62,7 +63,9 @@ def test_two_workers_run_the_function_and_the_first_returns(local: TonyHook, def
     assert "returned" not in whole
 
 
-def test_a_dry_run_shows_the_function_and_its_arguments(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_the_function_and_its_arguments(
+    local: TonyHook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with DAG("decorated", schedule=None) as dag:
 
         @task
@@ -76,8 +79,8 @@ def test_a_dry_run_shows_the_function_and_its_arguments(local: TonyHook, capsys:
     told = yaml.safe_load(capsys.readouterr().out)
     names = {resource["name"] for resource in told["description"]["resources"]}
     assert names == {tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE}
-    assert names < {Path(file).name for file in told["staged"]}
-    assert not local.storage().exists(local.layout.root)
+    assert names == {Path(file).name for file in told["staged"]}  # the runtime lies where it is taken from
+    assert is_untouched(tmp_path / "tony")
 
 
 def test_where_the_functions_own_files_are_made_no_connection_says(
@@ -206,12 +209,12 @@ def test_a_retry_resumes_unless_the_arguments_changed(local: TonyHook, said: pyt
     ],
 )
 def test_what_is_wrong_is_found_before_anything_is_started(
-    local: TonyHook, arguments: list[Any], job: dict[str, Any], words: str
+    local: TonyHook, tmp_path: Path, arguments: list[Any], job: dict[str, Any], words: str
 ) -> None:
     error = one(train, *arguments, job=job, retries=3).errors["train"]
     assert isinstance(error, TonySpecError)
     assert words in str(error)
-    assert not local.storage().exists(local.layout.root)
+    assert is_untouched(tmp_path / "tony")
 
 
 def test_what_is_sent_is_not_left_here(local: TonyHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.job import Job
+from tests.unpacked_runtime import local_extra
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
@@ -98,7 +99,7 @@ class LocalPlace(Place):
 
     @property
     def connection(self) -> dict[str, Any]:
-        return {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(self.root)}}
+        return {"conn_type": "tony", "extra": local_extra(self.root)}
 
     @property
     def nodes(self) -> int:

@@ -11,13 +11,14 @@ import pytest
 from tests.hadoop.cluster import HadoopCluster
 from tests.operators.jobs import Marker
 from tests.operators.trainings import Training
+from tests.unpacked_runtime import hdfs_extra, local_extra
 from tony_provider.hooks.tony import TonyHook
 
 
 @pytest.fixture
 def local(airflow_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TonyHook:
     """The embedded local cluster, as the connection ``tony_default``; a hook to look at it from outside."""
-    extra = {"backend": "local", "staging_dir": str(tmp_path / "tony"), "local_memory": 1024}
+    extra = {**local_extra(tmp_path / "tony"), "local_memory": 1024}
     connection = {"conn_type": "tony", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
     return TonyHook()
@@ -31,7 +32,7 @@ def yarn(airflow_db: None, hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatc
         "conn_type": "tony",
         "login": "alice",
         "host": ",".join(hadoop.rm_webapp),
-        "extra": {"webhdfs": ",".join(hadoop.webhdfs), "staging_dir": staging_dir},
+        "extra": {"webhdfs": ",".join(hadoop.webhdfs), "staging_dir": staging_dir, **hdfs_extra(hadoop)},
     }
     monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
     with TonyHook() as hook:

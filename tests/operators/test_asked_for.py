@@ -12,10 +12,11 @@ from airflow.sdk import DAG
 
 from tests.airflow_dags import Run, run
 from tests.operators.jobs import DAG_ID, job
+from tests.unpacked_runtime import is_untouched
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.contract import APPLICATION_FILE
-from tony_provider.runtime.storage.helpers import read_text, walk
+from tony_provider.runtime.storage.helpers import read_text
 
 AUTHORS = "echo mine > $TONY_MODEL_DIR/whose"
 EVIL = {
@@ -54,8 +55,7 @@ def allows(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
 
 
 def nothing_is_left(hook: TonyHook) -> bool:
-    storage = hook.storage()
-    return not storage.exists(hook.layout.root) or all(each.is_directory for each in walk(storage, hook.layout.root))
+    return is_untouched(Path(hook.layout.root.removeprefix("file://")))
 
 
 def test_a_form_sets_no_command_file_image_or_environment(local: TonyHook) -> None:

@@ -25,6 +25,7 @@ from tests.airflow_dags import run
 from tests.failing_triggers import TriggersFail
 from tests.hadoop.ports import free_ports
 from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
+from tests.unpacked_runtime import is_untouched
 from tests.waiting import until
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.submission_attempt import SubmissionAttempt
@@ -150,11 +151,11 @@ def test_a_name_that_no_template_knows_is_told_with_the_text_that_has_it(local: 
 
 
 @pytest.mark.parametrize("spec", ["{{ 'framework: [' }}", job("true", framwork="typo"), "no mapping"])
-def test_wrong_specification_fails_for_good_and_starts_nothing(local: TonyHook, spec: Any) -> None:
+def test_wrong_specification_fails_for_good_and_starts_nothing(local: TonyHook, tmp_path: Path, spec: Any) -> None:
     done = train(spec, retries=3)
     assert done.state == "failed"
     assert isinstance(done.errors["train"], TonySpecError)
-    assert not local.storage().exists(local.layout.root)
+    assert is_untouched(tmp_path / "tony")
 
 
 def test_missing_connection_says_how_to_add_it(airflow_db: None) -> None:
@@ -170,7 +171,9 @@ def test_missing_file_names_it(local: TonyHook) -> None:
     assert "no_such_script.py" in str(error)
 
 
-def test_a_dry_run_logs_the_submission_and_changes_nothing(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_logs_the_submission_and_changes_nothing(
+    local: TonyHook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     spec = job("true", env={"GREETING": "hello"}, tags=["nightly"])
     with dag_of(spec, secrets={"API_KEY": "pa55word-of-the-store"}) as dag:
         dag.task_dict["train"].dry_run()  # type: ignore[union-attr]
@@ -180,7 +183,7 @@ def test_a_dry_run_logs_the_submission_and_changes_nothing(local: TonyHook, caps
     assert told["description"]["job"]["env"] == {"GREETING": "hello"}
     assert "tony.user.API_KEY" in told["request"]["credentials"]
     assert "pa55word" not in said
-    assert not local.storage().exists(local.layout.root)
+    assert is_untouched(tmp_path / "tony")
 
 
 def test_a_dry_run_shows_what_a_training_begins_with(local: TonyHook, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState
 from tony_provider.sensors.base import TonySensor
 
 DAG_ID = "sensor_test"
@@ -77,9 +77,12 @@ def until_ended(hook: TonyHook, application_id: str) -> None:
     until(look, f"the end of {application_id}", DEADLINE)
 
 
-def is_heard_of(hook: TonyHook, application_id: str) -> bool:
+def is_told_to_run(hook: TonyHook, application_id: str) -> bool:
+    """Of each task: the job runs as soon as all executors are there, which tell of their processes later."""
     status = hook.job_status(identity(hook), application_id)
-    return status is not None and all(task.heartbeat_ms for task in status.tasks)
+    return status is not None and all(
+        task.state is TaskState.RUNNING and task.heartbeat_ms is not None for task in status.tasks
+    )
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def running(hook: TonyHook, marker_path: Path, command: str, **more: Any) -> Ite
     try:
         until(marker_path.exists, "the user process", DEADLINE)
         until_job(hook, application_id, JobState.RUNNING)
-        until(lambda: is_heard_of(hook, application_id), "a heartbeat of each task", DEADLINE)
+        until(lambda: is_told_to_run(hook, application_id), "a heartbeat of each task that runs", DEADLINE)
         yield application_id
     finally:
         hook.kill(application_id, "the test is over")

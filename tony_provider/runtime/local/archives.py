@@ -39,7 +39,7 @@ class ArchiveCache:
         """
         root = self.private if self.owns(resource) else self.shared
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        key = hashlib.sha256(f"{resource.uri} {resource.size} {resource.modified_ms}".encode()).hexdigest()[:32]
+        key = name_of(resource)
         target = root / key
         try:
             with locked(root / f"{key}.lock", SECONDS + _MORE_SECONDS):
@@ -48,6 +48,11 @@ class ArchiveCache:
         except TimeoutError as error:
             raise ArchiveError(f"cannot unpack {resource.uri}: {error}") from error
         return target
+
+
+def name_of(resource: LocalizedResource) -> str:
+    """What the directory with an archive's content is called: a file that has changed has another."""
+    return hashlib.sha256(f"{resource.uri} {resource.size} {resource.modified_ms}".encode()).hexdigest()[:32]
 
 
 def shared_cache(access: LocalAccess) -> Path:

@@ -14,9 +14,9 @@ from typing import Any
 
 import attrs
 
+from tests import unpacked_runtime
 from tests.runtime.history.events import events_in
 from tony_provider.cluster.application_secrets import application_secrets
-from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import (
     ApplicationDescription,
@@ -148,6 +148,8 @@ def stage(
     store, root = directory / "store", directory / "cluster" / application_id
     for each in (store / contract.LAUNCH_DIR, root):
         each.mkdir(parents=True)
+    runtime = unpacked_runtime.resource(unpacked_runtime.archive())
+    unpacked_runtime.have_unpacked(root.parent, runtime)
     local = LocalAccess(str(root), **{"memory": 65536, "vcores": 64, **(access or {})})
     description = ApplicationDescription(
         application_id=application_id,
@@ -157,7 +159,7 @@ def stage(
         chain_dir=(directory / "chain-0001").as_uri(),
         webhdfs=None,
         resources=[resource(path, name) for name, path in (files or {}).items()],
-        runtime=resource(worker_archive(), contract.RUNTIME_DIR, ResourceKind.ARCHIVE),
+        runtime=runtime,
         python=[sys.executable],
         local=local,
         labels={"dag": "tests"},
