@@ -22,6 +22,7 @@ from tests.hadoop.settings import (
     NameNode,
     NodeManager,
     Settings,
+    groups_of,
 )
 
 NODE_LABEL = "gpu"
@@ -238,7 +239,7 @@ class Configuration:
             "hadoop.tmp.dir": str(self.layout.data / "tmp"),
             # Our users are nobody on this machine: Hadoop would run `id` for them, again and again.
             "hadoop.user.group.static.mapping.overrides": ";".join(
-                f"{user}=users" for user in (*ORDINARY_USERS, "dr.who")
+                f"{user}={','.join(groups_of(user))}" for user in (*ORDINARY_USERS, "dr.who")
             )
             + ";hdfs=supergroup;yarn=hadoop;",
             f"hadoop.proxyuser.{PROXY_USER}.hosts": "*",
@@ -248,7 +249,7 @@ class Configuration:
             "ipc.client.connect.max.retries": "50",
         }
         if self.settings.kms:
-            values["hadoop.security.key.provider.path"] = key_server(self.addresses)
+            values["hadoop.security.key.provider.path"] = key_server(self.settings, self.addresses)
         return values | (self._secure_core() if self.settings.secure else {})
 
     def _secure_core(self) -> Properties:
@@ -304,6 +305,7 @@ class Configuration:
         values = {
             "hadoop.kms.http.host": host,
             "hadoop.kms.http.port": port,
+            "hadoop.kms.ssl.enabled": "true" if self.settings.https else "false",
             "hadoop.kms.key.provider.uri": f"jceks://file@{self.layout.data}/kms.keystore",
             "hadoop.kms.authentication.type": "kerberos",
             "hadoop.kms.authentication.kerberos.principal": "*",
@@ -450,9 +452,9 @@ class Configuration:
         return values
 
 
-def key_server(addresses: Addresses) -> str:
+def key_server(settings: Settings, addresses: Addresses) -> str:
     """The URI of the key management server."""
-    return f"kms://http@{addresses.kms}/kms"
+    return f"kms://{settings.scheme}@{addresses.kms}/kms"
 
 
 def _host(address: str) -> str:
