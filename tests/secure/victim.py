@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ class Victim:
     place: YarnPlace
     job: Job
     go: Path  # it ends when this is there
-    problems: list[str] = field(default_factory=list)
+    secret: str = ""  # in the environment of its programs
     finished: bool = False
 
     @property
