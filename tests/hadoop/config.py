@@ -201,7 +201,7 @@ class Configuration:
         for name in sorted(files.keys() | own.keys() | self.settings.properties.keys()):
             values = files.get(name, {}) | own.get(name, {}) | self.settings.properties.get(name, {})
             path = folder / f"{name}.xml"
-            path.touch(0o600 if name.startswith("ssl-") else 0o644)  # those hold passwords
+            path.touch(0o600 if name == "ssl-server" else 0o644)  # that has the key's password
             path.write_text(_xml(values))
         (folder / "log4j.properties").write_text(LOG4J)
         (folder / "hosts").write_text(self._hosts(host))
@@ -217,12 +217,11 @@ class Configuration:
         return "\n".join([*lines, f"{LOOPBACK} localhost", ""])
 
     def _ssl(self) -> dict[str, Properties]:
-        """Where servers have their key, and whom they and Hadoop's own clients trust."""
+        """Where servers have their key, and whom they and Hadoop's own clients trust: JVMs of all users read that."""
         password = self.layout.tls_password.read_text()
-        stores = {"keystore": self.layout.keystore, "truststore": self.layout.truststore}
-        files: dict[str, Properties] = {}
-        for side in ("server", "client"):
-            files[f"ssl-{side}"] = {f"ssl.{side}.keystore.keypassword": password}
+        trusted = {"truststore": self.layout.truststore}
+        files: dict[str, Properties] = {"ssl-server": {"ssl.server.keystore.keypassword": password}, "ssl-client": {}}
+        for side, stores in (("server", {"keystore": self.layout.keystore, **trusted}), ("client", trusted)):
             for store, path in stores.items():
                 for what, value in (("location", str(path)), ("password", password), ("type", "PKCS12")):
                     files[f"ssl-{side}"][f"ssl.{side}.{store}.{what}"] = value

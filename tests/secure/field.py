@@ -55,7 +55,7 @@ def _short_lived() -> Settings:
 CLUSTERS = {
     SHARED: _ALL,
     SHORT_LIVED: _short_lived(),
-    LENIENT: replace(_ALL, masters_https="LENIENT", nodemanagers=1),
+    LENIENT: replace(_ALL, masters_https="LENIENT"),
 }
 
 

@@ -12,6 +12,19 @@ from tests.secure.field import Field
 from tests.secure.victim import Victim
 
 SOURCES = tuple(f"127.0.1.{number}" for number in range(11, 15))
+HALF = 256
+_REQUEST = b"GET /status HTTP/1.1\r\nHost: master\r\nCookie: proxy-user=alice\r\nX-Half: "
+_HANDSHAKE = bytes.fromhex("16030101fc010001f80303") + bytes(32)  # TLS's first message, which says that it is longer
+
+
+def half_said(field: Field) -> str:
+    """At the page of alice's job, as it is served there: requests of http that do not end, or handshakes of https."""
+    victim, https = field.victim(), field.hadoop.settings.masters_https != "NONE"
+    with connections(victim.ports()["web"], HALF, _HANDSHAKE if https else _REQUEST) as opened:
+        seconds = status_seconds(field, victim)
+    field.cost = f"status within {seconds:.1f} s"
+    what = "handshakes" if https else "requests"
+    return f"{opened} half {what}; alice sees page and status through the proxy meanwhile"
 
 
 @contextlib.contextmanager

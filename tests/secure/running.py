@@ -16,9 +16,6 @@ from tests.secure.row import Row
 from tests.secure.standing import Standing
 from tests.secure.table import TABLE
 
-# Clusters at a time: most of a row is waiting. A process for each, since whose ticket is used is a process's.
-AT_ONCE = 2
-
 
 def run_one(row: Row, field: Field) -> Outcome:
     """Raises ClusterError."""
@@ -28,9 +25,12 @@ def run_one(row: Row, field: Field) -> Outcome:
 
 
 def run_all(root: Path, folder: Path, rows: list[Row], *, keep: bool) -> list[Outcome]:
-    """In the rows' order; each is told once it is over. Raises ClusterError."""
+    """In the rows' order; each is told once it is over. Raises ClusterError.
+
+    Most of a row is waiting, so the clusters stand side by side; each has a process, since tickets are a process's own.
+    """
     asked = {name: [row for row in rows if row.cluster == name] for name in CLUSTERS}
-    with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn"), initializer=_begin) as pool:
+    with ProcessPoolExecutor(len(CLUSTERS), mp_context=get_context("spawn"), initializer=_begin) as pool:
         running = [
             pool.submit(partial(run_on, keep=keep), root / name, CLUSTERS[name], folder, chosen)
             for name, chosen in asked.items()

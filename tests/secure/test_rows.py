@@ -35,6 +35,7 @@ ELSEWHERE = {
     "forms": "tests/operators/test_asked_for.py",
     "dag": "tests/dags/test_examples.py",
     "lifetimes": "tests/jobs/test_token_renewal.py",
+    "proxy": "tests/jobs/test_masters_https.py",
     "frameworks": "tests/cluster/test_open_ports.py",
     "neighbour": "tests/runtime/executor/test_delivered_files.py",
 }

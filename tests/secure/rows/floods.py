@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.hadoop.processes import Process
 from tests.secure.callers import flood, secrets_of
 from tests.secure.field import Field
-from tests.secure.flooding import SOURCES, connections, status_seconds
+from tests.secure.flooding import HALF, SOURCES, connections, half_said, status_seconds
 from tests.secure.row import row
 from tests.secure.victim import Victim, peak_bytes
 from tony_provider.runtime import contract
@@ -16,13 +16,11 @@ from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.task_identity import TaskIdentity
 
 IDLE = 6000
-HALF = 256
-HALF_REQUEST = b"GET /status HTTP/1.1\r\nHost: master\r\nCookie: proxy-user=alice\r\nX-Half: "
 BEATS, BEAT_BYTES = 4, 11 << 20
 
 
 @row("idle-connections", f"open {IDLE:,} connections to the port for executors and say nothing; then a task dies")
-def idleconnections(field: Field) -> str:
+def idle_connections(field: Field) -> str:
     victim = field.victim(own=True)
     with connections(victim.ports()["grpc"], IDLE) as opened:
         descriptors = len(list(Path(f"/proc/{victim.master.pid}/fd").iterdir()))
@@ -37,11 +35,7 @@ def idleconnections(field: Field) -> str:
 
 @row("half-requests", f"leave {HALF} requests half said at the page's port, from {len(SOURCES)} addresses")
 def half_requests(field: Field) -> str:
-    victim = field.victim()
-    with connections(victim.ports()["web"], HALF, HALF_REQUEST) as opened:
-        seconds = status_seconds(field, victim)
-    field.cost = f"status within {seconds:.1f} s"
-    return f"{opened} half requests; alice sees page and status through the proxy meanwhile"
+    return half_said(field)
 
 
 @row(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from urllib.parse import urlsplit
@@ -14,45 +12,44 @@ from urllib.parse import urlsplit
 from tests.jobs.waiters import deferred
 from tests.secure.callers import self_made
 from tests.secure.field import Field
-from tests.secure.flooding import connections, status_seconds
+from tests.secure.flooding import HALF, SOURCES, half_said
 from tests.secure.row import LENIENT, SHORT_LIVED, row
-from tests.secure.victim import SECONDS, Victim
+from tests.secure.victim import Victim
 from tony_provider.runtime.hadoop.java_keystore import JavaKeystore
 from tony_provider.runtime.protocol.status import JobState
 
 _ATTEMPT = "look and order past the proxy, from its own host, with certificates of bob's own making and of a job of his"
-_HALF = 256
-# The beginning of TLS's first message: its length is said, and the rest never comes.
-_HALF_HELLO = bytes.fromhex("16030101fc010001f80303") + bytes(32)
 
 
 @row("forged-proxy", f"masters serve https (STRICT): {_ATTEMPT}", cluster=SHORT_LIVED)
 def forged_proxy(field: Field) -> str:
-    return _forged(field)
+    victim = field.submit_victim()
+    with deferred(victim.job, field.place):  # which brings it newer tokens
+        try:
+            victim.until_running()
+            return _forged(field, victim)
+        finally:
+            victim.go.touch()  # whoever waits for its end waits in any case
 
 
 @row("forged-proxy-lenient", "the same where masters may serve https (LENIENT)", cluster=LENIENT)
 def forged_proxy_lenient(field: Field) -> str:
-    return _forged(field)
+    return _forged(field, field.victim())
 
 
 @row(
     "half-handshakes",
-    f"leave {_HALF} handshakes of TLS half said at the page's port, from 4 addresses",
+    f"leave {HALF} handshakes of TLS half said at the page's port, from {len(SOURCES)} addresses",
     cluster=LENIENT,
 )
 def half_handshakes(field: Field) -> str:
-    with _watched(field) as victim, connections(victim.ports()["web"], _HALF, _HALF_HELLO) as opened:
-        seconds = status_seconds(field, victim)
-    field.cost = f"status within {seconds:.1f} s"
-    return f"{opened} half handshakes; alice sees page and status through the proxy meanwhile"
+    return half_said(field)
 
 
-def _forged(field: Field) -> str:
-    with _watched(field) as victim:
-        seen = field.visitor("alice").ask("GET", f"{victim.page}status")
-        field.expect(seen.code == 200 and "worker" in seen.text, f"alice herself sees {seen.code} {seen.first}")
-        answers = _answers(field, victim.ports()["web"])
+def _forged(field: Field, victim: Victim) -> str:
+    seen = field.visitor("alice").ask("GET", f"{victim.page}status")
+    field.expect(seen.code == 200 and "worker" in seen.text, f"alice herself sees {seen.code} {seen.first}")
+    answers = _answers(field, victim.ports()["web"])
     for what, heard in answers.items():
         field.expect(heard.startswith("refused"), f"{what}: {heard[:200]}")
     kinds = sorted({heard.removeprefix("refused: ") for heard in answers.values()})
@@ -111,16 +108,3 @@ def _context(folder: Path, pem: bytes) -> ssl.SSLContext:
             file.flush()
             context.load_cert_chain(file.name)
     return context
-
-
-@contextmanager
-def _watched(field: Field) -> Iterator[Victim]:
-    """A job of the row's own that runs meanwhile, and gets newer tokens where these are short-lived."""
-    victim = field.submit_victim()
-    with deferred(victim.job, field.place):
-        try:
-            victim.until_running()
-            yield victim
-        finally:
-            victim.go.touch()  # whoever waits for its end waits in any case
-        victim.job.end(SECONDS)
