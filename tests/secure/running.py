@@ -15,6 +15,9 @@ from tests.secure.field import CLUSTERS, Field
 from tests.secure.row import Row
 from tests.secure.standing import Standing
 from tests.secure.table import TABLE
+from tony_provider.runtime.file_lock import locked
+
+_START_SECONDS = 600.0  # that the others may take to start: side by side none would come up in time
 
 
 def run_one(row: Row, field: Field) -> Outcome:
@@ -50,7 +53,9 @@ def run_on(root: Path, settings: Settings, folder: Path, rows: list[Row], *, kee
     hadoop = HadoopCluster(root, settings)
     standing = Standing()
     try:
-        hadoop.start()
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with locked(root.parent / "starting.lock", _START_SECONDS):
+            hadoop.start()
         for row in rows:
             outcomes.append(run_one(row, Field(hadoop, folder / row.name, standing)))
             print("\n".join(TABLE.lines_of(outcomes[-1])), flush=True)
