@@ -54,8 +54,8 @@ def _short_lived() -> Settings:
 
 CLUSTERS = {
     SHARED: _ALL,
-    SHORT_LIVED: _short_lived(),
     LENIENT: replace(_ALL, masters_https="LENIENT"),
+    SHORT_LIVED: _short_lived(),
 }
 
 
