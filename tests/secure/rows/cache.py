@@ -38,8 +38,9 @@ def _run(field: Field, spec: dict[str, Any]) -> Job:
 
 
 def _rewrite(field: Field, targets: list[str], text: str, **changes: Any) -> Job:
-    """By a job of hers, as its code can."""
+    """By a job of hers, as its code can; it has the honest file, too."""
     script = field.folder / SCRIPT
+    script.write_text(_HONEST)
     spec = {
         "hadoop": True,
         "files": [str(PROGRAMS / "rewriter.py"), str(script)],
@@ -100,7 +101,6 @@ def poisoned_description(field: Field) -> str:
         write_atomically(storage, uri, honest)
 
     field.at_end(restore)
-    (field.folder / SCRIPT).write_text(_HONEST)
     _rewrite(field, [f"store {victim.webhdfs(uri)} {field.hadoop.layout.ca_file}"], "{}")
     # It is read once, at the launch, from what YARN has localised by its size and time: those that run go on.
     return "the running job goes on with what was submitted"
