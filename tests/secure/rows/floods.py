@@ -52,11 +52,16 @@ def large_heartbeats(field: Field) -> str:
     seconds = status_seconds(field, victim)
     grown = (peak_bytes(victim.master) - before) >> 20
     field.expect(heard.welcome, f"the task itself was not let in: {heard}")
-    field.expect(heard.code != "OK", f"they were taken: {heard}")
+    # The stream ends well where the task's own executor has come back before its end was told.
+    said = next(each for each in victim.job.log_folders(victim.id) if each.name.endswith("_000001")) / "stderr"
+    refused = "worker:0 sent what is refused: a message of the kind heartbeat" in said.read_text()
+    field.expect(heard.code != "OK" or refused, f"they were taken: {heard}")
     field.expect(grown < 100, f"the master has grown by {grown} MiB")
     victim.until(lambda: victim.job.status().state is JobState.RUNNING, "the job to run on")
     field.cost = f"master's peak {grown} MiB above; status within {seconds:.1f} s"
-    return f"the stream is ended: {heard}"
+    return (
+        f"the stream is ended: {heard}" if heard.code != "OK" else "refused, each; the task's own stream has come back"
+    )
 
 
 def _trainings(victim: Victim) -> list[Process]:
