@@ -7,8 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-import tests.airflow_home  # noqa: F401 - names Airflow's home before anything imports Airflow
-from tests import named_rows
+from tests import airflow_home, named_rows  # the first names Airflow's home before anything imports Airflow
 
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"  # of the harness itself; read when Airflow is imported
 from tests.hadoop.daemons import ClusterError
@@ -27,6 +26,8 @@ def main() -> int:
     folder = root / time.strftime("run-%Y%m%d-%H%M%S")
     print(TABLE.header(), flush=True)
     begun = time.monotonic()
+    os.environ[airflow_home.SHARED] = str(airflow_home.HOME)  # with the processes that clusters have
+    airflow_home.migrate()
     try:
         outcomes = run_all(root, folder, rows, keep=arguments.keep)
     except ClusterError as error:
