@@ -59,7 +59,7 @@ faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by eve
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
 .PHONY: secure
-secure: packages $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some
+secure: packages-secure $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some
 	$(BIN)/python -m tests.secure $(subst $(comma), ,$(ROWS))
 
 # Rows of the table that are tests of something else, too.
@@ -144,7 +144,7 @@ clean:  ## remove what make made here (not the caches in the home directory)
 
 # -- setting up ------------------------------------------------------------------------------------------------------
 
-.PHONY: packages packages-torch packages-kinds
+.PHONY: packages packages-torch packages-kinds packages-secure
 packages:
 	@sh tests/packages.sh
 
@@ -153,6 +153,9 @@ packages-torch:
 
 packages-kinds:
 	@sh tests/packages.sh kinds
+
+packages-secure:
+	@sh tests/packages.sh secure
 
 $(VENV)/.uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …")'

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 
@@ -30,6 +33,29 @@ def chosen(rows: Iterable[R], wanted: Sequence[str]) -> list[R]:
         for row in rows
         if not wanted or any(each in (row.name, row.kind) or row.name.startswith(f"{each}-") for each in wanted)
     ]
+
+
+def parser_of_rows(program: str, about: str | None, root: Path) -> argparse.ArgumentParser:
+    """What each of them can be told: which rows, and where and for how long its clusters are."""
+    parser = argparse.ArgumentParser(prog=program, description=about)
+    parser.add_argument("rows", nargs="*", help="names of rows, their beginnings, or kinds of rows; default: all")
+    parser.add_argument("--list", action="store_true", help="only name the rows")
+    parser.add_argument("--root", type=Path, default=root, help="(%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="leave all that was started running for the next call")
+    return parser
+
+
+def asked_for(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, rows: Sequence[R], listed: Callable[[R], str]
+) -> list[R]:
+    """The rows that were asked for; ends the program where there are none, and once they are listed."""
+    found = chosen(rows, arguments.rows)
+    if not found:
+        parser.error(f"no row is called so; there are {', '.join(row.name for row in rows)}")
+    if arguments.list:
+        print("\n".join(map(listed, found)))
+        sys.exit(0)
+    return found
 
 
 def wrapped(cells: Sequence[str], widths: Sequence[int]) -> list[list[str]]:

@@ -2,7 +2,8 @@
 # Debian packages that the tests need beside Python. As root on Debian they are installed; elsewhere the missing ones are named.
 # With the argument `build`: only what the virtual environment is built with.
 # With the argument `torch`: PyTorch for the system's Python, too, which a row of the faults trains with.
-# With the argument `kinds`: that, what Horovod is built with, and MPI.
+# With the argument `secure`: what gives a process another clock.
+# With the argument `kinds`: PyTorch, what Horovod is built with, and MPI.
 set -eu
 
 missing=
@@ -29,6 +30,7 @@ fi
 case "${1:-}" in
 torch | kinds) /usr/bin/python3 -c 'import torch' 2>/dev/null || missing="$missing python3-torch" ;;
 esac
+[ "${1:-}" != secure ] || need faketime faketime
 if [ "${1:-}" = kinds ]; then
     need mpirun.openmpi openmpi-bin
     need mpirun.mpich mpich

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -18,7 +17,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.row import Row
 from tests.e2e.rows import in_order
 from tests.e2e.running import run_one
-from tests.e2e.table import header, lines_of, summary
+from tests.e2e.table import TABLE
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.settings import Settings
@@ -30,18 +29,9 @@ OUTPUT = REPOSITORY / "test-output" / "e2e"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.e2e", description=__doc__)
-    parser.add_argument("rows", nargs="*", help="names of rows, their beginnings, or kinds of rows; default: all")
-    parser.add_argument("--list", action="store_true", help="only name the rows")
-    parser.add_argument("--root", type=Path, default=REPOSITORY / ".tony" / "e2e", help="(%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="leave cluster and Airflow running for the next call")
+    parser = named_rows.parser_of_rows("python -m tests.e2e", __doc__, REPOSITORY / ".tony" / "e2e")
     arguments = parser.parse_args()
-    chosen = named_rows.chosen(in_order(), arguments.rows)
-    if not chosen:
-        parser.error(f"no row is called so; there are {', '.join(row.name for row in in_order())}")
-    if arguments.list:
-        print("\n".join(f"{row.name:28} {row.act}" for row in chosen))
-        return 0
+    chosen = named_rows.asked_for(parser, arguments, in_order(), lambda row: f"{row.name:28} {row.act}")
     root = arguments.root.absolute()
     hadoop = HadoopCluster(root / "hadoop", SETTINGS)
     installation = None
@@ -65,12 +55,12 @@ def main() -> int:
 
 def run_all(installation: Installation, chosen: list[Row]) -> bool:
     """One after the other; each is told at once. Whether all passed. Raises AirflowError."""
-    print(header(), flush=True)
+    print(TABLE.header(), flush=True)
     outcomes = []
     for row in chosen:
         outcomes.append(run_one(row, Field(installation, OUTPUT / row.name)))
-        print("\n".join(lines_of(outcomes[-1])), flush=True)
-    told = summary(outcomes)
+        print("\n".join(TABLE.lines_of(outcomes[-1])), flush=True)
+    told = TABLE.summary(outcomes)
     (OUTPUT / "table.txt").write_text(f"{told}\n")
     print(f"\n{told}\n\nThis table, screenshots, and what is known of rows that failed, are in {OUTPUT}")
     return all(outcome.good for outcome in outcomes)

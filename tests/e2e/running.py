@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,24 +9,13 @@ from pathlib import Path
 from tests.e2e.field import Field
 from tests.e2e.installation import Installation
 from tests.e2e.row import Row
-from tests.e2e.table import Outcome
+from tests.row_tables import NOT_TO_ITS_END, Outcome, run_row
 
 
 def run_one(row: Row, field: Field) -> Outcome:
-    """Whatever a row raises is its verdict; what is known of its runs lies in its folder then. Raises AirflowError."""
-    begun = time.monotonic()
-    seen = "did not get to its end"
-    try:
-        seen = row.run(field)
-        field.conclude()
-    except Exception as error:  # noqa: BLE001 - the other rows are to run
-        field.problems.append(f"{type(error).__name__}: {error}")
-        (field.folder / "error.txt").write_text(traceback.format_exc())
-    if field.problems:
-        (field.folder / "report.txt").write_text(field.report())
-    seconds = time.monotonic() - begun
-    field.mend()
-    return Outcome(row, seen, field.problems, seconds)
+    """Raises AirflowError."""
+    seen, seconds = run_row(field, lambda: row.run(field))
+    return Outcome(row, (row.name, row.act, seen or NOT_TO_ITS_END), field.problems, seconds)
 
 
 def run_side_by_side(rows: Sequence[Row], installation: Installation, output: Path, at_once: int) -> list[Outcome]:

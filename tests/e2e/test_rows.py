@@ -9,7 +9,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.row import ROWS
 from tests.e2e.rows import in_order
 from tests.e2e.running import run_side_by_side
-from tests.e2e.table import Outcome
+from tests.row_tables import Outcome
 
 # The others of a kind are in `make e2e`.
 REPRESENTATIVES = (

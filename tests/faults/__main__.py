@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import sys
 import time
-import traceback
 from pathlib import Path
 
 import tests.airflow_home  # noqa: F401 - names Airflow's home before anything imports Airflow
@@ -18,32 +16,25 @@ from tests.faults.account import Account
 from tests.faults.field import EVERY, SETTINGS, STEPS, Field
 from tests.faults.row import COUNT, SERVED, TRAIN, Row
 from tests.faults.rows import in_order
-from tests.faults.table import Outcome, header, lines_of, summary
+from tests.faults.table import TABLE, Outcome, outcome_of, summary
 from tests.faults.weights import TOLERANCE, ReferenceFailed, References, difference
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
+from tests.row_tables import run_row
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESUME_AT = (20, 40)  # that a reference run is interrupted at, to show that it makes no difference
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("rows", nargs="*", help="names of rows, their beginnings, or kinds of rows; default: all")
-    parser.add_argument("--list", action="store_true", help="only name the rows")
+    parser = named_rows.parser_of_rows("python -m tests.faults", __doc__, REPOSITORY / ".tony" / "faults")
     parser.add_argument("--quick", action="store_true", help="with the program without TensorFlow throughout")
-    parser.add_argument("--root", type=Path, default=REPOSITORY / ".tony" / "faults", help="(%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster running for the next call")
     arguments = parser.parse_args()
-    chosen = named_rows.chosen(in_order(), arguments.rows)
+    rows = in_order()
     if arguments.quick:
-        chosen = [dataclasses.replace(row, program=COUNT) if row.program == TRAIN else row for row in chosen]
-        chosen = [row for row in chosen if row.program != SERVED]
-    if not chosen:
-        parser.error(f"no row is called so; there are {', '.join(row.name for row in in_order())}")
-    if arguments.list:
-        print("\n".join(f"{row.name:28} {row.program:6} {row.fault}" for row in chosen))
-        return 0
+        rows = [dataclasses.replace(row, program=COUNT) if row.program == TRAIN else row for row in rows]
+        rows = [row for row in rows if row.program != SERVED]
+    chosen = named_rows.asked_for(parser, arguments, rows, lambda row: f"{row.name:28} {row.program:6} {row.fault}")
     folder = arguments.root.absolute() / time.strftime("run-%Y%m%d-%H%M%S")
     hadoop = HadoopCluster(arguments.root.absolute() / "hadoop", SETTINGS)
     try:
@@ -73,28 +64,25 @@ def run_all(hadoop: HadoopCluster, folder: Path, chosen: list[Row]) -> list[Outc
         )
         if by > TOLERANCE:
             raise ReferenceFailed("the program's result depends on where it is interrupted: nothing can be compared")
-    print(header(), flush=True)
+    print(TABLE.header(), flush=True)
     outcomes = []
     for row in chosen:
         field = Field(hadoop, folder / row.name, program=row.program, references=references)
         outcomes.append(run_one(row, field))
-        print("\n".join(lines_of(outcomes[-1])), flush=True)
+        print("\n".join(TABLE.lines_of(outcomes[-1])), flush=True)
     return outcomes
 
 
 def run_one(row: Row, field: Field) -> Outcome:
-    """Whatever a row raises is its verdict; what is known of its job lies in its folder then. Raises ClusterError."""
-    begun = time.monotonic()
-    try:
+    """Raises ClusterError."""
+
+    def run() -> Account:
         account = row.run(field)
-    except Exception as error:  # noqa: BLE001 - the other rows are to run
-        account = Account(did="did not get to its end", problems=[f"{type(error).__name__}: {error}"])
-        (field.folder / "error.txt").write_text(traceback.format_exc())
-    if account.problems:
-        for number, training in enumerate(field.trainings):
-            (field.folder / f"job-{number}.txt").write_text(training.job.describe())
-    field.mend()
-    return Outcome(row, account, time.monotonic() - begun)
+        field.problems += account.problems
+        return account
+
+    account, seconds = run_row(field, run)
+    return outcome_of(row, account, field.problems, seconds)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,7 @@ class Field:
     references: References
     program: str = TRAIN
     worker_memory: str = WORKER_MEMORY
+    problems: list[str] = field(default_factory=list)
     trainings: list[Training] = field(default_factory=list)
     _last_acts: list[Callable[[], None]] = field(default_factory=list)
 
@@ -134,7 +135,7 @@ class Field:
         assert base is not None, "no ResourceManager is active"
         return self.hadoop.rm_webapp.index(base) + 1
 
-    def report(self, application_id: str) -> dict[str, Any]:
+    def application(self, application_id: str) -> dict[str, Any]:
         """What the active ResourceManager says of an application."""
         base = self.hadoop.services.active_resourcemanager()
         app: dict[str, Any] = self.hadoop.client("alice").get_json(f"{base}/ws/v1/cluster/apps/{application_id}")["app"]
@@ -163,6 +164,12 @@ class Field:
         what = {"FAULTS_STEPS": str(STEPS), "FAULTS_EVERY": str(EVERY)}
         self.trainings.append(Training(self.place, job, diary, self.program, what, self.references))
         return self.trainings[-1]
+
+    def conclude(self) -> None:
+        """A row's account has looked at its trainings; of the cluster nothing must hold before it is mended."""
+
+    def report(self) -> str:
+        return "\n\n".join(training.job.describe() for training in self.trainings)
 
     def mend(self) -> None:
         """Have all daemons back, and nothing of former rows on the cluster. Raises ClusterError."""

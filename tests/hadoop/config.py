@@ -22,6 +22,7 @@ from tests.hadoop.settings import (
     NameNode,
     NodeManager,
     Settings,
+    groups_of,
 )
 
 NODE_LABEL = "gpu"
@@ -200,7 +201,7 @@ class Configuration:
         for name in sorted(files.keys() | own.keys() | self.settings.properties.keys()):
             values = files.get(name, {}) | own.get(name, {}) | self.settings.properties.get(name, {})
             path = folder / f"{name}.xml"
-            path.touch(0o600 if name.startswith("ssl-") else 0o644)  # those hold passwords
+            path.touch(0o600 if name == "ssl-server" else 0o644)  # that has the key's password
             path.write_text(_xml(values))
         (folder / "log4j.properties").write_text(LOG4J)
         (folder / "hosts").write_text(self._hosts(host))
@@ -216,12 +217,11 @@ class Configuration:
         return "\n".join([*lines, f"{LOOPBACK} localhost", ""])
 
     def _ssl(self) -> dict[str, Properties]:
-        """Where servers have their key, and whom they and Hadoop's own clients trust."""
+        """Where servers have their key, and whom they and Hadoop's own clients trust: JVMs of all users read that."""
         password = self.layout.tls_password.read_text()
-        stores = {"keystore": self.layout.keystore, "truststore": self.layout.truststore}
-        files: dict[str, Properties] = {}
-        for side in ("server", "client"):
-            files[f"ssl-{side}"] = {f"ssl.{side}.keystore.keypassword": password}
+        trusted = {"truststore": self.layout.truststore}
+        files: dict[str, Properties] = {"ssl-server": {"ssl.server.keystore.keypassword": password}, "ssl-client": {}}
+        for side, stores in (("server", {"keystore": self.layout.keystore, **trusted}), ("client", trusted)):
             for store, path in stores.items():
                 for what, value in (("location", str(path)), ("password", password), ("type", "PKCS12")):
                     files[f"ssl-{side}"][f"ssl.{side}.{store}.{what}"] = value
@@ -238,7 +238,7 @@ class Configuration:
             "hadoop.tmp.dir": str(self.layout.data / "tmp"),
             # Our users are nobody on this machine: Hadoop would run `id` for them, again and again.
             "hadoop.user.group.static.mapping.overrides": ";".join(
-                f"{user}=users" for user in (*ORDINARY_USERS, "dr.who")
+                f"{user}={','.join(groups_of(user))}" for user in (*ORDINARY_USERS, "dr.who")
             )
             + ";hdfs=supergroup;yarn=hadoop;",
             f"hadoop.proxyuser.{PROXY_USER}.hosts": "*",
@@ -248,7 +248,7 @@ class Configuration:
             "ipc.client.connect.max.retries": "50",
         }
         if self.settings.kms:
-            values["hadoop.security.key.provider.path"] = key_server(self.addresses)
+            values["hadoop.security.key.provider.path"] = key_server(self.settings, self.addresses)
         return values | (self._secure_core() if self.settings.secure else {})
 
     def _secure_core(self) -> Properties:
@@ -304,6 +304,7 @@ class Configuration:
         values = {
             "hadoop.kms.http.host": host,
             "hadoop.kms.http.port": port,
+            "hadoop.kms.ssl.enabled": "true" if self.settings.https else "false",
             "hadoop.kms.key.provider.uri": f"jceks://file@{self.layout.data}/kms.keystore",
             "hadoop.kms.authentication.type": "kerberos",
             "hadoop.kms.authentication.kerberos.principal": "*",
@@ -450,9 +451,9 @@ class Configuration:
         return values
 
 
-def key_server(addresses: Addresses) -> str:
+def key_server(settings: Settings, addresses: Addresses) -> str:
     """The URI of the key management server."""
-    return f"kms://http@{addresses.kms}/kms"
+    return f"kms://{settings.scheme}@{addresses.kms}/kms"
 
 
 def _host(address: str) -> str:

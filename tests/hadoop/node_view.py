@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,11 +26,15 @@ FIRST_UID = 23001
 
 @dataclass(frozen=True)
 class NodeView:
-    """``reachable`` are folders; ``users`` become users of the system, numbered from FIRST_UID."""
+    """``reachable`` are folders; ``users`` become users of the system, numbered from FIRST_UID.
+
+    ``groups``: by name, who of them is in it, beside the one of all of them.
+    """
 
     users: tuple[str, ...]
     reachable: tuple[str, ...]
     folder: str  # for the files that stand for /etc/passwd and /etc/group
+    groups: Mapping[str, tuple[str, ...]]
 
     def write(self) -> Path:
         """The file that the program reads; it is written beside the two that it mounts."""
@@ -41,6 +45,7 @@ class NodeView:
             for number, user in enumerate(self.users, FIRST_UID)
         ]
         groups = [f"ordinary:x:{GID}:"]
+        groups += [f"{name}:x:{GID + n}:{','.join(who)}" for n, (name, who) in enumerate(self.groups.items(), 1)]
         for name, lines in (("passwd", people), ("group", groups)):
             (folder / name).write_text(Path("/etc", name).read_text().rstrip("\n") + "\n" + "\n".join(lines) + "\n")
         path = folder / "view.json"

@@ -74,7 +74,7 @@ class Services:
 
     @property
     def _kms(self) -> str:
-        return f"http://{self.state.addresses.kms}/kms/v1"
+        return f"{self.state.settings.scheme}://{self.state.addresses.kms}/kms/v1"
 
     def namenode_lacks(self, base: str) -> str:
         """What one NameNode waits for, in words; a standby need only answer."""

@@ -15,8 +15,15 @@ WEB_LOOPBACK = ("127.0.0.2", "127.0.0.3")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REALM = "TONY.TEST"
 ORDINARY_USERS = ("alice", "bob", "airflow")
+# Beside the one that all of them are in; nodes and Hadoop know the same.
+GROUPS = {"reviewers": ("bob",)}
 # May act for others (hadoop.proxyuser.*), as a scheduler's service account often may.
 PROXY_USER = "airflow"
+
+
+def groups_of(user: str) -> list[str]:
+    """A user's groups, as Hadoop is to know them."""
+    return ["users", *(name for name, members in GROUPS.items() if user in members)]
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class State:
     def other_webhdfs(self) -> str:
         """Of the NameNode of the other nameservice."""
         other = self.addresses.other_namenode
-        return f"http://{other.http.replace(LOOPBACK, 'localhost')}" if other else ""
+        return f"{self.settings.scheme}://{other.http.replace(LOOPBACK, 'localhost')}" if other else ""
 
     @property
     def other_name(self) -> str:

@@ -12,7 +12,7 @@ from tests.hadoop.config import Layout
 from tests.hadoop.node_disk import node_disk
 from tests.hadoop.node_view import NodeView, uid_of
 from tests.hadoop.resolve import resolve
-from tests.hadoop.settings import ORDINARY_USERS, Settings
+from tests.hadoop.settings import GROUPS, ORDINARY_USERS, Settings
 from tests.hadoop.tools import java_program
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -40,7 +40,8 @@ class UserContainers:
         java = Path(str(java_program())).resolve().parents[1]
         version = self.settings.version
         folders = [
-            resolve(version),
+            resolve(version),  # what programs of theirs find
+            resolve(version, kms=self.settings.kms),
             node_disk(version),
             java,
             sys.prefix,
@@ -48,7 +49,7 @@ class UserContainers:
             REPOSITORY,
             self.layout.root,
         ]
-        return NodeView(ORDINARY_USERS, tuple(map(str, folders)), str(self.layout.node_view))
+        return NodeView(ORDINARY_USERS, tuple(dict.fromkeys(map(str, folders))), str(self.layout.node_view), GROUPS)
 
 
 def system_user(user: str) -> int:

@@ -19,7 +19,7 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
-from tests.jobs.test_token_renewal import (
+from tests.jobs.renewals import (
     as_user,
     assert_well,
     kill_executor,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import grpc
 import grpc.aio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
@@ -128,3 +133,23 @@ async def _flood(
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass
         return Heard((await stream.code()).name, await stream.details() or "", welcome)
+
+
+def self_made(name: str) -> tuple[bytes, bytes]:
+    """A key, and a certificate that says what the job's own say, by nobody's authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    return pem, certificate.public_bytes(serialization.Encoding.PEM)

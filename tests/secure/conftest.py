@@ -9,16 +9,17 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.node_view import lacks_rights
 from tests.jobs.places import USER
-from tests.secure.field import SETTINGS, Field
-from tests.secure.victim import Victim
+from tests.secure.field import CLUSTERS, Field
+from tests.secure.row import SHARED
+from tests.secure.standing import Standing
 
 NewField = Callable[[HadoopCluster], Field]
 
 
 @pytest.fixture(scope="module")
-def standing() -> list[Victim]:
+def standing() -> Standing:
     """alice's job that the rows of the file attack, once one of them has started it."""
-    return []
+    return Standing()
 
 
 @pytest.fixture(scope="package")
@@ -26,13 +27,13 @@ def user_containers(start_hadoop: StartHadoop) -> Iterator[HadoopCluster]:
     """The cluster of `make secure`, whose containers run as their users."""
     if reason := lacks_rights():
         pytest.skip(reason)
-    cluster = start_hadoop(SETTINGS)
+    cluster = start_hadoop(CLUSTERS[SHARED])
     yield cluster
     cluster.stop()
 
 
 @pytest.fixture
-def new_field(tmp_path: Path, standing: list[Victim], monkeypatch: pytest.MonkeyPatch) -> Iterator[NewField]:
+def new_field(tmp_path: Path, standing: Standing, monkeypatch: pytest.MonkeyPatch) -> Iterator[NewField]:
     """Makes the field of one row."""
     for each in (tmp_path, *list(tmp_path.parents)[:2]):
         each.chmod(0o755)  # containers of other users look into it

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,12 +15,16 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.settings import Settings
 from tests.jobs.job import Job
 from tests.jobs.places import USER, YarnPlace
+from tests.jobs.zones import short_keys
+from tests.secure.row import LENIENT, SHARED, SHORT_LIVED
+from tests.secure.standing import Standing
 from tests.secure.victim import SECONDS, Victim
 from tests.secure.visit import Answer, Visitor
 from tony_provider.runtime.protocol.status import JobState
 
 PROGRAMS = Path(__file__).parent / "programs"
-SETTINGS = Settings(
+SECRET = "PASSWORD"  # in the environment of her programs
+_ALL = Settings(
     secure=True,
     https=True,
     rpc_protection="privacy",
@@ -28,44 +32,40 @@ SETTINGS = Settings(
     node_recovery=True,
     node_vcores=8,
 )
-# For the kind `lifetimes`: HDFS's tokens end within seconds, also those that are renewed, and so does a lost node.
+# For the kind `lifetimes`: tokens end within seconds, also those that are renewed, and so does a lost node.
 LIFE_MS = 60_000
 INTERVAL_MS = 45_000
-SHORT_LIVED_SETTINGS = Settings(
-    secure=True,
-    https=True,
-    rpc_protection="privacy",
-    container_executor=True,
-    node_recovery=True,
-    nodemanagers=3,
-    node_vcores=8,
-    expiry_seconds=40,  # a NodeManager that begins again is back before
-    properties={
-        "hdfs-site": {
-            "dfs.namenode.delegation.token.max-lifetime": str(LIFE_MS),
-            "dfs.namenode.delegation.token.renew-interval": str(INTERVAL_MS),
-        },
-        "yarn-site": {
-            "yarn.resourcemanager.proxy-user-privileges.enabled": "true",
-            # Before a token's end the ResourceManager gets another one for the nodes; by default 3 hours before.
-            "yarn.resourcemanager.system-credentials.valid-time-remaining": "3000",
-            "yarn.am.liveness-monitor.expiry-interval-ms": "60000",
-        },
-        "core-site": {"hadoop.proxyuser.yarn.hosts": "*", "hadoop.proxyuser.yarn.users": "*"},
-    },
-)
+
+
+def _short_lived() -> Settings:
+    properties = short_keys(LIFE_MS, INTERVAL_MS)
+    properties["yarn-site"]["yarn.am.liveness-monitor.expiry-interval-ms"] = "60000"
+    return replace(
+        _ALL,
+        namenodes=2,
+        other_namenode=True,
+        kms=True,
+        nodemanagers=3,
+        masters_https="STRICT",
+        expiry_seconds=40,  # a NodeManager that begins again is back before
+        properties=properties,
+    )
+
+
+CLUSTERS = {
+    SHARED: _ALL,
+    LENIENT: replace(_ALL, masters_https="LENIENT"),
+    SHORT_LIVED: _short_lived(),
+}
 
 
 @dataclass
 class Field:
-    """``standing``: the job of alice's that several rows attack, where they need none of their own.
-
-    The first that wants it starts it; whoever made the list lets it end, when the last row is over.
-    """
+    """``standing``: the jobs of alice's that several rows attack, where they need none of their own."""
 
     hadoop: HadoopCluster
     folder: Path  # for what must be seen by her programs, and for reports
-    standing: list[Victim] | None = None
+    standing: Standing | None = None
     problems: list[str] = field(default_factory=list)
     cost: str = ""
     victims: list[Victim] = field(default_factory=list)
@@ -106,23 +106,29 @@ class Field:
             victim = self.submit_victim(**changes)
             victim.until_running()
             return victim
-        if not self.standing:
-            self.standing.append(self._submit(YarnPlace(cluster=self.hadoop)))
-            self.standing[0].until_running()
-        return self.standing[0]
+        if self.standing.running is None:
+            self.standing.running = self._submit(YarnPlace(cluster=self.hadoop))
+            self.standing.running.until_running()
+        return self.standing.running
 
-    def submit_victim(self, request: dict[str, Any] | None = None, **changes: Any) -> Victim:
-        """Without waiting for it. ``request``: fields of its SubmissionRequest.
+    def ended_victim(self) -> Victim:
+        """One that has SUCCEEDED; what a row does to its files is no matter for others."""
+        standing = self.standing if self.standing is not None else Standing()
+        if standing.ended is None:
+            standing.ended = self._submit(YarnPlace(cluster=self.hadoop))
+            self.problems += standing.ended.finish()
+            if self.standing is None:
+                self.at_end(standing.close)
+        return standing.ended
 
-        ``memory`` of each of two workers, who begin with the command ``prelude``.
-        """
-        self.victims.append(self._submit(self.place, request, **changes))
+    def submit_victim(self, **changes: Any) -> Victim:
+        """Without waiting for it. ``memory`` of each of two workers, who begin with the command ``prelude``."""
+        self.victims.append(self._submit(self.place, **changes))
         return self.victims[-1]
 
     def _submit(
         self,
         place: YarnPlace,
-        request: dict[str, Any] | None = None,
         memory: str = "128MiB",
         prelude: str = "true",
         **changes: Any,
@@ -130,10 +136,18 @@ class Field:
         go = self.folder / f"go-{uuid4().hex[:8]}"
         waits = f"until [ -e {go} ]; do sleep 0.2; done"
         command = f"{prelude}; {waits}; test $TONY_RANK != 0 || echo weights > $TONY_MODEL_DIR/model"
-        spec = {"tasks": {"worker": {"instances": 2, "memory": memory, "command": command}}} | changes
-        return Victim(place, place.submit(spec, **(request or {})), go)
+        worker = {"instances": 2, "memory": memory, "command": command}
+        secret = uuid4().hex
+        job = place.submit({"tasks": {"worker": worker}, "secrets": [SECRET]} | changes, secrets={SECRET: secret})
+        return Victim(place, job, go, secret)
 
-    def neighbour(self, place: YarnPlace, attempts: dict[str, str], **changes: Any) -> dict[str, str]:
+    def neighbour(
+        self,
+        place: YarnPlace,
+        attempts: dict[str, str],
+        more_environment: Mapping[str, str] | None = None,
+        **changes: Any,
+    ) -> dict[str, str]:
         """Have a program in a container of the place's user make these attempts; what came of each, by its name.
 
         An attempt is a word of programs/neighbour.py and what it is about, such as `read /etc/shadow`.
@@ -141,7 +155,7 @@ class Field:
         lines = "\n".join(f"{name}\t{what}" for name, what in attempts.items())
         spec = {
             "files": [str(PROGRAMS / "neighbour.py")],
-            "env": {"ATTEMPTS": lines},
+            "env": {"ATTEMPTS": lines, **(more_environment or {})},
             "tasks": {"worker": {"memory": "128MiB", "command": f"{sys.executable} neighbour.py"}},
         }
         job: Job = place.submit(spec | changes)
@@ -168,11 +182,15 @@ class Field:
         """What must hold after every row: what was attacked goes on, and comes to a good end."""
         for victim in self.victims:
             self.problems += victim.finish()
-        for victim in self.standing or ():
-            status = victim.job.status()
+        running = self.standing.running if self.standing is not None else None
+        if running is not None:
+            status = running.job.status()
             lost = [task.name for task in status.tasks if task.attempt > 1]
             whole = status.state is JobState.RUNNING and (status.am_attempt, status.generation, lost) == (1, 1, [])
             self.expect(whole, f"alice's job is {status.state.value}, generation {status.generation}, lost {lost}")
+
+    def report(self) -> str:
+        return "\n\n".join(victim.job.describe() for victim in self.victims)
 
     def mend(self) -> None:
         """Have all daemons back, and nothing of this row on the cluster. Raises ClusterError."""

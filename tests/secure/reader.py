@@ -27,9 +27,10 @@ def main() -> None:
     connection, slug, digest, application, act = sys.argv[1:]
     os.environ["AIRFLOW_CONN_TONY_READER"] = connection
     with TonyHook("tony_reader") as hook:
-        hook.get_conn()
         before, begun = _peak(), time.monotonic()
         try:
+            hook.get_conn()
+            before = _peak()
             outcome = f"read {str(ACTS[act](hook, Identity(slug, digest), application))[:80]}"
         except Exception as error:  # noqa: BLE001 - which it is, is what is asked
             outcome = f"{type(error).__name__}: {error}"

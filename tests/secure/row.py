@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 # Says what happened, for the table; what was wrong it tells the field.
 Run = Callable[["Field"], str]
 
-SHARED = "shared"  # the cluster of most rows
-SHORT_LIVED = "short-lived"  # one whose HDFS tokens end within seconds
+# The names of clusters, see field.py.
+SHARED = "shared"  # that of most rows
+SHORT_LIVED = "short-lived"  # whose tokens end within seconds, and whose masters serve https
+LENIENT = "lenient"  # whose masters may serve https
 
 
 @dataclass(frozen=True)

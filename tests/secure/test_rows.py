@@ -11,7 +11,7 @@ from tests.secure.conftest import NewField
 from tests.secure.field import Field
 from tests.secure.row import ROWS
 from tests.secure.rows import in_order
-from tests.secure.victim import Victim
+from tests.secure.standing import Standing
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # The others of a kind are in `make secure`; what the rows are about is tested by itself too, where its code is.
@@ -35,6 +35,8 @@ ELSEWHERE = {
     "forms": "tests/operators/test_asked_for.py",
     "dag": "tests/dags/test_examples.py",
     "lifetimes": "tests/jobs/test_token_renewal.py",
+    "proxy": "tests/jobs/test_masters_https.py",
+    "frameworks": "tests/cluster/test_open_ports.py",
     "neighbour": "tests/runtime/executor/test_delivered_files.py",
 }
 
@@ -45,15 +47,13 @@ def test_an_attempt(secure_hadoop: HadoopCluster, new_field: NewField, name: str
 
 
 def test_the_job_that_they_attacked_succeeded(
-    secure_hadoop: HadoopCluster, new_field: NewField, standing: list[Victim]
+    secure_hadoop: HadoopCluster, new_field: NewField, standing: Standing
 ) -> None:
     new_field(secure_hadoop)  # alice's ticket
-    if not standing:
+    if standing.running is None:
         pytest.skip("nobody has attacked a job")
-    [victim] = standing
-    standing.clear()
-    problems = victim.finish()
-    victim.place.close()
+    problems = standing.running.finish()
+    standing.close()
     assert problems == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ class Victim:
     place: YarnPlace
     job: Job
     go: Path  # it ends when this is there
-    problems: list[str] = field(default_factory=list)
+    secret: str = ""  # in the environment of its programs
     finished: bool = False
 
     @property
@@ -96,7 +96,14 @@ class Victim:
     # -- how it goes ---------------------------------------------------------------------------------------------------
 
     def until_running(self) -> None:
-        self.until(lambda: self._state() is JobState.RUNNING, "the job to run")
+        """It must not end before."""
+
+        def look() -> bool:
+            state = self._state()
+            assert state is None or not state.is_final, f"it ended without running\n{self.job.describe()}"
+            return state is JobState.RUNNING
+
+        self.until(look, "the job to run")
 
     def _state(self) -> JobState | None:
         status = self.job.hook.job_status(self.job.identity, self.id)

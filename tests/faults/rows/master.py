@@ -56,7 +56,7 @@ def master_node_gone(field: Field) -> Account:
     """NodeManager and all containers of one node die at once, the master among them."""
     training = field.train(pace=SLOW)
     training.until_step(15)
-    node = field.report(training.job.id)["amHostHttpAddress"]
+    node = field.application(training.job.id)["amHostHttpAddress"]
     daemon = field.daemon_of(node)
     there = [
         task for task in training.gang if str(training.job.task(task).node).partition(":")[0] == node.partition(":")[0]

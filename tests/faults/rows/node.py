@@ -32,5 +32,5 @@ def nodemanager_killed(field: Field) -> Account:
 
 def beside_the_master(field: Field, training: Training) -> str:
     """A task that is not on the application master's node."""
-    master = field.report(training.job.id)["amHostHttpAddress"].partition(":")[0]
+    master = field.application(training.job.id)["amHostHttpAddress"].partition(":")[0]
     return next(task for task in training.gang if str(training.job.task(task).node).partition(":")[0] != master)

@@ -4,11 +4,14 @@ Each is a name, a tabulator, and a word of ACTS with what it is about. Prints wh
 """
 
 import ctypes
+import functools
 import http.client
 import json
 import os
 import socket
 from pathlib import Path
+
+THERE = "/job:local/task:0/device:CPU:0"  # of a TensorFlow server that somebody has connected to
 
 
 def read(path):
@@ -57,6 +60,38 @@ def get(what):
     return f"HTTP {answer.status} {answer.read(2000)!r}"
 
 
+def served(what):
+    """By a TensorFlow server: its address, and the path of a file there."""
+    address, path = what.split(" ")
+    tensorflow = connected(address)
+    with tensorflow.device(THERE):
+        try:
+            found = tensorflow.io.read_file(path).numpy()
+        except tensorflow.errors.OpError as error:
+            return f"refused: {type(error).__name__}"
+    return f"read {len(found)} bytes {found!r}"
+
+
+def stored(what):
+    """The same, and the path of a file that is to be written there."""
+    address, path = what.split(" ")
+    tensorflow = connected(address)
+    with tensorflow.device(THERE):
+        try:
+            tensorflow.io.write_file(path, "by bob")
+        except tensorflow.errors.OpError as error:
+            return f"refused: {type(error).__name__}"
+    return "written"
+
+
+@functools.lru_cache(maxsize=1)
+def connected(address):
+    import tensorflow
+
+    tensorflow.config.experimental_connect_to_host(address, job_name="local")
+    return tensorflow
+
+
 def connect(path):
     """To a Unix socket."""
     with socket.socket(socket.AF_UNIX) as end:
@@ -74,6 +109,8 @@ ACTS = {
     "kill": kill,
     "get": get,
     "connect": connect,
+    "served": served,
+    "stored": stored,
 }
 
 

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import json
 
+from tests.hadoop.settings import GROUPS
 from tests.secure.field import Field
 from tests.secure.row import row
+from tests.secure.victim import Victim
+from tests.secure.visit import Visitor
 
 _ORDER = json.dumps({"reason": "not from here"})
 _CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 
 
-@row("viewer", "as one of the job's viewers: look at it, then order, kill, and look at another job of alice's")
+@row(
+    "viewer",
+    "as a viewer of a job, by name or by a group: look at it, then order, kill, and look at another job of alice's",
+    by="airflow, bob",
+)
 def viewer(field: Field) -> str:
+    """Her records on the store are no part of it: they are in a home that HDFS keeps closed."""
     other = field.victim()
-    victim = field.victim(acls={"view": {"users": ["bob"]}})
-    bob = field.visitor("bob")
-    seen = bob.ask("GET", f"{victim.page}status?proxyapproved=true")
-    field.expect(seen.code == 200, f"a viewer sees {seen.code} {seen.first}")
+    [group] = GROUPS
+    by_name = field.submit_victim(acls={"view": {"users": ["airflow"]}})
+    by_group = field.victim(acls={"view": {"groups": [group]}})
+    by_name.until_running()
+    for user, his, not_his in (("airflow", by_name, by_group), ("bob", by_group, by_name)):
+        _looks_and_no_more(field, field.visitor(user), his, (other, not_his))
+    return f"each sees the job whose viewer he is, bob as one of the group {group}; orders, kills and other jobs: 403"
+
+
+def _looks_and_no_more(field: Field, visitor: Visitor, his: Victim, others: tuple[Victim, ...]) -> None:
+    # As a browser that has passed the proxy's warning.
+    seen = visitor.ask("GET", f"{his.page}status?proxyapproved=true")
+    field.expect(seen.code == 200 and "worker" in seen.text, f"{visitor.user}, a viewer, sees {seen.code} {seen.first}")
+    known = visitor.ask("GET", his.api)
+    field.expect(his.id in known.text and '"user":"alice"' in known.text, f"of YARN he hears {known.first}")
     for what, answer in (
-        ("an order", bob.ask("PUT", f"{victim.page}control/stop?proxyapproved=true", _ORDER)),
-        ("a kill", bob.ask("PUT", f"{victim.api}/state", '{"state": "KILLED"}')),
-        ("her other job", bob.ask("GET", f"{other.page}status?proxyapproved=true")),
+        ("an order", visitor.ask("PUT", f"{his.page}control/stop?proxyapproved=true", _ORDER)),
+        ("a kill", visitor.ask("PUT", f"{his.api}/state", '{"state": "KILLED"}')),
+        *((f"another job, {each.id}", visitor.ask("GET", f"{each.page}status?proxyapproved=true")) for each in others),
     ):
         field.expect(answer.code in (401, 403), f"{what}: {answer.code} {answer.first}")
-    return "sees the job whose viewer he is; order, kill and her other job: 403"
 
 
 @row("cross-site", "have alice's browser give orders: by a script of another page of the proxy's, and by forms")

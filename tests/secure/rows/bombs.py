@@ -10,8 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.jobs.places import LocalPlace
 from tests.runtime.checkpoint import hostile
 from tests.runtime.checkpoint.conftest import SAMPLES
+from tests.secure import archives
 from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim, peak_bytes
@@ -19,6 +21,7 @@ from tony_provider.runtime.storage.helpers import walk
 
 _BY = "a job of alice's"
 READ_SECONDS = 120.0  # that a worker may need; then it hangs
+MOST_ON_DISK = 500  # MiB; others write to it, too
 MOST_GROWTH = 150  # MiB that a worker may need more for one record
 GOOD = SAMPLES / "torch" / "checkpoint.pt"
 HUGE = 287 << 20  # bytes of status.json
@@ -26,20 +29,18 @@ HUGE = 287 << 20  # bytes of status.json
 
 @row("huge-status", f"leave a status.json of {HUGE >> 20} MiB where Airflow reads the job's status", by=_BY)
 def huge_status(field: Field) -> str:
-    victim = field.submit_victim()
-    field.problems += victim.finish()
+    victim = field.ended_victim()
     head, tail = b'{"state": "RUNNING", "tasks": [', b"]}"
     task = b'{"name": "worker:0", "state": "RUNNING"},'
     body = head + task * ((HUGE - len(head) - len(tail)) // len(task))
+    victim.job.hook.storage().remove(f"{victim.job.directory}/result.json")  # it would be read instead
     _overwrite(field, victim, "status.json", body[:-1] + tail)
-    _overwrite(field, victim, "result.json", body[:-1] + tail)
     return _read(field, victim, "status")
 
 
 @row("huge-return-value", "leave a return_value.json of 100 MiB, and one of 100,000 levels", by=_BY)
 def huge_return_value(field: Field) -> str:
-    victim = field.submit_victim()
-    field.problems += victim.finish()
+    victim = field.ended_victim()
     told = []
     for body in (b'"' + b"x" * (100 << 20) + b'"', b"[" * 100_000 + b"]" * 100_000):
         _overwrite(field, victim, "return_value.json", body)
@@ -66,6 +67,42 @@ def checkpoint_bombs(field: Field) -> str:
     field.expect(victim.job.task("worker:0").attempt == 1, "its executor was lost")
     field.cost = f"executor's peak {peak} MiB"
     return f"{len(names)} files; good.pt beside them was committed, and the executor went on"
+
+
+@row(
+    "archive-bombs",
+    "have the embedded local cluster unpack bombs of zip and tar, and archives that lead out of their directory",
+    by="a job's files",
+)
+def archive_bombs(field: Field) -> str:
+    """On YARN the NodeManagers unpack archives, as the job's user."""
+    outside = field.folder / "outside"
+    outside.mkdir()
+    place = LocalPlace(root=field.folder / "local")
+    field.at_end(place.close)
+    told = {}
+    for name, make in archives.HOSTILE.items():
+        path = field.folder / name
+        make(path, outside)
+        size, free = path.stat().st_size, shutil.disk_usage(field.folder).free
+        job = place.submit(
+            {
+                "archives": [f"{path}::data"],
+                "restart": {"budget": 0},
+                "tasks": {"worker": {"memory": "128MiB", "command": "ls data"}},
+            }
+        )
+        said = job.failed()
+        field.expect("cannot unpack" in said, f"{name}: {said[-500:]}")
+        gone = (free - shutil.disk_usage(field.folder).free - size) >> 20
+        field.expect(gone < MOST_ON_DISK, f"{name}: {gone} MiB of the disk are gone")
+        told[name] = f"{size >> 10} KiB"
+        path.unlink()
+    field.expect(not any(outside.iterdir()), f"outside of them is {list(outside.iterdir())}")
+    left = [path for name in archives.INSIDE for path in place.root.rglob(name)]
+    field.expect(not left, f"unpacked is {left}")
+    field.cost = ", ".join(f"{name} {size}" for name, size in told.items())
+    return f"{len(told)} jobs, each ended with what was wrong with its archive; nothing of them was unpacked"
 
 
 def _overwrite(field: Field, victim: Victim, name: str, body: bytes) -> None:

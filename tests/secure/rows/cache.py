@@ -11,6 +11,7 @@ from tests.secure.field import PROGRAMS, Field
 from tests.secure.row import row
 from tests.secure.victim import SECONDS
 from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 
 SCRIPT = "train.sh"
 _LENGTH = 100  # of both, since a size is looked at first
@@ -37,8 +38,9 @@ def _run(field: Field, spec: dict[str, Any]) -> Job:
 
 
 def _rewrite(field: Field, targets: list[str], text: str, **changes: Any) -> Job:
-    """By a job of hers, as its code can."""
+    """By a job of hers, as its code can; it has the honest file, too."""
     script = field.folder / SCRIPT
+    script.write_text(_HONEST)
     spec = {
         "hadoop": True,
         "files": [str(PROGRAMS / "rewriter.py"), str(script)],
@@ -80,9 +82,7 @@ def poisoned_file(field: Field) -> str:
 
 @row("poisoned-runtime", "rewrite the runtime archive in the cache, which every master and executor is made of", by=_BY)
 def poisoned_runtime(field: Field) -> str:
-    first = _run(field, _spec(field))
-    _honest(field, first)
-    _rewrite(field, [_cached(field, first, ".zip")], "no archive")
+    _rewrite(field, [_cached(field, field.victim().job, ".zip")], "no archive")
     _honest(field, _run(field, _spec(field)))
     return "rewritten with the job's HDFS token; the next submission stages it anew and runs"
 
@@ -93,21 +93,22 @@ def poisoned_runtime(field: Field) -> str:
     by=_BY,
 )
 def poisoned_description(field: Field) -> str:
-    victim = field.victim(own=True)
-    uri = f"{victim.job.directory}/launch/tony-application.json"
-    base = field.hadoop.services.active_namenode()
-    script = field.folder / SCRIPT
-    script.write_text(_HONEST)
-    target = f"store {base}/webhdfs/v1{uris.parse(uri).path} {field.hadoop.layout.ca_file}"
-    _rewrite(field, [target], "{}")
+    victim = field.victim()
+    uri, storage = f"{victim.job.directory}/launch/tony-application.json", victim.job.hook.storage()
+    honest = read_bytes(storage, uri)
+
+    def restore() -> None:
+        write_atomically(storage, uri, honest)
+
+    field.at_end(restore)
+    _rewrite(field, [f"store {victim.webhdfs(uri)} {field.hadoop.layout.ca_file}"], "{}")
     # It is read once, at the launch, from what YARN has localised by its size and time: those that run go on.
     return "the running job goes on with what was submitted"
 
 
 @row("poisoned-node", "rewrite on the node the cached copies of a file that the next job there has too", by=_BY)
 def poisoned_node(field: Field) -> str:
-    _honest(field, _run(field, _spec(field)))
-    # Both nodes, since nobody says where the next job will be.
+    # Both nodes, since nobody says where the next job will be; each keeps the file for all jobs of hers.
     both = {"tasks": {"worker": {"instances": 2, "memory": "2200MiB", "command": f"{sys.executable} rewriter.py"}}}
     _rewrite(field, [f"node {SCRIPT}"], _POISON, **both)
     field.at_end(lambda: _restore(field))

@@ -12,7 +12,7 @@ from tests.e2e.installation import LOCAL
 from tests.e2e.runs import Run
 from tests.hadoop.user_containers import system_user
 from tests.secure.field import Field
-from tests.secure.row import row
+from tests.secure.row import LENIENT, row
 from tests.waiting import until
 
 DAG = "digits_train"
@@ -20,7 +20,12 @@ LEAST_ACCURACY = 0.95
 RUN_SECONDS = 900.0
 
 
-@row("digits-dag", "nothing: the digits DAG from its data to the published model, by a whole Airflow", by="alice")
+@row(
+    "digits-dag",
+    "nothing: the digits DAG from its data to the published model, by a whole Airflow",
+    by="alice",
+    cluster=LENIENT,
+)
 def digits_dag(field: Field) -> str:
     place = field.place
     airflow = Airflow(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 from tests.hadoop.user_containers import system_user
-from tests.jobs.test_token_renewal import until_ms, until_newer, until_over
+from tests.jobs.places import USER, YarnPlace
+from tests.jobs.renewals import until_ms, until_newer, until_over
 from tests.jobs.waiters import deferred
+from tests.jobs.zones import beside, outlives_every_token
 from tests.secure.field import LIFE_MS, Field
 from tests.secure.row import SHORT_LIVED, row
 from tests.secure.victim import SECONDS, Victim
@@ -39,6 +42,26 @@ def several_lifetimes(field: Field) -> str:
     tasks = ", ".join(f"{task.name} in its container number {task.attempt}" for task in status.tasks)
     renewed = [each["event"] for each in victim.job.events()].count("store_token")
     return f"{lifetimes} lifetimes after the first, {renewed} newer tokens, master number {status.am_attempt}; {tasks}"
+
+
+@row(
+    "zone-and-other-hdfs",
+    "nothing: staging in an encryption zone, data in another and on another HDFS, over lifetimes of every token",
+    by="nobody",
+    cluster=SHORT_LIVED,
+)
+def zone_and_other_hdfs(field: Field) -> str:
+    here, zone = field.folder / f"here-{uuid4().hex[:8]}", f"zone-{uuid4().hex[:8]}"
+    here.mkdir()
+    here.chmod(0o777)  # her programs leave words in it
+    home = f"/user/{USER}"
+    for name in (zone, f"{zone}-private"):
+        field.hadoop.make_zone(f"{home}/{name}", USER, name)
+    place = YarnPlace(beside(field.hadoop, f"{home}/{zone}/tony"), cluster=field.hadoop)
+    field.at_end(place.close)
+    job = outlives_every_token(place, here, f"{home}/{zone}-private")
+    renewed = [each for each in job.events() if each["event"] == "store_token"]
+    return f"{len(renewed)} newer tokens of two HDFS and a key server over https; Hadoop's own programs read both after"
 
 
 def _outlive(field: Field, victim: Victim) -> int:

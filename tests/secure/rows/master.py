@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import signal
 
 import attrs
 import grpc
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from tests.secure.callers import Heard, call, secrets_of
+from tests.secure.callers import Heard, call, secrets_of, self_made
 from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim
@@ -49,7 +44,7 @@ def no_certificate(field: Field) -> str:
     victim = field.victim()
     address, identity = victim.ports()["grpc"], _identity(victim, "worker:0")
     authority = secrets_of(victim.credentials("worker:0"))[contract.SECRET_CA]
-    key, certificate = _self_made(victim.id)
+    key, certificate = self_made(victim.id)
     said = [
         _kept_out(field, what, call(address, identity, FORGED, None, tls=tls), "UNAVAILABLE")
         for what, tls in (
@@ -122,23 +117,3 @@ def former_attempt(field: Field) -> str:
     said = _kept_out(field, "the replayed registration", heard, "FAILED_PRECONDITION")
     _undisturbed(field, victim, attempts=2)
     return f"{said}, {heard.words[:60]}"
-
-
-def _self_made(name: str) -> tuple[bytes, bytes]:
-    """A key, and a certificate that says what the job's own say, by nobody's authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    return pem, certificate.public_bytes(serialization.Encoding.PEM)

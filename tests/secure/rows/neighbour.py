@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from uuid import uuid4
 
 from tests.faults.sockets import connections
 from tests.hadoop.processes import Process
@@ -46,8 +45,7 @@ def files(field: Field) -> str:
 
 @row("neighbours-processes", "read environment, memory, files and folder of alice's processes, trace and kill them")
 def processes(field: Field) -> str:
-    secret = uuid4().hex
-    victim = _with_secret(field, secret)
+    victim = field.victim()
     attempts: dict[str, str] = {}
     for who, process in (
         ("master", victim.master),
@@ -64,7 +62,7 @@ def processes(field: Field) -> str:
         }
     told = _none(field, victim, attempts)
     words = [each.words for each in victim.job.processes()]
-    field.expect(not any(secret in each for each in words), "the job's secret is in a command line")
+    field.expect(not any(victim.secret in each for each in words), "the job's secret is in a command line")
     return f"{told}; command lines, which all may read, hold no secret"
 
 
@@ -94,12 +92,6 @@ def tensorboard(field: Field) -> str:
     for name, what in said.items():
         field.expect(what.startswith(("refused", "HTTP 404", "HTTP 403")), f"{name}: {what[:200]}")
     return f"{len(said)} paths on its port: {', '.join(sorted({what[:8] for what in said.values()}))}"
-
-
-def _with_secret(field: Field, secret: str) -> Victim:
-    victim = field.submit_victim(secrets=["PASSWORD"], request={"secrets": {"PASSWORD": secret}})
-    victim.until_running()
-    return victim
 
 
 def _user_process(victim: Victim) -> Process:

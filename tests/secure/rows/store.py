@@ -50,8 +50,7 @@ def others_staging(field: Field) -> str:
 
 @row("others-history", "the same with status, events, series, kept logs and model of a training of hers that has ended")
 def others_history(field: Field) -> str:
-    victim = field.submit_victim()
-    field.problems += victim.finish()
+    victim = field.ended_victim()
     files = [name for name in victim.job.files() if not name.startswith("launch/")]
     field.expect({"status.json", "result.json", "logs/worker-0.log"} <= {*files}, f"she has left only {files}")
     bob = field.visitor("bob")

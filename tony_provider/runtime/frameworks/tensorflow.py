@@ -32,7 +32,7 @@ class TensorFlow(Framework):
 
     exposed = (
         "TensorFlow's servers listen on all interfaces of a node, and have whoever connects read and write every file "
-        "that the job's user can, and run operations"
+        "that the job's user can, the environment with the job's secrets among them, and run operations"
     )
 
     def shares_ports(self, role: Role) -> bool:
