@@ -59,8 +59,8 @@ faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by eve
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
 .PHONY: secure
-secure: packages-secure $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some
-	$(BIN)/python -m tests.secure $(subst $(comma), ,$(ROWS))
+secure: packages-secure $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some, HADOOP_VERSION=3.3.6 for another
+	$(BIN)/python -m tests.secure --version $(HADOOP_VERSION) $(subst $(comma), ,$(ROWS))
 
 # Rows of the table that are tests of something else, too.
 KINDS_ELSEWHERE := "tests/jobs/test_gpus.py::test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill[yarn]" \

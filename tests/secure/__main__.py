@@ -11,6 +11,7 @@ from tests import airflow_home, named_rows  # the first names Airflow's home bef
 
 os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"  # of the harness itself; read when Airflow is imported
 from tests.hadoop.daemons import ClusterError
+from tests.hadoop.settings import DEFAULT_VERSION
 from tests.secure.rows import in_order
 from tests.secure.running import run_all
 from tests.secure.table import TABLE
@@ -20,6 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def main() -> int:
     parser = named_rows.parser_of_rows("python -m tests.secure", __doc__, REPOSITORY / ".tony" / "secure")
+    parser.add_argument("--version", default=DEFAULT_VERSION, help="of Hadoop (%(default)s)")
     arguments = parser.parse_args()
     rows = named_rows.asked_for(parser, arguments, in_order(), lambda row: f"{row.name:26} {row.by:16} {row.attempt}")
     root = arguments.root.absolute()
@@ -29,7 +31,7 @@ def main() -> int:
     os.environ[airflow_home.SHARED] = str(airflow_home.HOME)  # with the processes that clusters have
     airflow_home.migrate()
     try:
-        outcomes = run_all(root, folder, rows, keep=arguments.keep)
+        outcomes = run_all(root, folder, rows, version=arguments.version, keep=arguments.keep)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1

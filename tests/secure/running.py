@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,7 +30,7 @@ def run_one(row: Row, field: Field) -> Outcome:
     return Outcome(row, texts, field.problems, seconds)
 
 
-def run_all(root: Path, folder: Path, rows: list[Row], *, keep: bool) -> list[Outcome]:
+def run_all(root: Path, folder: Path, rows: list[Row], *, version: str, keep: bool) -> list[Outcome]:
     """In the rows' order; each is told once it is over. Raises ClusterError.
 
     Each cluster has a process, since tickets are a process's own.
@@ -37,7 +38,9 @@ def run_all(root: Path, folder: Path, rows: list[Row], *, keep: bool) -> list[Ou
     asked = {name: [row for row in rows if row.cluster == name] for name in CLUSTERS}
     with ProcessPoolExecutor(_AT_ONCE, mp_context=get_context("spawn"), initializer=_begin) as pool:
         running = [
-            pool.submit(partial(run_on, keep=keep), root / name, CLUSTERS[name], folder, chosen)
+            pool.submit(
+                partial(run_on, keep=keep), root / name, replace(CLUSTERS[name], version=version), folder, chosen
+            )
             for name, chosen in asked.items()
             if chosen
         ]
