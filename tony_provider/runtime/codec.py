@@ -34,6 +34,7 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
 
 _PIECE = 100  # elements of a list
+_BITS = 64  # of a number
 
 
 class CodecError(ValueError):
@@ -124,6 +125,8 @@ def _explain(error: BaseException, _type: Optional[type[Any]]) -> str:
 def _structure_int(value: Any, _: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {reprlib.repr(value)}")
+    if value.bit_length() >= _BITS:  # no message takes it, and no time or size in words can be made of it
+        raise TypeError(f"expected an integer of {_BITS} bits, got one of {value.bit_length()}")
     return value
 
 

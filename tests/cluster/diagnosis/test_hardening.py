@@ -41,6 +41,8 @@ LINUX = {"yarn.nodemanager.container-executor.class": f"{EXECUTORS}LinuxContaine
         ("hadoop.rpc.protection", "authentication,privacy", False),
         ("yarn.resourcemanager.store.class", f"{STORES}ZKRMStateStore", False),
         ("yarn.resourcemanager.store.class", f"{STORES}FileSystemRMStateStore", True),
+        ("hadoop.security.authorization", "true", True),
+        ("hadoop.security.authorization", "false", False),
         ("dfs.encrypt.data.transfer", "true", True),
         ("dfs.namenode.acls.enabled", "false", False),
     ],
@@ -92,10 +94,14 @@ def looked_at(status: int, body: str) -> list[Finding]:
 
 
 def test_the_configuration_of_a_stand_in_for_a_namenode() -> None:
-    properties = [{"key": name, "value": "true", "resource": "hdfs-site.xml"} for name in EVERY if "dfs." in name]
+    properties = [
+        {"key": name, "value": "true", "resource": "hdfs-site.xml"}
+        for name in EVERY
+        if "dfs." in name or "authorization" in name
+    ]
     found = looked_at(200, json.dumps({"properties": properties}))
-    assert [each.outcome.value for each in found] == ["warning", "ok", "ok", "ok"]
-    assert str(found[0]).startswith(
+    assert [each.outcome.value for each in found] == ["ok", "warning", "ok", "ok", "ok"]
+    assert str(found[1]).startswith(
         "Hardening dfs.http.policy: is 'true', so files and tokens pass in clear; set it to"
     )
 

@@ -164,6 +164,8 @@ def test_of_two_commits_at_once_one_wins(place: Place, catalog: Catalog) -> None
         {"files": [CheckpointFile("missing", 4, "crc32:0")]},
         {"files": [CheckpointFile("ckpt.index", 5, "crc32:0", rank=2)]},
         {"files": [CheckpointFile("data", 0, "crc32:0")]},
+        {"saved_ms": -1},
+        {"committed_ms": 1 << 60},
     ],
 )
 def test_what_cannot_be_a_checkpoint_is_not_committed(tmp_path: Path, changes: dict[str, object]) -> None:
@@ -174,6 +176,18 @@ def test_what_cannot_be_a_checkpoint_is_not_committed(tmp_path: Path, changes: d
     with pytest.raises(DamagedCheckpoint):
         catalog.commit(uri, manifest_of(5, **changes))
     assert catalog.newest() is None
+
+
+def test_a_name_whose_numbers_nothing_holds_is_no_checkpoints(place: Place, catalog: Catalog) -> None:
+    """The next save counts on from it, and messages carry it."""
+    good = commit(place, catalog, 5)
+    for save, step in ((10**60, None), ((1 << 63) - 1, None), (7, 10**60)):
+        uri = f"{catalog.uri}/{checkpoint_model.directory_name(save, step)}"
+        upload(place, uri)
+        said = dump_json(manifest_of(9, save=save, step=step))
+        place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), said)
+    assert catalog.newest() == good
+    assert len(names(place, "broken")) == 3
 
 
 # ---- damage ------------------------------------------------------------------------------------------------------
@@ -203,7 +217,18 @@ def no_text_manifest(place: Place, uri: str) -> None:
     place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), b"\xff", overwrite=True)
 
 
-DAMAGES = [lose, cut, lose_rank, cut_manifest, other_manifest, no_text_manifest]
+def endless_time(place: Place, uri: str) -> None:
+    """What may be written in a chain by other jobs of the same user: a master that said this time was at its end."""
+    said = dump_json(manifest_of(9, saved_ms=10**30))
+    place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), said, overwrite=True)
+
+
+def early_commit(place: Place, uri: str) -> None:
+    said = dump_json(manifest_of(9, committed_ms=-(10**300)))
+    place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), said, overwrite=True)
+
+
+DAMAGES = [lose, cut, lose_rank, cut_manifest, other_manifest, no_text_manifest, endless_time, early_commit]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

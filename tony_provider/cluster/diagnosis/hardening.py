@@ -16,6 +16,7 @@ _LINUX_EXECUTOR = "LinuxContainerExecutor"
 _EXECUTOR = "yarn.nodemanager.container-executor.class"
 _LIMIT_USERS = "yarn.nodemanager.linux-container-executor.nonsecure-mode.limit-users"
 _KERBEROS = "hadoop.security.authentication"
+_AUTHORIZATION = "hadoop.security.authorization"
 
 
 @attrs.frozen
@@ -91,6 +92,12 @@ OF_RESOURCE_MANAGER = (
 )
 
 OF_NAMENODE = (
+    Hardening(
+        _AUTHORIZATION,
+        _is("true"),
+        "everybody who may ask reads the logs of NameNodes and DataNodes, with tokens of HDFS that others use",
+        "set it to true, and name who may read them in dfs.cluster.administrators; close their directories, too",
+    ),
     Hardening("dfs.http.policy", _is("HTTPS_ONLY"), "files and tokens pass in clear", "set it to HTTPS_ONLY"),
     Hardening("dfs.encrypt.data.transfer", _is("true"), "what DataNodes send over RPC is in clear", "set it to true"),
     Hardening("dfs.permissions.enabled", _is("true"), "everybody reads and writes every file", "set it to true"),

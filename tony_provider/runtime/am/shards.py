@@ -44,8 +44,7 @@ class Shard:
         """
         try:
             directory = uris.parse(message.uri)
-            for file in message.files:
-                uris.join(message.uri, file.path)
+            _check_paths(message)
         except StorageInvalidPath as error:
             raise ShardError(str(error)) from error
         checkpoint = directory.parent
@@ -69,6 +68,16 @@ class Shard:
             message.entry,
             files,
         )
+
+
+def _check_paths(message: tony_pb2.CheckpointUploaded) -> None:
+    """Raises StorageInvalidPath. All at once, since there may be a million, and the master waits meanwhile."""
+    try:
+        uris.join(message.uri, *(file.path for file in message.files))
+    except StorageInvalidPath:
+        for file in message.files:
+            uris.join(message.uri, file.path)  # says which
+        raise
 
 
 def manifest(shards: list[Shard], application_id: str, committed_ms: int) -> Manifest:

@@ -35,6 +35,7 @@ from tony_provider.runtime.storage import (
 
 log = logging.getLogger(__name__)
 
+_LARGEST_NUMBER = 1 << 53  # that is added to, counted on and sent on as it is; a step or a time in ms has far fewer
 REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and when
 
 
@@ -230,9 +231,10 @@ def _checksum(data: bytes) -> str:
 
 
 def check_manifest(uri: str, manifest: Manifest) -> None:
-    """Check what a manifest names. Raises DamagedCheckpoint for one that names impossible files, or none."""
+    """Check what a manifest names. Raises DamagedCheckpoint for impossible files or numbers, and for no files."""
     if not manifest.files:
         raise DamagedCheckpoint(uri, "its manifest names no files")
+    _check_numbers(uri, manifest)
     if checkpoint_model.CheckpointName(manifest.save, manifest.step) != checkpoint_model.place_of(uris.name(uri)):
         raise DamagedCheckpoint(uri, f"its manifest is of save {manifest.save}, step {manifest.step}")
     paths = [file.path for file in manifest.files] + [manifest.entry] * (manifest.entry != ".")
@@ -242,3 +244,14 @@ def check_manifest(uri: str, manifest: Manifest) -> None:
     places = {(file.rank, file.path) for file in manifest.files}
     if len(places) < len(manifest.files):
         raise DamagedCheckpoint(uri, "its manifest names a file twice")
+
+
+def _check_numbers(uri: str, manifest: Manifest) -> None:
+    """Whoever may write in the chain can write any; a time or a count that nothing can hold would end a master."""
+    numbers = {name: getattr(manifest, name) for name in ("save", "step", "saved_ms", "generation", "committed_ms")}
+    for file in manifest.files:
+        if not (0 <= file.size <= _LARGEST_NUMBER and 0 <= file.rank <= _LARGEST_NUMBER):
+            numbers |= {"size": file.size, "rank": file.rank}
+    for name, number in numbers.items():
+        if number is not None and not 0 <= number <= _LARGEST_NUMBER:
+            raise DamagedCheckpoint(uri, f"its manifest says an impossible number: {name} is beyond 0 to 2**53")

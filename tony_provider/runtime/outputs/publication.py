@@ -10,6 +10,7 @@ or that was not begun. Nothing here deletes what counts before it is in its plac
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Callable, Optional
@@ -28,7 +29,7 @@ from tony_provider.runtime.outputs.target_check import target_problem
 from tony_provider.runtime.protocol.status import OutputStatus
 from tony_provider.runtime.spec.model import OutputCommit, OutputLayout, OutputSpec
 from tony_provider.runtime.spec.problems import child
-from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
+from tony_provider.runtime.storage import Storage, StorageNotFound, StoragePermissionDenied, uris, walk
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +52,14 @@ class Publication:
     place: OutputPlace
     training: str  # the name of its identity
     look: Callable[[], None] = lambda: None
+    user: str = ""  # who ``open`` says we are; empty: the store does not tell its users apart
 
-    def open(self) -> None:
-        """Make the staging directory, as a proof that it can be."""
+    def open(self) -> str:
+        """Make the staging directory, as a proof that it can be; returns the user whose it is, see ``user``."""
         self._check_target()
         self.storage.make_directories(uris.parent(self.place.target), permission=DATA_DIRECTORY)
         self.storage.make_directories(self.place.staging, permission=DATA_DIRECTORY)
+        return self._check_staging()
 
     def check(self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple) -> None:
         """Find what would keep ``publish`` from its work, as far as it can be seen before. Publishes nothing."""
@@ -74,7 +77,10 @@ class Publication:
         mark = self._finished()
         if mark is None:
             mark = self._publish(parts, committed)
-        clear_away(self.storage, self.place)
+        try:
+            clear_away(self.storage, self.place)
+        except StoragePermissionDenied as error:  # it is another user's, who can keep it there for ever
+            log.warning("what is beside %s stays there: %s", self.place.uri, error)
         return OutputStatus(self.name, self.place.uri, mark.files, mark.bytes)
 
     def publish_part(self, part: OutputPart) -> None:
@@ -97,8 +103,8 @@ class Publication:
         return self.place.target if self._in_place else self.place.assembled
 
     def _finished(self) -> Optional[OutputMark]:
-        mark = read_mark(self.storage, self.place.target, contract.SUCCESS_FILE)
-        if mark is None or mark.application_id != self.place.application_id:
+        mark = self._own_mark(contract.SUCCESS_FILE)
+        if mark is None:
             return None
         self.storage.remove(uris.join(self.place.target, contract.OUTPUT_MARK_FILE))
         return mark
@@ -133,6 +139,33 @@ class Publication:
         if self.spec.layout is OutputLayout.FLAT:
             check_names(self._names(parts, further), self._key)
 
+    def _own_mark(self, name: str) -> Optional[OutputMark]:
+        """The mark at the path that this application has written. What it says anybody can write: its owner counts."""
+        mark = read_mark(self.storage, self.place.target, name)
+        if mark is None or mark.application_id != self.place.application_id:
+            return None
+        owner = self.storage.status(uris.join(self.place.target, name)).owner
+        return mark if not self.user or owner == self.user else None
+
+    def _check_staging(self) -> str:
+        """Whose it is: ours. Where others may write, too, somebody may have made it before, and change what is there.
+
+        What we make there, under a name that nobody knows, tells who we are to this store.
+        """
+        probe = uris.join(self.place.staging, f"_{secrets.token_hex(8)}")
+        self.storage.make_directories(probe, permission=DATA_DIRECTORY)
+        try:
+            user = self.storage.status(probe).owner if self.storage.exists(probe) else ""
+        finally:
+            self.storage.remove(probe, recursive=True)
+        owner = self.storage.status(self.place.staging).owner if user else ""
+        if owner != user:
+            raise PublishError(
+                f"{child(self._key, 'path')}: {self.place.staging} is {owner}'s, who could change what is put there; "
+                "remove it, or name a path in a directory where nobody else may write"
+            )
+        return user
+
     def _check_target(self) -> None:
         problem = target_problem(self.storage, self.name, self.spec, self.training)
         if problem:
@@ -151,11 +184,10 @@ class Publication:
     def _begin_in_place(self) -> None:
         """Have the path be ours, with nothing in it but what was put there from here."""
         storage, target = self.storage, self.place.target
-        mark = read_mark(storage, target, contract.OUTPUT_MARK_FILE)
-        mine = mark is not None and mark.application_id == self.place.application_id
-        if mine and mark is not None and mark.cleared:
+        mark = self._own_mark(contract.OUTPUT_MARK_FILE)
+        if mark is not None and mark.cleared:
             return
-        if not mine:
+        if mark is None:
             self._check_target()
             self.look()
             with suppress(StorageNotFound):

@@ -38,6 +38,7 @@ class OutputPublisher:
         self._ownership = ownership
         self._stores = InputStores(ownership.storage, description.application_dir)
         self._lock = threading.Lock()  # one thread at a time writes
+        self._users: dict[str, str] = {}  # of each output's store: who we are there
         self._statuses = {
             name: OutputStatus(name, OutputPlace(spec.path, description.application_id).uri)
             for name, spec in description.job.outputs.items()
@@ -57,7 +58,7 @@ class OutputPublisher:
         for name in self._statuses:
             try:
                 self._ownership.check_newest()
-                self._publication(name).open()
+                self._users[name] = self._publication(name).open()
             except (StorageUnreachable, SupersededError):
                 raise
             except PublishError as error:
@@ -119,7 +120,8 @@ class OutputPublisher:
         spec = description.job.outputs[name]
         place = OutputPlace(spec.path, description.application_id)
         storage = self._stores.of(place.target)
-        return Publication(storage, name, spec, place, description.training, self._ownership.check)
+        user = self._users.get(name, "")
+        return Publication(storage, name, spec, place, description.training, self._ownership.check, user)
 
     def _committed(self, name: str) -> Iterator[tuple[str, str]]:
         description = self._ownership.description
