@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 
 from tony_provider.runtime.storage import (
     LocalStorage,
+    StorageError,
     StorageExists,
     StorageInvalidPath,
     StorageNotFound,
@@ -116,6 +118,21 @@ def test_a_directory_of_someone_else(ordinary_user: None) -> None:
     ):
         with pytest.raises(StoragePermissionDenied):
             attempt()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_what_is_no_file_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    """A job on this machine writes in its directory what it likes: a pipe in place of its status held a thread."""
+    place = tmp_path / "status.json"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(place))
+    else:
+        place.symlink_to("/dev/zero")
+    with pytest.raises(StorageError):
+        storage.open_read(str(place))
 
 
 def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:

@@ -26,9 +26,12 @@ def read_whole(storage: Storage, uri: str, most_bytes: int) -> bytes:
     return data
 
 
-def read_text(storage: Storage, uri: str, *, offset: int = 0) -> str:
-    """The text of a file, as UTF-8; what is not is replaced, since a log may be cut anywhere. ``offset`` in bytes."""
-    return read_bytes(storage, uri, offset=offset).decode("utf-8", "replace")
+def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> str:
+    """The text of a file, as UTF-8; what is not is replaced, since a log may be cut anywhere.
+
+    ``offset`` and ``length`` in bytes, as those of ``read_bytes``.
+    """
+    return read_bytes(storage, uri, offset=offset, length=length).decode("utf-8", "replace")
 
 
 def write_atomically(storage: Storage, uri: str, data: bytes, *, permission: int = PRIVATE_FILE) -> FileStatus:
