@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
@@ -71,12 +72,15 @@ def walk(storage: Storage, uri: str, *, links: bool = True) -> Iterator[FileStat
     Without ``links`` symbolic links are left out, too: they may lead anywhere, and back.
     Raises StorageNotFound, StorageNotADirectory for ``uri`` itself.
     """
-    for status in storage.list(uri):
-        if status.is_link and not links:
-            continue
-        yield status
-        if status.is_directory:
-            try:
-                yield from walk(storage, status.path, links=links)
-            except StorageNotFound:
+    left = [iter(storage.list(uri))]  # and no recursion: a job may nest directories more deeply than Python calls
+    while left:
+        for status in left[-1]:
+            if status.is_link and not links:
                 continue
+            yield status
+            if status.is_directory:
+                with suppress(StorageNotFound):
+                    left.append(iter(storage.list(status.path)))
+                    break
+        else:
+            left.pop()

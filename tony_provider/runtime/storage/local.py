@@ -255,6 +255,8 @@ def _translated(
         yield
     except NotADirectoryError as error:
         raise below_a_file(uri, operation, f"{error.strerror}{detail}") from error
+    except RecursionError as error:  # of shutil.rmtree
+        raise errors.StorageInvalidPath(uri, operation, f"it is nested too deeply{detail}") from error
     except OSError as error:
         kind = _ERRORS.get(error.errno or 0, errors.StorageError)
         raise kind(uri, operation, f"{error.strerror or error}{detail}") from error
