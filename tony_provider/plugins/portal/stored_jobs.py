@@ -73,7 +73,8 @@ class StoredJobs:
         """The whole summary of a row, and what of it could not be read."""
         keys = [JOB_KEY + row["application_id"], DETAILS_KEY + row["application_id"]]
         where = [column == row[column.key] for column in COLUMNS]
-        found = dict(self.session.execute(select(Stored.key, VALUE).where(Stored.key.in_(keys), *where)).all())
+        query = select(Stored.key, VALUE).where(Stored.key.in_(keys), *where)
+        found: dict[str, str] = dict(self.session.execute(query).all())
         parts = [plain_of(found.get(key)) for key in keys]
         own = {name: row[name] for name in _REQUIRED}
         summary, problems = read_summary({**parts[0][0], **parts[1][0], **own})
