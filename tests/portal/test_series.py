@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
+import pytest
+
+from tony_provider.plugins.portal import series
 from tony_provider.plugins.portal.printed import CUT, end_of_output
 from tony_provider.plugins.portal.series import columns
 from tony_provider.runtime.history.task_sample import TaskSample
@@ -20,6 +24,16 @@ def test_of_ten_thousand_metrics_those_that_were_reported_most_often() -> None:
     assert (len(metrics), left_out) == (100, [])
     assert metrics["loss"][-1] == math.inf
     assert found["worker:0"]["time_ms"] == [0, 1, 2, 0]
+
+
+def test_a_task_that_an_address_names_ten_thousand_times_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: 64 KiB of them took five minutes."""
+    drawn = mock.Mock(wraps=series._columns)
+    monkeypatch.setattr(series, "_columns", drawn)
+    samples = [TaskSample(time_ms=1, seconds=1.0, task=task, metrics={"loss": 0.5}) for task in ("w:0", "w:1", "w:2")]
+    found, left_out = columns(samples, ["w:0", "w:1"] * 10_000, 50)
+    assert (list(found), left_out) == (["w:0", "w:1"], ["w:2"])
+    assert drawn.call_count == 2
 
 
 def test_a_log_is_shown_as_a_terminal_shows_it() -> None:

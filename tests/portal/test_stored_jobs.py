@@ -89,3 +89,16 @@ def test_a_job_that_ends_while_it_is_read_is_not_lost(what: Callable[[], None], 
     with create_session(scoped=False) as session, _before_states_are_read(what):
         rows = StoredJobs(session, frozenset({DAG})).rows()
     assert [row["state"] for row in rows] == states
+
+
+def test_what_is_longer_than_any_summary_is_left_in_the_database() -> None:
+    """Seen: 7 MB that anybody's task may store took the API server 139 s; a thousand times 30 MB would fill it."""
+    long = json.dumps({"use": [{"container_seconds": 1, "vcores": 1}] * 200_000})
+    with create_session() as session:
+        session.execute(update(TaskStateStoreModel).where(TaskStateStoreModel.dag_id == DAG).values(value=long))
+    with create_session(scoped=False) as session:
+        jobs = StoredJobs(session, frozenset({DAG}))
+        row = jobs.row(ID)
+        assert row is not None
+        assert row["problems"] == ["the summary is damaged: it is empty, or longer than any of ours"]
+        assert jobs.summary(row)[0].use == []

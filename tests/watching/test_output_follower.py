@@ -111,6 +111,22 @@ def test_of_many_containers_the_last_few_are_read() -> None:
     assert shown.take(0.0) == ["… all of 45 containers left out", "the cause", *["again"] * 5]
 
 
+def test_a_master_that_always_knows_a_newer_container_is_asked_no_more_than_for_the_last_few() -> None:
+    """Seen: one such master had the looks of a whole triggerer end in its own, which filled the memory meanwhile."""
+
+    class Endless(Hook):
+        def task_output(self, _: str, __: str, attempt: int | None, after: int, *, seconds: float) -> OutputPiece:
+            self.asked += 1
+            assert self.asked <= 12
+            return OutputPiece(attempt or 1, (attempt or 1) + 1, 0, 4, "mine")
+
+    hook = Endless()
+    live = follower(hook)
+    assert len(live.new()) == hook.asked == 6
+    assert live.position == OutputPosition(7)
+    assert len(live.new()) == 6
+
+
 def test_what_was_read_before_the_master_went_away_is_given() -> None:
     class Leaving(Hook):
         def task_output(self, *arguments: Any, **more: Any) -> OutputPiece:

@@ -95,7 +95,7 @@ def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputF
     newest = max(wanted, key=lambda file: file.modified_ms)
     if live.is_of_older_master:
         # Cut as its master cuts it, so that the end that was seen is found in it.
-        kept = read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1))
+        kept = read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1), length=TAIL + 1)
         return [Printed(live.rest(end_of_log(kept, TAIL)))]
     shown = live.position.offset if newest.name == contract.log_name(live.task, live.position.attempt or 1) else 0
     piece = read_kept(hook.storage(), newest.path, shown, TAIL)

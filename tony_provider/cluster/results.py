@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from tony_provider.cluster.bounded_status import bounded
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime import contract, most_bytes
@@ -60,7 +61,7 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
         uri = uris.join(application_dir, name)
         found = read_record(storage, uri, JobStatus, without=without, most_bytes=most_bytes.STATUS)
         if found is not None:
-            return found
+            return bounded(found)
     return None
 
 

@@ -278,7 +278,7 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
     if newest is None:
         return ""
     offset = max(0, newest.size - TAIL_BYTES)
-    text = read_text(storage, newest.path, offset=offset)
+    text = read_text(storage, newest.path, offset=offset, length=TAIL_BYTES)
     return text.partition("\n")[2] if offset else text
 
 

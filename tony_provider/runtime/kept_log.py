@@ -50,7 +50,8 @@ def kept_form(data: bytes, dropped: int, lines: Optional[int] = None) -> bytes:
 def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
     """What comes after so many bytes of all that was printed, of the log that was kept of it at the container's end.
 
-    At most the last ``limit`` bytes. Blocks; raises StorageNotFound when none was kept, StorageError.
+    At most the last ``limit`` bytes, however much comes meanwhile: it is the job's own file. Blocks; raises
+    StorageNotFound when none was kept, StorageError.
     """
     size = storage.status(uri).size
     note = _NOTE.match(read_bytes(storage, uri, length=min(size, _LONGEST_NOTE)))
@@ -58,5 +59,7 @@ def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
     end = size - skipped + dropped
     start = min(max(after, dropped), end)
     if end - start > limit:
-        return LogPiece.cut(after, end - limit, read_bytes(storage, uri, offset=size - limit))
-    return LogPiece(start, read_bytes(storage, uri, offset=start - dropped + skipped) if end > start else b"")
+        return LogPiece.cut(after, end - limit, read_bytes(storage, uri, offset=size - limit, length=limit))
+    if end == start:
+        return LogPiece(start, b"")
+    return LogPiece(start, read_bytes(storage, uri, offset=start - dropped + skipped, length=end - start))

@@ -80,8 +80,11 @@ class OutputFollower:
         return found
 
     def _read(self, found: list[Printed]) -> None:
-        """The rest of the container that was read last, then what newer ones have printed, the last few of them."""
-        while True:
+        """The rest of the container that was read last, then what newer ones have printed, the last few of them.
+
+        What comes after that is the next look's: a job's own master could name newer ones for ever.
+        """
+        for _ in range(_CONTAINERS + 1):
             before = self.position
             answer = self.hook.task_output(
                 self._application_id, self.task, before.attempt, before.offset, seconds=self._seconds

@@ -35,7 +35,7 @@ LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill
 _LONGEST_END = 21_600.0  # seconds: what a master says beyond that is not believed
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
-_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]*))?: ")
+_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job says in its own words how it ended
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from tony_provider.runtime.executor import output
 from tony_provider.runtime.executor.output import TAIL_LIMIT, TAIL_LINES, CappedFile, Tail
 from tony_provider.runtime.kept_log import read_kept
 from tony_provider.runtime.spec.model import LogSpec, Memory
-from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.storage import FileStatus, LocalStorage
 
 
 def lines(count: int, start: int = 0) -> bytes:
@@ -198,6 +198,21 @@ def test_a_secret_that_is_cut_where_a_kept_log_begins_is_masked(tmp_path: Path) 
         last = file.last(limit, ["open-sesame"])
         assert last.startswith(b"[tony] ")
         assert not any(half in last for half in (b"open", b"sesame", b"n-ses"))
+
+
+@pytest.mark.parametrize("size", [50, 5])
+def test_of_a_kept_log_that_grows_meanwhile_no_more_is_read(size: int, tmp_path: Path) -> None:
+    """Which bytes there are is asked first: a job may put another file there by the time they are read."""
+    log = tmp_path / "worker-0.log"
+    log.write_bytes(b"x" * size)
+
+    class Growing(LocalStorage):
+        def status(self, uri: str) -> FileStatus:
+            found = super().status(uri)
+            log.write_bytes(b"y" * 1_000_000)
+            return found
+
+    assert len(read_kept(Growing(), str(log), 0, 10).data) <= 10
 
 
 def test_the_note_of_a_kept_log_is_not_masked(tmp_path: Path) -> None:

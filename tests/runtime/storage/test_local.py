@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ import pytest
 
 from tony_provider.runtime.storage import (
     LocalStorage,
+    StorageError,
     StorageExists,
     StorageInvalidPath,
     StorageNotFound,
@@ -25,6 +28,7 @@ from tony_provider.runtime.storage import (
     walk,
     write_atomically,
 )
+from tony_provider.runtime.storage.leftovers import leftovers
 
 storage = LocalStorage()
 
@@ -116,6 +120,39 @@ def test_a_directory_of_someone_else(ordinary_user: None) -> None:
     ):
         with pytest.raises(StoragePermissionDenied):
             attempt()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_what_is_no_file_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    """A job on this machine writes in its directory what it likes: a pipe in place of its status held a thread."""
+    place = tmp_path / "status.json"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(place))
+    else:
+        place.symlink_to("/dev/zero")
+    with pytest.raises(StorageError):
+        storage.open_read(str(place))
+
+
+def test_directories_that_are_nested_more_deeply_than_python_calls(tmp_path: Path) -> None:
+    """Seen: one such directory of a job kept ``airflow tony gc`` from collecting anything."""
+    place, depth = os.open(tmp_path, os.O_RDONLY), 1200
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=place)
+        inner = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    os.close(place)
+    try:
+        assert sum(1 for _ in walk(storage, str(tmp_path))) == depth
+        assert list(leftovers(storage, str(tmp_path))) == []
+        with contextlib.suppress(StorageInvalidPath):  # newer Pythons can
+            storage.remove(f"{tmp_path}/d", recursive=True)
+    finally:
+        subprocess.run(["/bin/rm", "-rf", str(tmp_path / "d")], check=True)
 
 
 def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def plain_of(text: str | None) -> tuple[Plain, list[str]]:
     """The object in a stored text, and what is wrong with it; empty when it is none."""
     if text is None:
         return {}, ["a part of the summary is not there"]
+    if not text:  # and so what the database keeps to itself
+        return {}, ["the summary is damaged: it is empty, or longer than any of ours"]
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -24,6 +24,7 @@ from tony_provider.cluster.base import (
     Cluster,
     Submission,
 )
+from tony_provider.cluster.bounded_status import bounded
 from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
 from tony_provider.cluster.local.application_end import ended, settle
 from tony_provider.cluster.local.application_folder import ApplicationFolder, ApplicationRecord, KillRecord, TimeLimit
@@ -174,7 +175,7 @@ class LocalCluster(Cluster):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         try:
             answer = read_json(read_master(self._folder(application_id).path, "status", seconds), surrogates=True)
-            return from_plain(made_printable(answer), JobStatus)
+            return bounded(from_plain(made_printable(answer), JobStatus))
         except (CodecError, ForeignJsonError) as error:
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
 

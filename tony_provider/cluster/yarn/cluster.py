@@ -23,6 +23,7 @@ from tony_provider.cluster.base import (
     Pages,
     Submission,
 )
+from tony_provider.cluster.bounded_status import bounded
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterError,
@@ -262,7 +263,7 @@ class YarnCluster(Cluster):
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         answer = self._masters.get(application_id, "status", seconds)
         with _understanding():
-            return from_plain(made_printable(answer), JobStatus)
+            return bounded(from_plain(made_printable(answer), JobStatus))
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set YARN's application lifetime; the reason that YARN gives is that, and not ``diagnostics``."""

@@ -8,7 +8,6 @@ Calls: https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/Resour
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from tony_provider.cluster.errors import (
     RestSubmissionDisabled,
     UnexpectedAnswer,
 )
+from tony_provider.runtime.error_page import said_by_page
 from tony_provider.runtime.hadoop.gss_reasons import explained, reason
 from tony_provider.runtime.most_bytes import YARN_ANSWER
 
@@ -305,8 +305,7 @@ def said_exception(response: requests.Response) -> tuple[str, str]:
         remote = answer.get("RemoteException", answer)  # or that of its web server
         return str(remote.get("exception", "")), str(remote["message"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        title = re.search(r"<title>(.*?)</title>", response.text, re.DOTALL | re.IGNORECASE)
-        text = " ".join((title.group(1) if title else response.text).split())
+        text = " ".join(said_by_page(response.content).split())
         return "", text[:1000] or response.reason
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,7 +62,7 @@ class JobFilter:
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         states = {each.strip().upper() for each in self.verdict.split(",") if each.strip()}
-        words = self.text.casefold().split()
+        words = set(self.text.casefold().split())  # an address may say one thousands of times
         return [
             row
             for row in rows
@@ -85,7 +85,7 @@ def _sortable(row: Row, field: str) -> tuple[Any, ...]:
     return row[field], row["submitted_ms"], row["application_id"]
 
 
-def _has(row: Row, words: list[str]) -> bool:
+def _has(row: Row, words: Set[str]) -> bool:
     text = "\n".join(str(row[field]) for field in _SEARCHED if row[field]).casefold()
     return all(word in text for word in words)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.models.task_state_store import TaskStateStoreModel as Stored
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from tony_provider.cluster.history.summary_parts import JOB_KEY
@@ -24,6 +24,8 @@ BATCH = 500  # rows that are read at a time
 COLUMNS = (Stored.dag_id, Stored.run_id, Stored.task_id, Stored.map_index)
 # What of a stored summary tells whether its row is kept; its value, which is long, is read where it is not.
 HEAD = (Stored.id, Stored.updated_at, Stored.key, *COLUMNS)
+_LONGEST = 256 << 10  # of a value; ours are below 60 KiB, and anybody's task may store what it likes
+VALUE = case((func.length(Stored.value) <= _LONGEST, Stored.value), else_="")
 IS_JOB = Stored.key.startswith(JOB_KEY, autoescape=True)
 
 
@@ -39,7 +41,7 @@ class RowMemory:
         found = {each.id: row for each in heads if (row := self._get(each)) is not None}
         wanted = {each.id: each for each in heads if each.id not in found}
         if wanted:
-            values = session.execute(select(Stored.id, Stored.value).where(Stored.id.in_(wanted)))
+            values = session.execute(select(Stored.id, VALUE).where(Stored.id.in_(wanted)))
             found |= {row_id: self._row(wanted[row_id], value) for row_id, value in values}
         return found
 

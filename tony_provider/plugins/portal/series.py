@@ -24,7 +24,8 @@ def columns(samples: Iterable[TaskSample], tasks: Sequence[str] | None, most: in
     by_task: dict[str, list[TaskSample]] = defaultdict(list)
     for sample in samples:
         by_task[sample.task].append(sample)
-    wanted = [task for task in tasks if task in by_task] if tasks else list(by_task)[:most]
+    chosen = [task for task in tasks if task in by_task] if tasks else list(by_task)[:most]
+    wanted = dict.fromkeys(chosen)  # an address may name one thousands of times
     return {task: _columns(_thinned(by_task[task])) for task in wanted}, [
         task for task in by_task if task not in wanted
     ]

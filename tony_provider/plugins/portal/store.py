@@ -97,7 +97,8 @@ class OpenJob:
         files = [file for file in self.log_files() if file.name.startswith(contract.log_prefix(task))]
         if files:
             newest = max(files, key=lambda file: file.modified_ms)
-            return read_bytes(self.hook.storage(), newest.path, offset=max(0, newest.size - most))
+            offset = max(0, newest.size - most)
+            return read_bytes(self.hook.storage(), newest.path, offset=offset, length=most)  # whatever comes meanwhile
         application = self.hook.application(self.application_id)
         if application is None or application.is_final:
             return None

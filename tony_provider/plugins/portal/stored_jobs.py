@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, plain_of, read_summary
 from tony_provider.plugins.portal.job_row import Row, with_state
-from tony_provider.plugins.portal.row_memory import BATCH, COLUMNS, HEAD, IS_JOB, MEMORY
+from tony_provider.plugins.portal.row_memory import BATCH, COLUMNS, HEAD, IS_JOB, MEMORY, VALUE
 
 # Of a summary, as the row has them: from the database's columns, and checked.
 _REQUIRED = ("application_id", "application_dir", "dag_id", "run_id", "task_id", "map_index")
@@ -73,7 +73,8 @@ class StoredJobs:
         """The whole summary of a row, and what of it could not be read."""
         keys = [JOB_KEY + row["application_id"], DETAILS_KEY + row["application_id"]]
         where = [column == row[column.key] for column in COLUMNS]
-        found = dict(self.session.execute(select(Stored.key, Stored.value).where(Stored.key.in_(keys), *where)).all())
+        query = select(Stored.key, VALUE).where(Stored.key.in_(keys), *where)
+        found: dict[str, str] = dict(self.session.execute(query).all())
         parts = [plain_of(found.get(key)) for key in keys]
         own = {name: row[name] for name in _REQUIRED}
         summary, problems = read_summary({**parts[0][0], **parts[1][0], **own})

@@ -20,6 +20,7 @@ from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError, c
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
 _SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "timestamp", "value")}
+_MOST_MERGED = 100_000
 _SEQUENCE = "tag:yaml.org,2002:seq"
 _MAPPING = "tag:yaml.org,2002:map"
 
@@ -116,6 +117,7 @@ class _Converter:
         self._problems = problems
         self._done: dict[yaml.Node, Any] = {}
         self._open: set[yaml.Node] = set()
+        self._merged = 0  # keys, by ``<<``: those of an anchor count each time, since each of them is made anew
 
     def convert(self, node: yaml.Node, path: str) -> Any:
         if node in self._done:
@@ -163,6 +165,10 @@ class _Converter:
         for mapping in value if isinstance(value, list) else [value]:
             if not isinstance(mapping, dict):
                 self._refuse(node, child(path, "<<"), "must name mappings")
+                return
+            self._merged += len(mapping)
+            if self._merged > _MOST_MERGED:
+                self._refuse(node, child(path, "<<"), f"more than {_MOST_MERGED} keys are merged in all")
                 return
             for key, below in mapping.items():
                 inherited.setdefault(key, below)

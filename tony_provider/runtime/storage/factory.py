@@ -13,6 +13,9 @@ from tony_provider.runtime.storage.readers import SharedFiles
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 
+# Of fsspec's. What somebody else has said is not to be a file of this machine is told by the scheme.
+_OTHER_WORDS_FOR_FILE = ("local", "asynclocal")
+
 
 def open_storage(
     uri: str,
@@ -32,6 +35,8 @@ def open_storage(
     scheme = uris.scheme(uri)
     if scheme == "file":
         return LocalStorage()
+    if scheme in _OTHER_WORDS_FOR_FILE:
+        raise errors.StorageUnsupported(uri, "open", "it is another word for this machine's disk", "write file://")
     if scheme not in SCHEMES:
         return FsspecStorage(scheme, fsspec_options)
     if webhdfs is None:

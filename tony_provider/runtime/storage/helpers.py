@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
@@ -26,9 +27,12 @@ def read_whole(storage: Storage, uri: str, most_bytes: int) -> bytes:
     return data
 
 
-def read_text(storage: Storage, uri: str, *, offset: int = 0) -> str:
-    """The text of a file, as UTF-8; what is not is replaced, since a log may be cut anywhere. ``offset`` in bytes."""
-    return read_bytes(storage, uri, offset=offset).decode("utf-8", "replace")
+def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> str:
+    """The text of a file, as UTF-8; what is not is replaced, since a log may be cut anywhere.
+
+    ``offset`` and ``length`` in bytes, as those of ``read_bytes``.
+    """
+    return read_bytes(storage, uri, offset=offset, length=length).decode("utf-8", "replace")
 
 
 def write_atomically(storage: Storage, uri: str, data: bytes, *, permission: int = PRIVATE_FILE) -> FileStatus:
@@ -68,12 +72,15 @@ def walk(storage: Storage, uri: str, *, links: bool = True) -> Iterator[FileStat
     Without ``links`` symbolic links are left out, too: they may lead anywhere, and back.
     Raises StorageNotFound, StorageNotADirectory for ``uri`` itself.
     """
-    for status in storage.list(uri):
-        if status.is_link and not links:
-            continue
-        yield status
-        if status.is_directory:
-            try:
-                yield from walk(storage, status.path, links=links)
-            except StorageNotFound:
+    left = [iter(storage.list(uri))]  # and no recursion: a job may nest directories more deeply than Python calls
+    while left:
+        for status in left[-1]:
+            if status.is_link and not links:
                 continue
+            yield status
+            if status.is_directory:
+                with suppress(StorageNotFound):
+                    left.append(iter(storage.list(status.path)))
+                    break
+        else:
+            left.pop()

@@ -23,15 +23,18 @@ def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> I
 
     Nor behind symbolic links, which may lead anywhere. Raises StorageError.
     """
-    try:
-        found = storage.list(uri)
-    except StorageNotFound:
-        return
-    for status in found:
-        if is_leftover(status):
-            yield status
-        elif status.is_directory and not status.is_link and status.name not in without:
-            yield from leftovers(storage, status.path)
+    left, apart = [uri], without
+    while left:
+        try:
+            found = storage.list(left.pop())
+        except StorageNotFound:
+            continue
+        for status in found:
+            if is_leftover(status):
+                yield status
+            elif status.is_directory and not status.is_link and status.name not in apart:
+                left.append(status.path)
+        apart = ()
 
 
 def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> int:

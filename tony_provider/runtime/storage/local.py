@@ -7,6 +7,7 @@ import io
 import os
 import pwd
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -65,7 +66,7 @@ class LocalStorage(Storage):
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
         with _translated(uri, "read", below_a_file=errors.StorageNotFound):
-            file = local_path(uri).open("rb")
+            file = open(local_path(uri), "rb", opener=_open_file)  # noqa: SIM115 - Path.open has no opener
             file.seek(offset)
         return file if length is None else io.BufferedReader(Range(file, length))
 
@@ -144,15 +145,15 @@ def local_path(uri: str) -> Path:
     return Path(parsed.path)
 
 
-def _status(path: Path, stat: os.stat_result) -> FileStatus:
-    is_directory = (stat.st_mode & 0o170000) == 0o040000
+def _status(path: Path, found: os.stat_result) -> FileStatus:
+    is_directory = stat.S_ISDIR(found.st_mode)
     return FileStatus(
         path=f"file://{path}",
-        size=0 if is_directory else stat.st_size,
-        modified_ms=stat.st_mtime_ns // 1_000_000,
+        size=0 if is_directory else found.st_size,
+        modified_ms=found.st_mtime_ns // 1_000_000,
         is_directory=is_directory,
-        owner=_user_name(stat.st_uid),
-        permission=stat.st_mode & 0o7777,
+        owner=_user_name(found.st_uid),
+        permission=stat.S_IMODE(found.st_mode),
     )
 
 
@@ -175,6 +176,16 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _open_file(path: str, flags: int) -> int:
+    """As ``open`` does it, but for what a job may have left in place of a file: pipes and devices have no end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):  # of a directory ``open`` itself says that it is one
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no file, but a pipe, a socket or a device")
 
 
 def _write_new(path: Path, body: Body, permission: int) -> None:
@@ -244,6 +255,8 @@ def _translated(
         yield
     except NotADirectoryError as error:
         raise below_a_file(uri, operation, f"{error.strerror}{detail}") from error
+    except RecursionError as error:  # of shutil.rmtree
+        raise errors.StorageInvalidPath(uri, operation, f"it is nested too deeply{detail}") from error
     except OSError as error:
         kind = _ERRORS.get(error.errno or 0, errors.StorageError)
         raise kind(uri, operation, f"{error.strerror or error}{detail}") from error

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 import attrs
 
+from tony_provider.runtime.error_page import said_by_page
 from tony_provider.runtime.hadoop.gss_reasons import explained, reason
 from tony_provider.runtime.storage import errors
 
@@ -150,8 +151,7 @@ def _remote_exception(answer: Answer) -> tuple[str, str]:
         name = str(remote.get("javaClassName") or remote["exception"])
         return name.rsplit(".", 1)[-1].rsplit("$", 1)[-1], str(remote.get("message", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        title = re.search(rb"<title>(.*?)</title>", answer.body, re.DOTALL)
-        return "", (title.group(1) if title else answer.body)[:200].decode("utf-8", "replace")
+        return "", said_by_page(answer.body)[:200]
 
 
 def _first_line(message: str) -> str:
