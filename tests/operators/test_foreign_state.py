@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -13,14 +15,16 @@ from tests.operators.jobs import DEADLINE, Marker, job
 from tests.operators.test_deferral import Kept
 from tests.operators.trainings import Telling, Training
 from tests.waiting import until
+from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
-from tony_provider.exceptions import TonyTaskKilled
+from tony_provider.exceptions import TonyKilledExternally, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import STATE_KEY, remembered
+from tony_provider.operators.tries import MOST_STARTS_ANEW, STATE_KEY, TaskTry, may_start_anew, remembered
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.sensors import sensor_memory
 from tony_provider.state_store import StateStore
+from tony_provider.watching.termination import Kill
 
 LOG = cast(Any, logging.getLogger(__name__))
 
@@ -82,3 +86,34 @@ def test_a_sensors_memory_that_is_none_is_told_and_forgotten(kept: Any, caplog: 
     assert sensor_memory.recall(context, LOG) is None
     assert "What the last poke has kept cannot be read" in caplog.text
     assert len(caplog.text) < 2000
+
+
+def test_a_job_that_says_it_was_killed_for_another_try_begins_a_few_times_only(training: Training) -> None:
+    """How a job has ended is said in its own words: without a count it could have its task submit it for ever."""
+    stop = threading.Event()
+
+    def kill_each() -> None:
+        while not stop.wait(0.1):
+            for each in training.applications:
+                known = training.hook.application(each)
+                if known is not None and known.state is ApplicationState.RUNNING:
+                    training.hook.kill(each, str(Kill("enough", "try 9 (0198)")))
+
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill_each)
+        try:
+            done = training.again(job("sleep 600"))
+        finally:
+            stop.set()
+        killing.result()
+    assert isinstance(done.errors["train"], TonyKilledExternally)
+    assert len(training.applications) == 1 + MOST_STARTS_ANEW
+
+
+def test_where_nobody_counts_nothing_begins_anew() -> None:
+    this_try = TaskTry(1, 1, "0198")
+    counting = StateStore(cast(Any, {"task_state_store": Kept({})}), LOG)
+    given = [may_start_anew(counting, this_try) for _ in range(MOST_STARTS_ANEW + 1)]
+    assert given == [True] * MOST_STARTS_ANEW + [False]
+    assert may_start_anew(counting, TaskTry(2, 2, "0199"))
+    assert not may_start_anew(StateStore(cast(Any, {}), LOG), this_try)

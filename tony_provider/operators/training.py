@@ -41,6 +41,7 @@ from tony_provider.operators.tries import (
     gets_another_trigger,
     instance_exists,
     is_of_dag_test,
+    may_start_anew,
     remember,
     remembered,
 )
@@ -424,7 +425,9 @@ class Training:
 
     def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
         """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""
-        return killed_by_airflow(ending.application) and killed_for(ending.application) != self._try.name
+        if not killed_by_airflow(ending.application) or killed_for(ending.application) == self._try.name:
+            return False
+        return may_start_anew(self._store, self._try)
 
     def _deliver(self, application_id: str, application: Application | None, status: JobStatus | None) -> Any:
         self._task.told = self._outcome(application_id).deliver(application, status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 STATE_KEY = "tony_application_id"
 FAILURES_KEY = "tony_trigger_failures"
+STARTS_KEY = "tony_starts_anew"
 _GONE = ("failed", "skipped", "upstream_failed", "removed")  # states of task instances that want nothing any more
 LATELY = 3600.0  # seconds
 MOST_TRIGGER_FAILURES = 3  # of one try, so lately; after that it waits in the worker
+MOST_STARTS_ANEW = 3  # of one try: as many earlier tries may still be ending what they take for theirs
 
 
 @attrs.frozen
@@ -144,11 +147,28 @@ def gets_another_trigger(store: StateStore, this_try: TaskTry, log: Logger) -> b
 
     A trigger that fails hands over nothing but its error, so Airflow's store has to count. False where it does not.
     """
-    found, now = store.get(FAILURES_KEY), time.time()
+    times = _counted(store, FAILURES_KEY, this_try, LATELY)
+    if times is None:
+        return False
+    log.warning("The trigger failed, for the %d. time of %d", times, MOST_TRIGGER_FAILURES + 1)
+    return times <= MOST_TRIGGER_FAILURES
+
+
+def may_start_anew(store: StateStore, this_try: TaskTry) -> bool:
+    """Whether this try, whose application says that it was killed for another one, is to submit its job again.
+
+    A job ends in words of its own and could say so each time, hence the count. False where Airflow's store does not.
+    """
+    times = _counted(store, STARTS_KEY, this_try, math.inf)
+    return times is not None and times <= MOST_STARTS_ANEW
+
+
+def _counted(store: StateStore, key: str, this_try: TaskTry, seconds: float) -> int | None:
+    """How often this try has come here within so many seconds, this time included; None where nobody can count."""
+    found, now = store.get(key), time.time()
     known = found if isinstance(found, dict) and found.get("try") == this_try.id else {}
     times = known.get("times")
-    recent = [at for at in times if isinstance(at, float) and now - at < LATELY] if isinstance(times, list) else []
-    if not store.set(FAILURES_KEY, {"try": this_try.id, "times": [*recent, now]}):
-        return False
-    log.warning("The trigger failed, for the %d. time of %d", len(recent) + 1, MOST_TRIGGER_FAILURES + 1)
-    return len(recent) < MOST_TRIGGER_FAILURES
+    recent = [at for at in times if isinstance(at, float) and now - at < seconds] if isinstance(times, list) else []
+    if not store.set(key, {"try": this_try.id, "times": [*recent, now]}):
+        return None
+    return len(recent) + 1
