@@ -125,6 +125,8 @@ def test_where_there_are_no_queues_none_need_be_named() -> None:
 def test_users() -> None:
     policy = Policy("c", proxy_users=["ml-*", "alice"])
     assert [policy.user_problem(user) for user in (None, "alice", "ml-night")] == ["", "", ""]
+    for listed in ("ml-a,root", "ml-a\nroot", "ml-a root"):
+        assert policy.user_problem(listed)
     assert "proxy_user: root is not what the connection 'c' allows" in policy.user_problem("root")
     assert Policy().user_problem("root") == ""
     assert policy.user_problem("root\x1b[2J").isprintable()

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import attrs
 
+from tony_provider.cluster import authorities
 from tony_provider.cluster.base import Cluster, Pages
 from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.settings import Settings, YarnSettings
@@ -84,6 +85,9 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     from tony_provider.cluster.yarn.kerberos import negotiate, ticket_user
     from tony_provider.cluster.yarn.store_tokens import KeyServerAccess, StoreTokens
 
+    for file in {yarn.verify, yarn.webhdfs.ca_file or True}:
+        if unusable := authorities.problem_with(file):
+            raise ConnectionProblem(f"{unusable}; {authorities.ADVICE}")
     user = settings.proxy_user or settings.user or ticket_user()
     rest = yarn_rest(yarn, user, settings.proxy_user)
 

@@ -12,6 +12,7 @@ import attrs
 import requests
 from requests.auth import AuthBase
 
+from tony_provider.cluster import authorities
 from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.runtime.most_bytes import YARN_ANSWER
 
@@ -48,6 +49,8 @@ class Way:
 
     def send(self, method: str, url: str, *, authenticated: bool = True) -> requests.Response:
         """Send one request to one address. Redirects are not followed. Raises Unanswered."""
+        if url.startswith("https:") and (unusable := authorities.problem_with(self.verify)):
+            raise Unanswered(unusable, authorities.ADVICE)
         with requests.Session() as session:
             session.trust_env = self.trust_env
             try:

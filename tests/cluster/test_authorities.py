@@ -1,0 +1,37 @@
+"""Files of authorities that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import certifi
+import pytest
+
+from tony_provider.cluster.authorities import problem_with
+from tony_provider.cluster.diagnosis.http import Unanswered, Way
+from tony_provider.cluster.errors import ConnectionProblem
+from tony_provider.cluster.open import open_cluster
+from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+
+
+@pytest.mark.parametrize("verify", [True, False, certifi.where()])
+def test_what_can_be_used(verify: bool | str) -> None:
+    assert problem_with(verify) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "holds no certificate"), (None, "cannot be read on this host: No such")]
+)
+def test_what_cannot_is_named_before_anybody_is_asked(tmp_path: Path, text: str | None, said: str) -> None:
+    """Seen: the doctor had people write http:// instead, or report its own failure."""
+    file = tmp_path / "authority.pem"
+    if text is not None:
+        file.write_text(text)
+    assert f"`verify` ({file}) {said}" in problem_with(str(file))
+    with pytest.raises(Unanswered) as unanswered:
+        Way(verify=str(file)).send("GET", "https://127.0.0.1:1/")
+    assert said in unanswered.value.detail
+    yarn = YarnSettings(["https://127.0.0.1:1"], WebHdfsConfig(["https://127.0.0.1:1"]), verify=str(file))
+    with pytest.raises(ConnectionProblem, match="name the PEM file"):
+        open_cluster(Settings("alice", yarn=yarn))
