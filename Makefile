@@ -6,9 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 HADOOP_VERSION ?= 3.4.2
-# Tests wait for a third of the time or more, so three run at once on two cores; those of one file in one process (see
-# tests/sharing.py).
-PYTEST_ARGS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 30
+# Most tests wait most of the time, so two run at once; those of one file in one process (see tests/sharing.py). Three
+# were no faster on two cores, and some waited too long for their daemons.
+PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 # Some images forbid it: then each of the many processes that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,7 +59,7 @@ faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by eve
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
 .PHONY: secure
-secure: packages-secure $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some, HADOOP_VERSION=3.3.6 for another
+secure: packages-secure $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some, HADOOP_VERSION=3.3.6
 	$(BIN)/python -m tests.secure --version $(HADOOP_VERSION) $(subst $(comma), ,$(ROWS))
 
 # Rows of the table that are tests of something else, too.
