@@ -17,7 +17,7 @@ from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceM
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract
+from tony_provider.runtime import contract, limited_process
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
@@ -349,6 +349,9 @@ def test_an_interpreter_that_does_not_suit_says_so_in_the_diagnostics(
     for name in ("sh", "sed", "cut", "cat", "mkdir", "mv", "uname"):
         (empty / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(empty))
+    python, command = sys.executable, limited_process.command
+    # Unpacking goes on with the one of this process.
+    monkeypatch.setattr(limited_process, "command", lambda *what: [python, *command(*what)[1:]])
     monkeypatch.setattr(sys, "executable", str(empty / "python"))
     application_id = local.submit(SubmissionRequest(job(), identity(local)))
     application = ended(local, application_id)

@@ -88,6 +88,7 @@ def test_a_sensors_memory_that_is_none_is_told_and_forgotten(kept: Any, caplog: 
     assert len(caplog.text) < 2000
 
 
+@pytest.mark.long  # the count of it is below
 def test_a_job_that_says_it_was_killed_for_another_try_begins_a_few_times_only(training: Training) -> None:
     """How a job has ended is said in its own words: without a count it could have its task submit it for ever."""
     stop = threading.Event()

@@ -30,7 +30,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.triggers.deferred_job import DeferredJob
 from tony_provider.triggers.tony import TonyJobTrigger
 from tony_provider.watching import open_mlflow_run
-from tony_provider.watching.open_mlflow_run import OpenMlflowRun
+from tony_provider.watching.open_mlflow_run import TRAINING_TAG, OpenMlflowRun
 
 SAYS_WHAT_IT_FINDS = f"""
 cp {APPLICATION_FILE} $TONY_MODEL_DIR/
@@ -121,13 +121,15 @@ def test_a_try_that_is_killed_closes_the_run_beside(
     mlflow: Server, caplog: pytest.LogCaptureFixture, is_away: bool
 ) -> None:
     """Airflow gives its process some seconds only, and the job may take longer to end."""
+    training = SimpleNamespace(name="a training")
     run = Run(Info("run0", "1", "train"))
+    run.data.tags[TRAINING_TAG] = training.name
     mlflow.runs.append(run)
     mlflow.is_away = is_away
     store = Memory()
     store.set(STATE_KEY, "run0")
     task = cast(Any, SimpleNamespace(mlflow="mlflow_default", log=logging.getLogger(__name__)))
-    Telemetry(task, RUN, lambda: cast(Any, None), store).hurry("application_1_0001", "its worker was ended")
+    Telemetry(task, RUN, lambda: cast(Any, training), store).hurry("application_1_0001", "its worker was ended")
     open_mlflow_run._closing.submit(bool).result(30)  # after what it does before
     if is_away:
         assert "MLflow's run run0 of application_1_0001 stays open" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests.checkpoints import new_directory
@@ -33,3 +34,13 @@ def commit(chain: str, step: int, *, ranks: int = 1, size: int = 1000, storage: 
             files.append(CheckpointFile(path, len(data), summed.text, rank))
     catalog.commit(uri, Manifest(step, step, "manifest", f"weights-{step}", files))
     return uri
+
+
+HANGING_STORE = (sys.executable, str(Path(__file__).with_name("hanging_store.py")))  # launches an executor with one
+
+
+def hang(file: Path) -> Path:
+    """Have such a store not come to an end with reading a file until what is returned is removed."""
+    over = Path(f"{file}.hangs")
+    over.touch()
+    return over

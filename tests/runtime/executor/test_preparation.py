@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -175,20 +174,17 @@ async def test_a_store_that_fails_is_no_damage(launch: Launch) -> None:
     assert "Is a directory" in failed.reason
 
 
-async def test_a_store_that_hangs_holds_nobody_up(launch: Launch) -> None:
-    running = await launch(COMMAND)
+async def test_a_mocked_store_that_hangs_holds_nobody_up(launch: Launch) -> None:
+    running = await launch(COMMAND, launcher=stored.HANGING_STORE)
     uri = stored.commit(running.container.chain_dir, 7)
-    file = stored.weights(uri, 7)
-    data = file.read_bytes()
-    file.unlink()
-    os.mkfifo(file)
+    over = stored.hang(stored.weights(uri, 7))
     await running.begin(**resume(uri, 7))
     beat = await running.master.heartbeat_with(lambda beat: True)
     assert beat.activity == "restoring the checkpoint of step 7"
     running.master.stop(1, grace=0)
     assert (await running.master.first("exited")).stopped
     await running.begin(generation=2)  # from the beginning
-    file.write_bytes(data)  # what hung is over
+    over.unlink()
     assert (await running.master.first("started")).generation == 2
     assert files_below(checkpoints(running)) == []
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import Any
 
 from tests.runtime.checkpoint.conftest import SAMPLES
 from tests.runtime.executor import stored
@@ -20,29 +19,21 @@ async def report(running: Running, step: int) -> None:
     await running.master.heartbeat_with(lambda beat: beat.progress.step == step)
 
 
-async def come_far(launch: Launch) -> Running:
+async def come_far(launch: Launch, **how: Any) -> Running:
     """A first start that has ended."""
-    running = await launch(COMMAND, heartbeat_seconds=0.2)
+    running = await launch(COMMAND, heartbeat_seconds=0.2, **how)
     running.master.grants = True
     await running.begin()
     await report(running, 500)
     return running
 
 
-def hang(file: Path) -> bytes:
-    """Reading it takes for ever; returns what it held."""
-    data = file.read_bytes()
-    file.unlink()
-    os.mkfifo(file)
-    return data
-
-
-async def test_while_its_checkpoint_is_restored_a_start_has_done_no_step(launch: Launch) -> None:
-    running = await come_far(launch)
+async def test_while_its_checkpoint_is_restored_by_a_mocked_store_a_start_has_done_no_step(launch: Launch) -> None:
+    running = await come_far(launch, launcher=stored.HANGING_STORE)
     running.order("exit 1")
     await running.master.first("settled")
     hanging, good = stored.commit(running.container.chain_dir, 6), stored.commit(running.container.chain_dir, 7)
-    data = hang(stored.weights(hanging, 6))
+    over = stored.hang(stored.weights(hanging, 6))
     await running.begin(generation=2, **resume(hanging, 6))
     beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring the checkpoint of step 6")
     assert not beat.HasField("progress")
@@ -50,7 +41,7 @@ async def test_while_its_checkpoint_is_restored_a_start_has_done_no_step(launch:
     await running.begin(generation=3, **resume(good, 7))
     beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring the checkpoint of step 7")
     assert not beat.HasField("progress")
-    stored.weights(hanging, 6).write_bytes(data)
+    over.unlink()
     await running.master.all_of("started", 2)
     running.order(NAMED)
     await running.master.uploaded(20)  # the directory was looked at before anything was reported

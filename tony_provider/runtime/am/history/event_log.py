@@ -40,7 +40,7 @@ from tony_provider.runtime.storage import (
     uris,
     write_atomically,
 )
-from tony_provider.runtime.text import one_line
+from tony_provider.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class EventLog(StoreWriter):
                 "time_ms": time_ms,
                 "event": APPLICATION,
                 "message": "",
-                "labels": {name: one_line(text) for name, text in labels.items()},
+                "labels": {name: printable(text) for name, text in labels.items()},
             }
             self._backlog.add(encode_event(first))
 
