@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.hadoop.cluster import HadoopCluster
 
 _USER = "alice"
+_TEMPORARY = tempfile.gettempdir()  # of the session: a test may have one of its own, which is to be empty
 _stored: set[Path] = set()  # clusters whose HDFS has it
 
 
@@ -93,6 +94,6 @@ def _unpacked() -> Path:
 @cache
 def _folder() -> Path:
     """This process's, and gone with it."""
-    folder = Path(tempfile.mkdtemp(prefix="tony-runtime-"))
+    folder = Path(tempfile.mkdtemp(prefix="tony-runtime-", dir=_TEMPORARY))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

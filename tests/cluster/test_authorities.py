@@ -14,10 +14,12 @@ from tony_provider.cluster.open import open_cluster
 from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 
+ASKED = "https://127.0.0.1:1"
+
 
 @pytest.mark.parametrize("verify", [True, False, certifi.where()])
 def test_what_can_be_used(verify: bool | str) -> None:
-    assert problem_with(verify) == ""
+    assert problem_with(verify, [ASKED]) == ""
 
 
 @pytest.mark.parametrize(
@@ -28,10 +30,14 @@ def test_what_cannot_is_named_before_anybody_is_asked(tmp_path: Path, text: str 
     file = tmp_path / "authority.pem"
     if text is not None:
         file.write_text(text)
-    assert f"`verify` ({file}) {said}" in problem_with(str(file))
+    assert f"`verify` ({file}) {said}" in problem_with(str(file), [ASKED])
     with pytest.raises(Unanswered) as unanswered:
-        Way(verify=str(file)).send("GET", "https://127.0.0.1:1/")
+        Way(verify=str(file)).send("GET", ASKED)
     assert said in unanswered.value.detail
-    yarn = YarnSettings(["https://127.0.0.1:1"], WebHdfsConfig(["https://127.0.0.1:1"]), verify=str(file))
+    yarn = YarnSettings([ASKED], WebHdfsConfig([ASKED]), verify=str(file))
     with pytest.raises(ConnectionProblem, match="name the PEM file"):
         open_cluster(Settings("alice", yarn=yarn))
+
+
+def test_where_nobody_is_asked_over_https_none_is_needed(tmp_path: Path) -> None:
+    assert problem_with(str(tmp_path / "authority.pem"), ["http://127.0.0.1:1"]) == ""

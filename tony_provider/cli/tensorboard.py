@@ -112,7 +112,7 @@ def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threadin
 
     Raises NotFound when there is nothing and nothing will come, and what keeps the store from being read.
     """
-    _say(f"Copying the event files of {count(len(sources), 'job')}")
+    say(f"Copying the event files of {count(len(sources), 'job')}")
     while not copy.looked.wait(_PERIOD):
         if over.is_set():
             return False
@@ -128,7 +128,7 @@ def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threadin
             "TONY_TENSORBOARD_DIR names, see docs/tensorboard.md"
         )
     for directory, (files, most) in held.items():
-        _say(f"  {directory.name}: {count(files, 'file')}, {size(most)}" if files else f"  {directory.name}: none yet")
+        say(f"  {directory.name}: {count(files, 'file')}, {size(most)}" if files else f"  {directory.name}: none yet")
     return not over.is_set()
 
 
@@ -139,7 +139,7 @@ def _serve(server: TensorBoardServer, copy: EventFileCopy, over: threading.Event
             return
         if time.monotonic() > deadline:
             raise TensorBoardProblem(f"TensorBoard does not answer within {_START_SECONDS:g} s")
-    _say(f"TensorBoard: {server.url}\nCtrl-C ends it")
+    say(f"TensorBoard: {server.url}\nCtrl-C ends it")
     if in_browser:
         webbrowser.open(server.url)
     while not over.wait(_PERIOD):
@@ -147,7 +147,7 @@ def _serve(server: TensorBoardServer, copy: EventFileCopy, over: threading.Event
         if copy.fault is not None:
             raise copy.fault
         while not copy.news.empty():
-            _say(copy.news.get())
+            say(copy.news.get())
 
 
 def _bytes_of(option: str, text: str) -> int:
@@ -155,7 +155,3 @@ def _bytes_of(option: str, text: str) -> int:
         return parse_memory(text) * _MEBIBYTE
     except UnitError as error:
         raise SystemExit(f"{option}: {error}") from error
-
-
-def _say(text: str) -> None:
-    say(text)

@@ -31,7 +31,7 @@ from tony_provider.cluster.results import Delivered
 from tony_provider.runtime import contract
 from tony_provider.runtime.application_cleanup import clear_outputs
 from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
-from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.hadoop.ids import is_application_id
 from tony_provider.runtime.history.segment_files import listed
 from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.storage import uris
@@ -238,7 +238,7 @@ class Garbage:
             for status in sorted(self._directories(job_dir.path), key=lambda each: each.name == APPLICATIONS):
                 if status.name == APPLICATIONS:
                     for application in self._directories(status.path):
-                        kind = GarbageKind.APPLICATION if _is_application(application.name) else None
+                        kind = GarbageKind.APPLICATION if is_application_id(application.name) else None
                         yield from self._item(application, kind, identity, versions)
                 else:
                     kind = GarbageKind.CHAIN if chain_number(status.name) is not None else None
@@ -460,11 +460,3 @@ def _changed(item: GarbageItem, now: GarbageItem | None) -> str:
 
 def _is_version(uri: str) -> bool:
     return uri.endswith(f"/{VERSION_FILE}") and uris.name(uris.parent(uris.parent(uri))) == VERSIONS_DIR
-
-
-def _is_application(name: str) -> bool:
-    try:
-        ApplicationId.parse(name)
-    except ValueError:
-        return False
-    return True

@@ -85,8 +85,9 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     from tony_provider.cluster.yarn.kerberos import negotiate, ticket_user
     from tony_provider.cluster.yarn.store_tokens import KeyServerAccess, StoreTokens
 
-    for file in {yarn.verify, yarn.webhdfs.ca_file or True}:
-        if unusable := authorities.problem_with(file):
+    files = ((yarn.verify, yarn.resource_managers), (yarn.webhdfs.ca_file or True, yarn.webhdfs.addresses))
+    for file, addresses in files:
+        if unusable := authorities.problem_with(file, addresses):
             raise ConnectionProblem(f"{unusable}; {authorities.ADVICE}")
     user = settings.proxy_user or settings.user or ticket_user()
     rest = yarn_rest(yarn, user, settings.proxy_user)

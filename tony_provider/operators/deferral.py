@@ -13,8 +13,9 @@ import attrs
 from tony_provider.cluster.errors import is_unforeseen
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import TaskRun, TaskTry, is_application_id
+from tony_provider.operators.tries import TaskRun, TaskTry
 from tony_provider.runtime.codec import CodecError, from_plain, to_plain
+from tony_provider.runtime.hadoop.ids import is_application_id
 from tony_provider.runtime.text import one_line
 from tony_provider.state_store import StateStore
 from tony_provider.watching.termination import Kill, end_application

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 import attrs
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster.results import Delivered
-from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.hadoop.ids import is_application_id
 from tony_provider.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -128,18 +128,7 @@ def remembered(store: StateStore) -> str | None:
     Whoever may clear or mark the task can write there: it may be any application's.
     """
     found = store.get(STATE_KEY)
-    return found if is_application_id(found) else None
-
-
-def is_application_id(found: object) -> TypeGuard[str]:
-    """Whether something has the form of an application's id, and is no part of a path or of an address."""
-    if not isinstance(found, str):
-        return False
-    try:
-        ApplicationId.parse(found)
-    except ValueError:
-        return False
-    return True
+    return found if isinstance(found, str) and is_application_id(found) else None
 
 
 def gets_another_trigger(store: StateStore, this_try: TaskTry, log: Logger) -> bool:

@@ -10,7 +10,7 @@ import attrs
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskRun
-from tony_provider.runtime.hadoop.ids import ApplicationId
+from tony_provider.runtime.hadoop.ids import is_application_id
 from tony_provider.runtime.spec.problems import shown
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.sensors.base import WHICH_JOB
@@ -80,9 +80,7 @@ class SensorArguments:
 
 
 def _check(application_id: str) -> None:
-    try:
-        ApplicationId.parse(application_id)
-    except ValueError as error:
+    if not is_application_id(application_id):
         raise TonySpecError(
             f"application_id: {shown(application_id)} is none; one is such as application_1700000000000_0001"
-        ) from error
+        )

@@ -49,7 +49,7 @@ class Way:
 
     def send(self, method: str, url: str, *, authenticated: bool = True) -> requests.Response:
         """Send one request to one address. Redirects are not followed. Raises Unanswered."""
-        if url.startswith("https:") and (unusable := authorities.problem_with(self.verify)):
+        if unusable := authorities.problem_with(self.verify, [url]):
             raise Unanswered(unusable, authorities.ADVICE)
         with requests.Session() as session:
             session.trust_env = self.trust_env

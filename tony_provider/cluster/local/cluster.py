@@ -37,7 +37,7 @@ from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, from_plain
 from tony_provider.runtime.foreign_json import ForeignJsonError, made_printable, read_json
-from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId
+from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, is_application_id
 from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.protocol import output_piece, tracking
@@ -120,7 +120,7 @@ class LocalCluster(Cluster):
         return sorted(found, key=lambda application: application.started_ms, reverse=True)
 
     def application(self, application_id: str) -> Application | None:
-        if not _is_id(application_id):
+        if not is_application_id(application_id):
             return None
         folder = self._folder(application_id)
         record = folder.record()
@@ -146,14 +146,14 @@ class LocalCluster(Cluster):
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        if not _is_id(application_id):
+        if not is_application_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         found = ask_master(self._folder(application_id).path, f"control/{action}", body, seconds)
         answer: dict[str, Any] = made_printable(found)
         return answer
 
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        if not _is_id(application_id):
+        if not is_application_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
         return read_master(self._folder(application_id).path, path, seconds)
@@ -161,7 +161,7 @@ class LocalCluster(Cluster):
     def task_output(
         self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
     ) -> OutputPiece:
-        if not _is_id(application_id):
+        if not is_application_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         path = output_piece.request(task, attempt, after)
         try:
@@ -171,7 +171,7 @@ class LocalCluster(Cluster):
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its output: {error}") from error
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        if not _is_id(application_id):
+        if not is_application_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
         try:
             answer = read_json(read_master(self._folder(application_id).path, "status", seconds), surrogates=True)
@@ -191,7 +191,7 @@ class LocalCluster(Cluster):
             folder.write_limit(TimeLimit(until, diagnostics))
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
-        return self._folder(application_id).am_log_tail(max_bytes) if _is_id(application_id) else ""
+        return self._folder(application_id).am_log_tail(max_bytes) if is_application_id(application_id) else ""
 
     def forget(self, application_id: str) -> None:
         application = self.application(application_id)
@@ -214,7 +214,7 @@ class LocalCluster(Cluster):
     def _folders(self) -> Iterator[ApplicationFolder]:
         if self._applications.is_dir():
             for path in self._applications.iterdir():
-                if _is_id(path.name):
+                if is_application_id(path.name):
                     yield ApplicationFolder(path)
 
     def _application(self, folder: ApplicationFolder, record: ApplicationRecord) -> Application:
@@ -243,12 +243,3 @@ class LocalCluster(Cluster):
         over = [folder for folder in self._folders() if folder.ended() is not None]
         for folder in sorted(over, key=lambda folder: folder.id, reverse=True)[_KEPT:]:
             remove_tree(folder.path)
-
-
-def _is_id(text: str) -> bool:
-    """No path is made of anything else."""
-    try:
-        ApplicationId.parse(text)
-    except ValueError:
-        return False
-    return True

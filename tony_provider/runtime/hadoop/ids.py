@@ -50,6 +50,11 @@ class ApplicationId:
         return f"application_{self.cluster_timestamp}_{self.number:04d}"
 
 
+def is_application_id(text: str) -> bool:
+    """Whether a text has the form of an application's id, and so is no part of a path or of an address."""
+    return _APPLICATION.fullmatch(text) is not None
+
+
 @attrs.frozen(order=True)
 class ApplicationAttemptId:
     """The id of an attempt, which is one application master of an application."""
