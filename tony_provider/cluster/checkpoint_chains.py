@@ -7,6 +7,8 @@ replaced in one act. Whoever is named there last may commit checkpoints; all oth
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from functools import partial
 
 import attrs
 
@@ -22,7 +24,7 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotEmpty, StorageNotFound
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.helpers import write_atomically, write_in_order
 
 
 @attrs.frozen
@@ -44,6 +46,7 @@ class ChainState:
 
 
 FormerOwners = dict[str, Owner | None]  # by the chain's URI, the newest first
+Before = Callable[[], object]  # see ``Storage.write``
 
 
 @attrs.frozen
@@ -86,11 +89,20 @@ class CheckpointChains:
         Raises StorageExists when another try has just opened it.
         """
         uri = self.uri_after(newest)
-        self.storage.write(uris.join(uri, contract.CHAIN_FILE), dump_json(about))
+        self.open(uri, about)
         return uri
 
-    def rewrite(self, uri: str, about: CheckpointChain) -> None:
-        write_atomically(self.storage, uris.join(uri, contract.CHAIN_FILE), dump_json(about))
+    def open(self, uri: str, about: CheckpointChain, before_it_appears: Before | None = None) -> None:
+        """Open the chain that ``uri_after`` has named. ``before_it_appears``: see ``Storage.write``.
+
+        Raises StorageExists when another try has just opened it.
+        """
+        file = uris.join(uri, contract.CHAIN_FILE)
+        self.storage.write(file, dump_json(about), before_it_appears=before_it_appears)
+
+    def rewrite(self, uri: str, about: CheckpointChain, before_it_appears: Before | None = None) -> None:
+        file = uris.join(uri, contract.CHAIN_FILE)
+        write_atomically(self.storage, file, dump_json(about), before_it_appears=before_it_appears)
 
     def own(self, uri: str, application_id: str) -> FormerOwners:
         """Make this application the owner of the chain: only it may commit there, and nobody in the older ones.
@@ -98,12 +110,23 @@ class CheckpointChains:
         Whoever is about to be submitted for one of those finds itself fenced. Returns the former owners, for
         ``disown``.
         """
-        newest_first = [self.layout.chain_dir(self.identity, number) for number in reversed(self._numbers())]
-        # Before anything is changed, as one of them may not be readable.
-        former = {each: read_owner(self.storage, each) for each in newest_first[newest_first.index(uri) :]}
-        for each in former:
-            self._write_owner(each, Owner(application_id))
+        former = self.owners(uri)
+        write_in_order(self.takings(former, application_id))
         return former
+
+    def owners(self, uri: str) -> FormerOwners:
+        """Those of a chain, which need not be there yet, and of the older ones.
+
+        To be read before anything is changed, as one of them may not be readable.
+        """
+        newest = chain_number(uris.name(uri)) or 0
+        older = [number for number in reversed(self._numbers()) if number < newest]
+        every = [uri, *(self.layout.chain_dir(self.identity, number) for number in older)]
+        return {each: read_owner(self.storage, each) for each in every}
+
+    def takings(self, former: FormerOwners, application_id: str) -> list[Callable[[Before], None]]:
+        """What ``write_in_order`` is to do so that the application owns all these chains."""
+        return [partial(self._write_owner, each, Owner(application_id)) for each in former]
 
     def disown(self, former: FormerOwners, application_id: str) -> None:
         """Give back what ``own`` took, where nobody else owns it by now."""
@@ -114,8 +137,9 @@ class CheckpointChains:
                 else:
                     self.storage.remove(uris.join(uri, contract.OWNER_FILE))
 
-    def _write_owner(self, uri: str, owner: Owner) -> None:
-        write_atomically(self.storage, uris.join(uri, contract.OWNER_FILE), dump_json(owner))
+    def _write_owner(self, uri: str, owner: Owner, before_it_appears: Before | None = None) -> None:
+        file = uris.join(uri, contract.OWNER_FILE)
+        write_atomically(self.storage, file, dump_json(owner), before_it_appears=before_it_appears)
 
     def is_owned(self, uri: str, application_id: str) -> bool:
         owner = read_owner(self.storage, uri)

@@ -12,7 +12,7 @@ from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission, prepare
 from tony_provider.cluster.sources import LocalSource
 from tony_provider.cluster.staging import places
-from tony_provider.cluster.submission_builder import TakenChain, build_submission
+from tony_provider.cluster.submission_builder import ChosenChain, build_submission
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
@@ -55,17 +55,11 @@ class _ChangesOnPaper:
             for source, uri in places(self.prepared.layout, sources)
         ]
 
-    def take_chain(self) -> TakenChain:
-        plan = self.prepared.plan()
-        if plan.goes_on and plan.newest is not None:
-            return TakenChain(plan.newest.uri, plan.about)
-        return TakenChain(self.prepared.chains.uri_after(plan.newest), plan.about)
-
     def add_store_tokens(self, credentials: Credentials) -> None:
         if (tokens := self.prepared.opened.tokens) is not None:
             tokens.pretend(credentials)
 
-    def write(self, description: ApplicationDescription) -> LocalizedResource:
+    def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
         uri = self.prepared.description_uri(self.application_id)
         content = dump_json(description)
         sha256 = hashlib.sha256(content).hexdigest()

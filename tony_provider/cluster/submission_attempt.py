@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
 from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Submission
-from tony_provider.cluster.checkpoint_chains import FormerOwners
+from tony_provider.cluster.checkpoint_chains import Before, FormerOwners
 from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused, is_unforeseen
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.open import OpenCluster
@@ -18,7 +19,7 @@ from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sharing import share_records
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
-from tony_provider.cluster.submission_builder import TakenChain
+from tony_provider.cluster.submission_builder import ChosenChain
 from tony_provider.cluster.token_life import check_ticket, check_token_life
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
@@ -27,12 +28,12 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.runtime.storage.errors import StorageError, StorageNotEmpty
+from tony_provider.runtime.storage.helpers import write_atomically, write_in_order
 
 log = logging.getLogger(__name__)
 
-_OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
 _END_SECONDS = 60.0  # that an application may take to end after its kill
 
 
@@ -87,25 +88,6 @@ class SubmissionAttempt:
         log.info("Staged the job's files: %s", stager.counts)
         return staged
 
-    def take_chain(self) -> TakenChain:
-        """Own the chain that the plan says. From then on every other application of the training is fenced."""
-        for _ in range(_OPENING_TRIES):
-            found = self.prepared.plan()
-            if found.goes_on and found.newest is not None:
-                self._chain_uri = found.newest.uri
-                if found.about != found.newest.about:
-                    self.prepared.chains.rewrite(self._chain_uri, found.about)
-            else:
-                try:
-                    self._chain_uri = self.prepared.chains.open_after(found.newest, found.about)
-                except StorageExists:
-                    continue  # another try of this training was faster: see what there is now
-                self._chain_opened = True
-            self._former_owners = self.prepared.chains.own(self._chain_uri, self.application_id)
-            log.info("%s %s", self.application_id, found)
-            return TakenChain(self._chain_uri, found.about)
-        raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
-
     def add_store_tokens(self, credentials: Credentials) -> None:
         if self._opened.tokens is not None:
             self._token = self._opened.tokens.fetch(credentials)
@@ -117,11 +99,32 @@ class SubmissionAttempt:
             elif not yarn.renews_tokens:
                 check_token_life(self._token, self.prepared.request.job)
 
-    def write(self, description: ApplicationDescription) -> LocalizedResource:
-        uri = self.prepared.description_uri(self.application_id)
-        content = dump_json(description)
-        status = write_atomically(self._opened.storage, uri, content)
+    def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
+        """See StoreChanges. Once it is done, every other application of the training is fenced."""
+        chains, content = self.prepared.chains, dump_json(description)
+        self._chain_uri = chain.uri
+        self._former_owners = chains.owners(chain.uri)
+        writes: list[Callable[[Before], FileStatus | None]] = [
+            partial(self._open, chain),
+            *chains.takings(self._former_owners, self.application_id),
+            partial(self._write_description, content),
+        ]
+        status = write_in_order(writes)[-1]
+        assert status is not None  # noqa: S101 - of the last one
+        log.info("%s %s", self.application_id, chain.plan)
         return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
+
+    def _open(self, chain: ChosenChain, before_it_appears: Before) -> None:
+        plan = chain.plan
+        if not plan.goes_on or plan.newest is None:
+            self.prepared.chains.open(chain.uri, plan.about, before_it_appears)
+            self._chain_opened = True
+        elif plan.about != plan.newest.about:
+            self.prepared.chains.rewrite(chain.uri, plan.about, before_it_appears)
+
+    def _write_description(self, content: bytes, before_it_appears: Before) -> FileStatus:
+        uri = self.prepared.description_uri(self.application_id)
+        return write_atomically(self._opened.storage, uri, content, before_it_appears=before_it_appears)
 
     # -- one application of the training ------------------------------------------------------------------------------
 

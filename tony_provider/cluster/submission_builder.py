@@ -6,6 +6,7 @@ What the two differ in is who changes the store: ``StoreChanges`` makes the chan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import attrs
@@ -16,19 +17,29 @@ from tony_provider.cluster.description import ApplicationSite, Resources, descri
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import LocalSource
+from tony_provider.cluster.training_plan import TrainingPlan
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage.errors import StorageError, StorageExists
+
+_OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
 
 
 @attrs.frozen
-class TakenChain:
-    """The checkpoint chain that the application may commit to."""
+class ChosenChain:
+    """The checkpoint chain that the application is to own, by the plan."""
 
     uri: str
-    about: CheckpointChain  # what its file says
+    plan: TrainingPlan
+
+
+def _chosen_chain(prepared: PreparedSubmission) -> ChosenChain:
+    """What the plan says, as the store is just now. Raises SourceMissing, ClusterError, StagingFailed."""
+    plan = prepared.plan()
+    if plan.goes_on and plan.newest is not None:
+        return ChosenChain(plan.newest.uri, plan)
+    return ChosenChain(prepared.chains.uri_after(plan.newest), plan)
 
 
 class StoreChanges(Protocol):
@@ -40,31 +51,52 @@ class StoreChanges(Protocol):
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         """In their order."""
 
-    def take_chain(self) -> TakenChain:
-        """Own the one that the plan says."""
-
     def add_store_tokens(self, credentials: Credentials) -> None:
         """By which the application reaches the store and what it names beside it, on clusters with Kerberos."""
 
-    def write(self, description: ApplicationDescription) -> LocalizedResource: ...
+    def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
+        """Own the chain, and write the description; returns this file.
+
+        Raises StorageExists when another try of the training has just opened the chain: then choose again.
+        """
 
 
 def build_submission(prepared: PreparedSubmission, changes: StoreChanges) -> Submission:
     """Raises StagingFailed, SourceMissing, ClusterError."""
     request = prepared.request
+    credentials = Credentials(secrets=application_secrets(changes.application_id, request.secrets))
     try:
-        resources = _resources(prepared, changes.stage(prepared.local_sources))
-        credentials = Credentials(secrets=application_secrets(changes.application_id, request.secrets))
-        chain = changes.take_chain()
-        where = ApplicationSite(prepared.opened, prepared.layout, request.identity, changes.application_id, chain.uri)
-        changes.add_store_tokens(credentials)
-        description = describe(request, where, resources, chain.about, credentials)
-        description_file = changes.write(description)
-        if description_file.sha256 is not None:
-            credentials.secrets[contract.SECRET_DESCRIPTION] = description_file.sha256.encode()
+        with ThreadPoolExecutor(1, thread_name_prefix="tony-staging") as beside:
+            staging = beside.submit(changes.stage, prepared.local_sources)
+            changes.add_store_tokens(credentials)
+            chain = _chosen_chain(prepared)
+            resources = _resources(prepared, staging.result())
+        return _written(prepared, changes, resources, credentials, chain)
     except StorageError as error:
         raise StagingFailed(f"the job could not be staged: {error}") from error
-    return submission_of(where, description, description_file, credentials)
+
+
+def _written(
+    prepared: PreparedSubmission,
+    changes: StoreChanges,
+    resources: Resources,
+    credentials: Credentials,
+    chain: ChosenChain,
+) -> Submission:
+    """The submission, with its description on the store. Raises StagingFailed, ClusterError, StorageError."""
+    request, application_id = prepared.request, changes.application_id
+    for _ in range(_OPENING_TRIES):
+        where = ApplicationSite(prepared.opened, prepared.layout, request.identity, application_id, chain.uri)
+        description = describe(request, where, resources, chain.plan.about, credentials)
+        try:
+            file = changes.take(chain, description)
+        except StorageExists:
+            chain = _chosen_chain(prepared)  # another try of this training was faster: see what there is now
+            continue
+        if file.sha256 is not None:
+            credentials.secrets[contract.SECRET_DESCRIPTION] = file.sha256.encode()
+        return submission_of(where, description, file, credentials)
+    raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
 
 
 def _resources(prepared: PreparedSubmission, staged: list[LocalizedResource]) -> Resources:

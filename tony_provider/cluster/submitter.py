@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from tony_provider.cluster.history.keep_specification import Mask, specification_of
 from tony_provider.cluster.open import OpenCluster
@@ -27,9 +28,12 @@ def submit(
     application_id = opened.cluster.new_application()
     attempt = SubmissionAttempt(prepared, application_id)
     try:
-        submission = build_submission(prepared, attempt)
         laid_over = merge(request.overrides or {}, request.advice or {})
-        attempt.keep(specification_of(submission.description.job, request.given, laid_over, mask))
+        specification = specification_of(prepared.request.job, request.given, laid_over, mask)
+        with ThreadPoolExecutor(1, thread_name_prefix="tony-specification") as beside:
+            kept = beside.submit(attempt.keep, specification)
+            submission = build_submission(prepared, attempt)
+            kept.result()
         attempt.hand_over(submission, before_submit)
     except BaseException:
         # Also when the task is timed out or killed meanwhile: nobody else knows of what was made.

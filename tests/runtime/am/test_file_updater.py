@@ -7,13 +7,14 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tony_provider.runtime.am import store_writer as publisher_module
 from tony_provider.runtime.am.file_updater import FileUpdater
 from tony_provider.runtime.storage import FileStatus, LocalStorage
-from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
+from tony_provider.runtime.storage.base import Source
 
 DEADLINE = 30
 
@@ -37,10 +38,10 @@ class SlowStorage(LocalStorage):
         self.go = threading.Event()
         self.writes = 0
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
         self.writes += 1
         assert self.go.wait(DEADLINE)
-        return super().write(uri, source, overwrite=overwrite, permission=permission)
+        return super().write(uri, source, **more)
 
 
 async def test_newest_content_is_written(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 from tony_provider.runtime.storage import FileStatus, LocalStorage, uris
-from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
+from tony_provider.runtime.storage.base import Source
 
 JOB = JobSpec("standalone", {"worker": TaskSpec("true", instances=2)})
 DEADLINE = 60
@@ -30,26 +31,29 @@ YARN_NOTICE = 0.25
 
 
 class WatchedStorage(LocalStorage):
-    """Remembers the results that it was given, one after the other."""
+    """Remembers the results that it was given, one after the other, and which files have appeared."""
 
     def __init__(self) -> None:
         super().__init__()
         self.results: list[JobState] = []
+        self.appeared: list[str] = []
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
         if uris.name(uri) == contract.RESULT_FILE:
             assert isinstance(source, bytes)
             self.results.append(load_json(source, JobStatus).state)
-        return super().write(uri, source, overwrite=overwrite, permission=permission)
+        written = super().write(uri, source, **more)
+        self.appeared.append(written.name)
+        return written
 
 
 class FaultyDriverStorage(WatchedStorage):
     """Stands for a store whose driver raises errors of its own for one of the files."""
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
         if uris.name(uri) == contract.STATUS_FILE:
             raise ZeroDivisionError("a driver's fault")
-        return super().write(uri, source, overwrite=overwrite, permission=permission)
+        return super().write(uri, source, **more)
 
 
 class SignalledWhileTasksEnd(LocalResourceManager):
@@ -103,6 +107,16 @@ async def test_a_signal_after_the_verdict_does_not_change_it(
     assert set(storage.results) == {JobState.SUCCEEDED}
     result = load_json((tmp_path / "store" / contract.RESULT_FILE).read_bytes(), JobStatus)
     assert result.state is JobState.SUCCEEDED
+
+
+async def test_whoever_sees_the_result_finds_everything_else(tmp_path: Path) -> None:
+    storage = WatchedStorage()
+    await run(stage(tmp_path, JOB), storage, LocalResourceManager)
+    (at,) = (number for number, name in enumerate(storage.appeared) if name == contract.RESULT_FILE)
+    assert contract.STATUS_FILE in storage.appeared[:at]
+    assert storage.appeared[at + 1 :] == []
+    written = load_json((tmp_path / "store" / contract.STATUS_FILE).read_bytes(), JobStatus)
+    assert written.state is JobState.SUCCEEDED
 
 
 async def test_a_fault_while_publishing_costs_neither_result_nor_leave(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.storage import (
+    FileStatus,
     Source,
     StorageError,
     StorageExists,
@@ -31,9 +33,11 @@ from tony_provider.runtime.storage import (
     upload,
     walk,
     write_atomically,
+    write_in_order,
 )
 
 MIB = 1 << 20
+DEADLINE = 60.0  # seconds
 MANY_EXAMPLES = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -88,6 +92,35 @@ def test_a_checksum_is_the_same_for_the_same_content(place: Place) -> None:
     assert str(found["a"]).startswith("MD5-of-0MD5-of-512CRC32C:")
     with pytest.raises(StorageNotFound):
         place.storage.checksum(place.uri("missing"))
+
+
+def test_files_that_are_written_side_by_side_appear_in_their_order(place: Place) -> None:
+    names = [f"ordered/{number}" for number in range(3)]
+    under_way = threading.Barrier(len(names))  # nobody gets over it before all have sent their bytes
+    seen: list[list[str]] = []
+
+    def write(name: str, before: Callable[[], object]) -> FileStatus:
+        def wait() -> None:
+            under_way.wait(DEADLINE)
+            before()
+            seen.append([each for each in names if place.storage.exists(place.uri(each))])
+
+        return place.storage.write(place.uri(name), name.encode(), before_it_appears=wait)
+
+    written = write_in_order([partial(write, name) for name in names])
+    assert [status.path for status in written] == [place.uri(name) for name in names]
+    assert seen == [[], names[:1], names[:2]]
+
+
+def test_after_one_that_fails_none_appears(place: Place) -> None:
+    place.write("in-the-way/b", b"old")
+
+    def write(name: str, before: Callable[[], object]) -> FileStatus:
+        return place.storage.write(place.uri(f"in-the-way/{name}"), b"new", before_it_appears=before)
+
+    with pytest.raises(StorageExists):
+        write_in_order([partial(write, name) for name in ("a", "b", "c")])
+    assert [status.name for status in place.storage.list(place.uri("in-the-way"))] == ["a", "b"]
 
 
 def test_list_is_sorted_and_shallow(place: Place) -> None:

@@ -77,7 +77,8 @@ _STATES = {
 }
 _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
 _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
-_STORED_POLL = 0.1  # seconds
+_FIRST_STORED_POLL = 0.01  # seconds; each further one is twice as long
+_STORED_POLL = 0.1
 _SHORTEST_LIFETIME = 1.0  # seconds: YARN takes no end that has passed
 _NODES_SECONDS = 10.0  # that a job which is too large waits for nodes that are about to register
 _NOT_RENEWED = "Failed to renew token"  # as diagnostics begin, when HDFS does not let the ResourceManager
@@ -170,13 +171,14 @@ class YarnCluster(Cluster):
         application_id = submission.description.application_id
         context = submission_context(submission)
         self._post(context)
-        deadline = time.monotonic() + self.rest.config.timeout
+        deadline, pause = time.monotonic() + self.rest.config.timeout, _FIRST_STORED_POLL
         while (application := self.application(application_id)) is None or application.state in _BEING_STORED:
             if time.monotonic() >= deadline:
                 raise ClusterUnreachable(f"YARN took {application_id}, but has not stored it yet")
             if application is None:  # a ResourceManager that died, or lost its turn, before it had stored it
                 self._post(context)
-            time.sleep(_STORED_POLL)
+            time.sleep(pause)
+            pause = min(2 * pause, _STORED_POLL)
         left = lifetime.seconds_left(submission.description.job.timeouts, time.time())
         if left is not None and not application.is_final:
             self._limit_lifetime(application_id, max(left, _SHORTEST_LIFETIME))

@@ -146,6 +146,8 @@ class ExecutorGateway(Listener):
         if kind == "shard_request":
             self._inputs.shard_requested(name, attempt, message.shard_request, stream.send)
             return []
+        if kind == "leave":
+            return session.left(stream.identity.container_id, now)
         log.warning("%s sent a message of a kind that is not known here", name)
         return []
 

@@ -24,12 +24,14 @@ class FileUpdater(StoreWriter):
         *,
         interval: Optional[float] = None,
         tell: Callable[[str, str], None] = lambda event, message: None,
+        before_it_appears: Optional[Callable[[], object]] = None,
     ) -> None:
-        """``interval``, ``tell``: see StoreWriter."""
+        """``interval``, ``tell``: see StoreWriter; ``before_it_appears``: see Storage, called in a thread."""
         super().__init__(uris.name(uri), interval=interval, tell=tell)
         self._storage = storage
         self._uri = uri
         self._content = content
+        self._before_it_appears = before_it_appears
 
     async def _store(self) -> None:
         await asyncio.to_thread(self._write, self._content())
@@ -38,4 +40,4 @@ class FileUpdater(StoreWriter):
         began = time.monotonic()
         data = made()
         self._cost = time.monotonic() - began
-        write_atomically(self._storage, self._uri, data)
+        write_atomically(self._storage, self._uri, data, before_it_appears=self._before_it_appears)

@@ -57,11 +57,7 @@ class OwnChain:
         if catalog is None:
             return
         try:
-            if after_success:
-                await self.do(lambda: catalog.finish(after_success))
-            else:
-                await self.do(self._sweep)
-            await self.do(self._sweep_event_files)
+            await self.do(lambda: self._leave(catalog, after_success))
         except (StorageError, FencedError) as error:
             log.warning("the checkpoint chain stays as it is: %s", error)
 
@@ -93,6 +89,13 @@ class OwnChain:
         removed = self.catalog.remove_unfinished() if self.catalog else []
         if removed:
             log.info("removed %d checkpoints that were never committed", len(removed))
+
+    def _leave(self, catalog: Catalog, after_success: Optional[AfterSuccess]) -> None:
+        if after_success:
+            catalog.finish(after_success)
+        else:
+            self._sweep()
+        self._sweep_event_files()
 
     def _sweep_event_files(self) -> None:
         """Every writer of them has ended, or was killed. The chain's own few files, others may be writing."""

@@ -81,10 +81,15 @@ class Link:
             await self._outgoing.join()
 
     def finish(self) -> None:
-        """Let ``run`` end when all has been sent and the master has closed its end."""
+        """Take leave: let ``run`` end when all has been sent and the master has closed its end."""
         self._finishing = True
         if self._outgoing is not None:
-            self._outgoing.put_nowait(None)
+            self._take_leave(self._outgoing)
+
+    @staticmethod
+    def _take_leave(outgoing: asyncio.Queue[Optional[tony_pb2.FromExecutor]]) -> None:
+        outgoing.put_nowait(tony_pb2.FromExecutor(leave=tony_pb2.Leave()))
+        outgoing.put_nowait(None)
 
     async def run(self) -> None:
         """Keep the stream up until ``finish``. Raises LinkError when there is no use in going on."""
@@ -130,7 +135,7 @@ class Link:
             for message in self._greet():
                 self._outgoing.put_nowait(message)
             if self._finishing:
-                self._outgoing.put_nowait(None)
+                self._take_leave(self._outgoing)
             writing = asyncio.ensure_future(self._write(call, self._outgoing))
             try:
                 while (message := await call.read()) is not grpc.aio.EOF:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held", "input_part_wanted", "shard_request", "exported", "last_words")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held", "input_part_wanted", "shard_request", "exported", "last_words", "leave")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class FromExecutor(_message.Message):
     SHARD_REQUEST_FIELD_NUMBER: _ClassVar[int]
     EXPORTED_FIELD_NUMBER: _ClassVar[int]
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
     registration: Registration
     heartbeat: Heartbeat
     started: ProcessStarted
@@ -36,7 +37,8 @@ class FromExecutor(_message.Message):
     shard_request: ShardRequest
     exported: Exported
     last_words: LastWords
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ...) -> None: ...
+    leave: Leave
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
     __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint", "input_part", "shard_answer", "export_now", "newer_token")
@@ -530,6 +532,10 @@ class Shutdown(_message.Message):
     grace_seconds: float
     reason: str
     def __init__(self, grace_seconds: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class InputPartWanted(_message.Message):
     __slots__ = ("request", "name", "position")

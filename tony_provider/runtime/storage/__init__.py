@@ -26,6 +26,7 @@ from tony_provider.runtime.storage.helpers import (
     upload,
     walk,
     write_atomically,
+    write_in_order,
 )
 from tony_provider.runtime.storage.local import LocalStorage, local_path
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
@@ -63,4 +64,5 @@ __all__ = [
     "upload",
     "walk",
     "write_atomically",
+    "write_in_order",
 ]

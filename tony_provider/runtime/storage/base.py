@@ -9,7 +9,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from types import TracebackType
-from typing import BinaryIO, Optional, Union
+from typing import BinaryIO, Callable, Optional, Union
 
 import attrs
 
@@ -70,13 +70,23 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(
+        self,
+        uri: str,
+        source: Source,
+        *,
+        overwrite: bool = False,
+        permission: int = PRIVATE_FILE,
+        before_it_appears: Optional[Callable[[], object]] = None,
+    ) -> FileStatus:
         """Make a file of everything in ``source``, in bounded memory; parents are made with 0700 where missing.
 
         The file appears whole or not at all, under whatever crash: readers see the old one or the new one. When a
         server is lost on the way, all of it is sent again; of a source that can be read once only, the caller gets
         StorageUnreachable and may call again with a new one.
         Without ``overwrite`` exactly one of several writers wins and the others get StorageExists.
+        ``before_it_appears`` is called once the store has all bytes and only their name is missing, so that files can
+        be written side by side and appear in an order; what it raises passes through, and nothing appears.
         Raises StorageExists, StorageIsADirectory, StorageNotADirectory (for a parent).
         fsspec stores promise less, see there.
         """

@@ -6,6 +6,7 @@ Object stores promise less than HDFS and local disk:
   whole or not at all where the store's driver can throw an unfinished one away (s3, gs, abfs can).
 - Of several writers without ``overwrite`` exactly one wins only for a single PUT on a driver with conditional writes
   (s3, gs, memory); otherwise the check comes before the write.
+- ``before_it_appears`` is called before the last bytes are sent, which is when a file appears.
 - A rename is a copy and a removal, not atomic: commit by one small write instead.
 - Directories exist only as long as something is in them; permissions and owners do not exist.
 """
@@ -20,7 +21,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, BinaryIO, Optional
+from typing import Any, BinaryIO, Callable, Optional
 
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
@@ -87,7 +88,15 @@ class FsspecStorage(Storage):
             file.seek(start)
         return io.BufferedReader(Range(file, size - start if length is None else min(length, size - start)))
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(
+        self,
+        uri: str,
+        source: Source,
+        *,
+        overwrite: bool = False,
+        permission: int = PRIVATE_FILE,
+        before_it_appears: Optional[Callable[[], object]] = None,
+    ) -> FileStatus:
         path = self._path(uri)
         with _translated(uri, "write"):
             if self._fs.isdir(path):
@@ -98,6 +107,8 @@ class FsspecStorage(Storage):
             self._fs.makedirs(self._path(uris.parent(uri)), exist_ok=True)
         chunks = Body(source).chunks()
         beginning = _take(chunks, SINGLE_PUT)
+        if before_it_appears is not None:
+            before_it_appears()
         with _translated(uri, "write"):
             if len(beginning) <= SINGLE_PUT:
                 self._fs.pipe_file(path, beginning, mode="overwrite" if overwrite else "create")

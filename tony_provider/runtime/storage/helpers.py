@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional, TypeVar
 
 from tony_provider.runtime.storage.base import CHUNK, PRIVATE_FILE, FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
+
+T = TypeVar("T")
+
+_SIDE_BY_SIDE = 16  # files
 
 
 def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
@@ -35,9 +40,39 @@ def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[i
     return read_bytes(storage, uri, offset=offset, length=length).decode("utf-8", "replace")
 
 
-def write_atomically(storage: Storage, uri: str, data: bytes, *, permission: int = PRIVATE_FILE) -> FileStatus:
-    """Put ``data`` in place of whatever the file held: readers see the old or the new bytes, never a mixture."""
-    return storage.write(uri, data, overwrite=True, permission=permission)
+def write_atomically(
+    storage: Storage,
+    uri: str,
+    data: bytes,
+    *,
+    permission: int = PRIVATE_FILE,
+    before_it_appears: Optional[Callable[[], object]] = None,
+) -> FileStatus:
+    """Put ``data`` in place of whatever the file held: readers see the old or the new bytes, never a mixture.
+
+    ``before_it_appears``: see ``Storage.write``.
+    """
+    return storage.write(uri, data, overwrite=True, permission=permission, before_it_appears=before_it_appears)
+
+
+def write_in_order(writes: Sequence[Callable[[Callable[[], object]], T]]) -> list[T]:
+    """Make files side by side that appear one after the other; returns what each of ``writes`` gives.
+
+    Each is called in a thread, with what ``Storage.write`` is to call as ``before_it_appears``. Once one has failed, no
+    later one appears; when all have ended, its error is raised. HDFS often takes 0.4 s for the end of a small file:
+    this way it does so once.
+    """
+    with ThreadPoolExecutor(min(len(writes), _SIDE_BY_SIDE), thread_name_prefix="tony-writes") as pool:
+        futures: list[Future[T]] = []
+        for write in writes:
+            # A thread waits for one that has begun before it: there are always enough of them.
+            before: Callable[[], object] = futures[-1].result if futures else _nothing
+            futures.append(pool.submit(write, before))
+        return [future.result() for future in futures]
+
+
+def _nothing() -> None:
+    """Before the first file appears, there is nothing to wait for."""
 
 
 def upload(

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Optional
+from typing import BinaryIO, Callable, Optional
 
 import attrs
 
@@ -70,7 +70,15 @@ class LocalStorage(Storage):
             file.seek(offset)
         return file if length is None else io.BufferedReader(Range(file, length))
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(
+        self,
+        uri: str,
+        source: Source,
+        *,
+        overwrite: bool = False,
+        permission: int = PRIVATE_FILE,
+        before_it_appears: Optional[Callable[[], object]] = None,
+    ) -> FileStatus:
         target = local_path(uri)
         with _translated(uri, "write"):
             if target.is_dir():
@@ -82,6 +90,9 @@ class LocalStorage(Storage):
         try:
             with _translated(uri, "write"):
                 _write_new(temporary, Body(source), permission)
+            if before_it_appears is not None:
+                before_it_appears()
+            with _translated(uri, "write"):
                 _move(temporary, target, overwrite)
                 return _status(target, target.stat())
         finally:

@@ -20,7 +20,7 @@ from tony_provider.runtime.am.session.recovery.history import merge
 from tony_provider.runtime.history.event_segments import encode_event
 from tony_provider.runtime.history.stored_events import event_segments
 from tony_provider.runtime.storage import FileStatus, LocalStorage, StorageUnreachable
-from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
+from tony_provider.runtime.storage.base import Source
 
 FIRST = {"time_ms": 1, "event": "application", "message": "", "labels": {"dag": "retrain", "run": "r1"}}
 
@@ -40,10 +40,10 @@ class Store(LocalStorage):
         self.bytes = 0
         self.refuses = ""
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
         if self.refuses == "before":
             raise StorageUnreachable(uri, "write", "nobody answers")
-        done = super().write(uri, source, overwrite=overwrite, permission=permission)
+        done = super().write(uri, source, **more)
         self.written.append(done.name)
         self.bytes += done.size
         if self.refuses == "after":

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -24,7 +25,7 @@ from tony_provider.runtime.history.segments import read_segment, segment_name
 from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage import FileStatus, LocalStorage, StorageUnreachable
-from tony_provider.runtime.storage.base import PRIVATE_FILE, Source
+from tony_provider.runtime.storage.base import Source
 
 DEADLINE = 30
 EPOCH_MS = 1_700_000_000_000
@@ -35,11 +36,11 @@ class FullStorage(LocalStorage):
 
     full = False
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
         if self.full:
             raise StorageUnreachable(uri, "write", "nobody answers")
-        assert not overwrite or not self.exists(uri), "a segment is written once"
-        return super().write(uri, source, overwrite=overwrite, permission=permission)
+        assert not more.get("overwrite") or not self.exists(uri), "a segment is written once"
+        return super().write(uri, source, **more)
 
 
 class Work:

@@ -59,8 +59,10 @@ async def test_job_succeeds(tmp_path: Path) -> None:
 
 
 async def test_workers_that_do_not_decide_have_ranks_and_are_stopped_at_the_end(tmp_path: Path) -> None:
-    server = attrs.evolve(task(f"echo rank $TONY_RANK of $TONY_WORLD_SIZE; {WAIT}"), decides=False)
-    job = await start(tmp_path, spec({"worker": task("true"), "server": server}))
+    said = tmp_path / "said"
+    server = attrs.evolve(task(f"echo rank $TONY_RANK of $TONY_WORLD_SIZE; touch {said}; {WAIT}"), decides=False)
+    worker = task(f"until [ -e {said} ]; do sleep 0.05; done")
+    job = await start(tmp_path, spec({"worker": worker, "server": server}))
     result = await job.end()
     assert result.state is JobState.SUCCEEDED, job.log
     assert {each.name: each.state for each in result.tasks} == {

@@ -215,6 +215,26 @@ def test_launcher_that_ends_before_it_registers_fails_the_job_with_its_words() -
     assert failure.message.endswith("no Python found")
 
 
+def test_a_container_is_not_waited_for_once_its_executor_has_taken_leave() -> None:
+    world = World(job({"worker": 2}), ["worker"]).run()
+    world.end("worker:0")
+    world.end("worker:1")
+    world.leave("worker:0")
+    world.disconnect("worker:1")  # it may come back, and be keeping its log
+    assert world.session.verdict
+    assert not world.session.finished
+    world.complete(world.container("worker:1"))
+    assert world.session.finished
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_leave_before_the_job_ends_is_no_end() -> None:
+    world = World(job({"worker": 2}), ["worker"]).run()
+    world.leave("worker:0")
+    assert world.session.verdict is None
+    assert world.task("worker:0").trouble_at is not None
+
+
 # ---- the verdict ---------------------------------------------------------------------------------------------------
 
 

@@ -456,6 +456,11 @@ class World:
             executor.connected = False
         self.carry_out(self.session.disconnected(name, self.attempt(name), self.now))
 
+    def leave(self, name: str) -> None:
+        """Its executor, which was told to end, takes leave; its container is still to end."""
+        self.carry_out(self.session.left(self.container(name), self.now))
+        self.disconnect(name)
+
     def beat(self, name: str, step: int | None = None, *, pace: float | None = None, output_problem: str = "") -> None:
         """``pace``: steps per second."""
         progress = None if step is None else TaskProgress(step, steps_per_second=pace)

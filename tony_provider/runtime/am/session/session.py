@@ -323,6 +323,11 @@ class Session:
             self._reports.disconnected(task, now)
         return self._checked(now)
 
+    def left(self, container_id: str, now: float) -> list[Action]:
+        """The executor in it has taken leave: its processes have ended, its log is kept, and the container ends."""
+        self.containers.shutdowns.left(container_id)
+        return self._checked(now)
+
     def heartbeat(self, name: str, attempt: int, beat: Heartbeat, now: float) -> list[Action]:
         """An executor's heartbeat has come."""
         task = self._current(name, attempt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import BinaryIO, Optional
+from typing import BinaryIO, Callable, Optional
 
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import PRIVATE_DIRECTORY, PRIVATE_FILE, FileStatus, Source, Storage
@@ -28,8 +28,18 @@ class SeveralHdfs(Storage):
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
         return self._of(uri).open_read(uri, offset=offset, length=length)
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
-        return self._of(uri).write(uri, source, overwrite=overwrite, permission=permission)
+    def write(
+        self,
+        uri: str,
+        source: Source,
+        *,
+        overwrite: bool = False,
+        permission: int = PRIVATE_FILE,
+        before_it_appears: Optional[Callable[[], object]] = None,
+    ) -> FileStatus:
+        return self._of(uri).write(
+            uri, source, overwrite=overwrite, permission=permission, before_it_appears=before_it_appears
+        )
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         if self._of(source) is not self._of(target):

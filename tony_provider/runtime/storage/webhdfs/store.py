@@ -88,7 +88,15 @@ class WebHdfsStorage(Storage):
         call = Call("GET", "OPEN", self._parse(uri), "read")
         return io.BufferedReader(RemoteFile(self._datanodes, call, offset, length), CHUNK)
 
-    def write(self, uri: str, source: Source, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> FileStatus:
+    def write(
+        self,
+        uri: str,
+        source: Source,
+        *,
+        overwrite: bool = False,
+        permission: int = PRIVATE_FILE,
+        before_it_appears: Optional[Callable[[], object]] = None,
+    ) -> FileStatus:
         target = self._parse(uri)
         self._check_writable(target, overwrite)
         self.make_directories(str(target.parent))
@@ -102,6 +110,8 @@ class WebHdfsStorage(Storage):
         try:
             self._datanodes.send(create, Body(source))
             self._share(tried[-1], target)
+            if before_it_appears is not None:
+                before_it_appears()
             self._rename(tried[-1], target, overwrite=overwrite, what=f"write {uri} by renaming")
             del tried[-1]
         finally:

@@ -1,7 +1,8 @@
 """Containers that are to end: the executor is asked first, then the container is taken away, then it is given up.
 
 A container is here from then on until the cluster says that it has ended, whether its task goes on in another one or
-ends with it.
+ends with it. Clusters say so with a node's next heartbeat; at the end of the job nobody waits for that where the
+executor has taken leave before, with its processes ended and its log kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
 class _Departure:
     deadline: float
     released: bool = False
+    left: bool = False  # its executor has taken leave
     given_up: bool = False  # nobody waits for it any more
 
 
@@ -34,7 +36,7 @@ class ContainerShutdowns:
     @property
     def done(self) -> bool:
         """Whether no container is left that somebody could still wait for."""
-        return all(departure.given_up for departure in self._leaving.values())
+        return all(departure.left or departure.given_up for departure in self._leaving.values())
 
     def ask(self, task: Task, now: float, reason: str, grace: float) -> None:
         """Have a task's executor end, its logs kept. Again with a shorter grace, it hurries."""
@@ -63,6 +65,11 @@ class ContainerShutdowns:
         ``seconds``: that it has before its logs are kept.
         """
         self._leaving.setdefault(container_id, _Departure(now + seconds + KEEP_LOGS))
+
+    def left(self, container_id: str) -> None:
+        """Record that the executor in it has taken leave."""
+        if departure := self._leaving.get(container_id):
+            departure.left = True
 
     def ended(self, container_id: str) -> bool:
         """Record that the cluster says a container has ended. False when it was not one of these."""
