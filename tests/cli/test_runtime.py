@@ -5,11 +5,14 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.jobs.pythons import find_python
 from tony_provider.cluster import runtime_archive
+from tony_provider.cluster.archived_bytecode import bytecode
+from tony_provider.cluster.archived_frameworks import ArchiveEntry
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.runtime_archive import build, worker_archive
 
@@ -112,9 +115,37 @@ def test_the_workers_own_packages_are_packed_once(tmp_path: Path) -> None:
     inside = names(archive)
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert f"lib/{python}/grpc/__init__.py" in inside
-    assert not [name for name in inside if name.endswith((".pyc", ".pyi", ".proto")) or "/tests/" in name]
+    assert not [name for name in inside if name.endswith((".pyi", ".proto")) or "/tests/" in name]
     assert not [name for name in inside if "airflow" in name]
-    assert made.st_size < 12 << 20
+    assert made.st_size < 14 << 20
+
+
+def test_a_node_compiles_nothing_that_the_workers_python_has_compiled(tmp_path: Path) -> None:
+    with zipfile.ZipFile(worker_archive(tmp_path)) as archive:
+        archive.extractall(tmp_path / "tony")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "tony").rglob("*")}
+    command = ["/bin/sh", "tony/launch.sh", "am"]
+    env = {"PATH": "/usr/bin:/bin", "TONY_PYTHON_CANDIDATES": sys.executable}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert "HADOOP_TOKEN_FILE_LOCATION is not set" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "tony").rglob("*")} == before
+
+
+def test_bytecode_for_another_python_is_passed_over(tmp_path: Path) -> None:
+    with zipfile.ZipFile(worker_archive(tmp_path)) as archive:
+        archive.extractall(tmp_path / "tony")
+    module = tmp_path / "tony/lib/common/tony_provider/runtime/am/__main__.py"
+    compiled = Path(importlib.util.cache_from_source(str(module)))
+    content = compiled.read_bytes()
+    compiled.write_bytes(bytes([content[0] ^ 1]) + content[1:])  # another magic number, as of a Python's alpha release
+    command = ["/bin/sh", "tony/launch.sh", "am"]
+    env = {"PATH": "/usr/bin:/bin", "TONY_PYTHON_CANDIDATES": sys.executable}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert "HADOOP_TOKEN_FILE_LOCATION is not set" in done.stderr
+
+
+def test_a_python_that_is_not_on_this_machine_has_no_bytecode() -> None:
+    assert bytecode("3.99", {"lib/a.py": ArchiveEntry(b"pass")}) == {}
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -123,10 +154,15 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_the_worker_archive_is_made_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = subprocess.run
+
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("submission never downloads")
 
-    monkeypatch.setattr(subprocess, "run", refuse)
+    def compile_only(command: list[str], **more: Any) -> Any:
+        return refuse() if "download" in command else run(command, **more)
+
+    monkeypatch.setattr(subprocess, "run", compile_only)
     monkeypatch.setattr("socket.socket.connect", refuse)
     assert worker_archive(tmp_path).exists()
     with pytest.raises(AssertionError, match="never downloads"):

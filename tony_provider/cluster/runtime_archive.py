@@ -1,7 +1,7 @@
 """The runtime archive, which every container unpacks: all that the runtime needs but a Python.
 
 ``launch.sh`` and ``main.py`` stand at its top; ``lib/common`` holds the runtime, ``lib/cpXY`` what it depends on, for
-each Python XY. The same input gives the same bytes, so that it is stored once.
+each Python XY; each module's bytecode is beside it. The same input gives the same bytes, so that it is stored once.
 
 Submission never downloads: it packs the worker's installed packages, for nodes whose Python is the worker's. For others
 ``build`` makes an archive beforehand (``airflow tony runtime build``), which the connection names.
@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 
 import tony_provider
+from tony_provider.cluster.archived_bytecode import bytecode
 from tony_provider.cluster.archived_frameworks import ArchiveEntry, framework_entries
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.runtime import launch
@@ -31,7 +32,7 @@ from tony_provider.runtime import launch
 log = logging.getLogger(__name__)
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 1  # of the archive; part of the key
+_FORMAT = 2  # of the archive; part of the key
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
 _COMPRESSION = 6
 _DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
@@ -58,10 +59,11 @@ def worker_archive(cache_dir: Path | None = None) -> Path:
             directory = _cache_dir(cache_dir)
             archive = directory / f"tony-runtime-{key}.zip"
             if not archive.exists():
-                python = f"{sys.version_info.major}{sys.version_info.minor}"
+                python = "{}.{}".format(*sys.version_info[:2])
                 entries = dict(runtime)
                 for distribution in distributions:
-                    entries.update(_installed_entries(distribution, f"lib/cp{python}"))
+                    entries.update(_installed_entries(distribution, _libraries(python)))
+                entries.update(bytecode(python, entries))
                 _write(archive, entries, replace=False)
                 log.info("Packed the runtime: %s, %d bytes", archive, archive.stat().st_size)
                 _prune(directory)
@@ -76,13 +78,17 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
     Each in the one version, and with the one content, that this release names. Raises StagingFailed when pip finds none
     that fit, or others under their names, is not there, or takes too long.
     """
-    entries = dict(_runtime_entries())
+    runtime = dict(_runtime_entries())
+    entries = dict(runtime)
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
         for python in pythons:
             wheels = Path(folder) / python
             _download(python, platforms, wheels)
+            libraries: dict[str, ArchiveEntry] = {}
             for wheel in sorted(wheels.glob("*.whl")):
-                entries.update(_wheel_entries(wheel, f"lib/cp{python.replace('.', '')}"))
+                libraries.update(_wheel_entries(wheel, _libraries(python)))
+            entries.update(libraries)
+            entries.update(bytecode(python, {**runtime, **libraries}))
         _write(output, entries, replace=True)
 
 
@@ -96,6 +102,10 @@ def _runtime_entries() -> Iterator[tuple[str, ArchiveEntry]]:
         if path.is_file() and _wanted(relative) and path.suffix in (".py", ".sh", ".html", ".css", ".js"):
             yield f"lib/common/tony_provider/{relative}", ArchiveEntry(path)
     yield from framework_entries("lib/common")
+
+
+def _libraries(python: str) -> str:
+    return f"lib/cp{python.replace('.', '')}"
 
 
 def _wanted(name: str) -> bool:

@@ -12,7 +12,9 @@ import math
 import reprlib
 import types
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
+from functools import cache
 from typing import Any, Optional, TypeVar, Union, get_args, get_origin
 
 import attrs
@@ -83,7 +85,7 @@ def _text(plain: Any) -> str:
 
 def to_plain(obj: Any) -> Any:
     """The JSON form as dictionaries, lists, text and numbers; ``parsing.parse_job`` reads a job's back."""
-    return _STRICT.unstructure(obj)
+    return _converter(forbid_extra_keys=True).unstructure(obj)
 
 
 def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
@@ -103,9 +105,11 @@ def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = Non
     """The object in what ``json.loads`` gives; otherwise like ``load_json``."""
     if ignore_unknown is None:
         ignore_unknown = bool(getattr(cls, _MAY_BE_NEWER, False))
-    converter = _LENIENT if ignore_unknown else _STRICT
+    forbid = not ignore_unknown
     try:
-        return converter.structure(plain, cls)
+        with suppress(Exception):  # which the other converter then explains
+            return _converter(forbid_extra_keys=forbid).structure(plain, cls)
+        return _converter(forbid_extra_keys=forbid, explaining=True).structure(plain, cls)
     except RecursionError as error:
         raise CodecError(cls, ("nested too deeply",)) from error
     except Exception as error:
@@ -191,8 +195,10 @@ def _unstructure_str(value: str) -> Any:
     return value.value if isinstance(value, Enum) else value  # as in _structure_str
 
 
-def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=True)
+@cache
+def _converter(*, forbid_extra_keys: bool, explaining: bool = False) -> cattrs.Converter:
+    """``explaining``: by errors that name every place. What it makes for that takes twice as long to be made."""
+    converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=explaining)
     converter.register_structure_hook(int, _structure_int)
     converter.register_structure_hook(float, _structure_float)
     converter.register_structure_hook(bool, _structure_bool)
@@ -205,7 +211,9 @@ def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
 
     @converter.register_structure_hook_factory(attrs.has)
     def strict_about_containers(cls: type[Any], converter: cattrs.Converter) -> Any:
-        structure = make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=forbid_extra_keys)
+        structure = make_dict_structure_fn(
+            cls, converter, _cattrs_forbid_extra_keys=forbid_extra_keys, _cattrs_detailed_validation=explaining
+        )
         fields = attrs.fields(attrs.resolve_types(cls))
 
         def hook(value: Any, wanted: Any) -> Any:
@@ -218,7 +226,3 @@ def _converter(*, forbid_extra_keys: bool) -> cattrs.Converter:
         return hook
 
     return converter
-
-
-_STRICT = _converter(forbid_extra_keys=True)
-_LENIENT = _converter(forbid_extra_keys=False)

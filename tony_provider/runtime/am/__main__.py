@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -25,6 +26,8 @@ _EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, S
 
 def main() -> int:
     """Run the application master; returns the exit code, 0 when the job succeeded."""
+    gc.freeze()  # see launch/main.py
+    gc.enable()
     own_log.configure()
     try:
         status = asyncio.run(run(MasterContext.of_process(os.environ, Path.cwd())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 def main(guard: Optional[socket.socket] = None) -> NoReturn:
     """Run the executor of this container. Ends the process. ``guard``: see ``guard.post``."""
+    gc.freeze()  # see launch/main.py
+    gc.enable()
     own_log.configure()
     try:
         code = asyncio.new_event_loop().run_until_complete(_run(guard))

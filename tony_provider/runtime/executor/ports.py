@@ -54,9 +54,10 @@ class HeldPorts:
 
 
 def _bind_any(port_range: PortRange, *, share: bool) -> socket.socket:
-    ports = list(range(port_range.first, port_range.last + 1))
-    random.shuffle(ports)  # executors that start together on one node should not all try the same ones
-    for port in ports:
+    ports = range(port_range.first, port_range.last + 1)
+    # Executors that start together on one node should not all try the same ones.
+    begin = random.choice(ports)  # noqa: S311 - nothing secret
+    for port in (*range(begin, ports.stop), *range(ports.start, begin)):
         try:
             return _bind(port, share=share)
         except OSError as error:
