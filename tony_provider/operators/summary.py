@@ -55,6 +55,8 @@ class SummaryKeeper:
 
     def begin(self, application_id: str) -> None:
         """The application was just submitted, or attached to: from now on it is listed."""
+        if not self._store.outlives_tries:
+            return
         look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
         self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
         self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
@@ -83,13 +85,17 @@ class SummaryKeeper:
 
         ``hurried``: this process is about to be killed, and may not come to leave it once more.
         """
-        if application_id not in self._ended:
+        if application_id not in self._ended and self._store.outlives_tries:
             times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
             self._sum_up(application_id, None, None, *times)
 
     def mend(self, application_id: str) -> None:
         """An earlier try has left this one: should that try not have lived to say how it ended, that is said now."""
-        kept = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(JOB_KEY + application_id))
+        if not self._store.outlives_tries:
+            return
+        kept = self._in_time(
+            KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(JOB_KEY + application_id, forever=True)
+        )
         if isinstance(kept, dict) and kept.get("verdict") is None:
             number = kept.get("try_number")
             self._sum_up(
@@ -151,7 +157,7 @@ class SummaryKeeper:
 
     def _list(self, application_id: str) -> None:
         """Note that there is a summary of it, and forget the oldest where there are too many."""
-        kept = self._store.get(JOBS_KEY)
+        kept = self._store.get(JOBS_KEY, forever=True)
         ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
         ids = [*(each for each in ids if each != application_id), application_id]
         for old in ids[:-KEPT]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
-from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.advice.limits import Limits
+from tony_provider.airflow_versions.deferral_errors import TaskDeferralTimeout, TaskDeferred
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
