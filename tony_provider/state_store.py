@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tony_provider.airflow_versions.task_store import store_of
+from tony_provider.airflow_versions.task_store import Notes, store_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -18,17 +18,18 @@ class StateStore:
     """A task's part of Airflow's ``task_state_store``. It may lose what it was given: nobody's training depends on it.
 
     Nothing here raises. An installation may have a backend of its own for it, ``[workers] state_store_backend``, which
-    runs in this process and may raise anything. Before Airflow 3.3 it lasts as long as a try.
+    runs in this process and may raise anything. Before Airflow 3.3 there is none, and ``notes`` keep what is stored
+    forever.
     """
 
-    def __init__(self, context: Context, log: Logger) -> None:
-        self._store = store_of(context)
+    def __init__(self, context: Context, log: Logger, notes: Notes | None = None) -> None:
+        self._store = store_of(context, notes)
         self._log = log
 
     @property
-    def outlives_tries(self) -> bool:
-        """Whether there is a store that keeps something ``forever``."""
-        return self._store.outlives_tries
+    def is_airflows(self) -> bool:
+        """Whether Airflow itself keeps what is stored, in its database, for the portal to read."""
+        return self._store.is_airflows
 
     def get(self, key: str, *, forever: bool = False) -> JsonValue:
         """The value that was stored under ``key``; None where there is none, or the store does not answer.

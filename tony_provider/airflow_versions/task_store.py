@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TaskStore(Protocol):
     """A task's part of a store. All methods may raise anything."""
 
-    outlives_tries: ClassVar[bool]
+    is_airflows: ClassVar[bool]
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
         """``forever``: whether it was kept so."""
@@ -32,11 +32,21 @@ class TaskStore(Protocol):
         ...
 
 
+class Notes(Protocol):
+    """What keeps a few small values of a training for its next tries. All methods may raise anything."""
+
+    def get(self, key: str) -> JsonValue: ...
+
+    def set(self, key: str, value: JsonValue) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+
 @attrs.frozen
 class _StateStore:
     """Airflow's own."""
 
-    outlives_tries: ClassVar[bool] = True
+    is_airflows: ClassVar[bool] = True
     context: Context
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
@@ -54,14 +64,15 @@ class _StateStore:
 
 @attrs.frozen
 class _XComs:
-    """The task's own XComs, which last as long as a try, deferrals included. What is to outlive it is not taken."""
+    """The task's own XComs, which last as long as a try, deferrals included. What is to outlive it is in the notes."""
 
-    outlives_tries: ClassVar[bool] = False
+    is_airflows: ClassVar[bool] = False
     ti: RuntimeTaskInstanceProtocol
+    notes: Notes | None  # None: what is to outlive a try is not taken
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
         if forever:
-            return None
+            return self.notes.get(key) if self.notes is not None else None
         from airflow.providers.common.compat.sdk import XCom
 
         ti = self.ti
@@ -74,12 +85,15 @@ class _XComs:
     def keep(self, key: str, value: JsonValue, *, forever: bool) -> bool:
         if not forever:
             self.ti.xcom_push(key=key, value=value)
-        return not forever
+        elif self.notes is not None:
+            self.notes.set(key, value)
+        return not forever or self.notes is not None
 
     def delete(self, key: str) -> None:
-        pass  # nothing that is kept forever is here
+        if self.notes is not None:
+            self.notes.delete(key)
 
 
-def store_of(context: Context) -> TaskStore:
-    """The store of the task that runs."""
-    return _StateStore(context) if TASK_STATES.is_here else _XComs(context["ti"])
+def store_of(context: Context, notes: Notes | None = None) -> TaskStore:
+    """The store of the task that runs. ``notes``: what keeps what is to outlive a try, where Airflow does not."""
+    return _StateStore(context) if TASK_STATES.is_here else _XComs(context["ti"], notes)
