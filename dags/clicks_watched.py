@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param, TriggerRule, get_current_context, task
+from airflow.sdk import DAG, Param, get_current_context, task
 
 from tony_examples.clicks import AS_IN_THE_FORM, training_job, write_clicks
 from tony_examples.form import TRAINING, how_to_train, where_to_run
@@ -28,7 +28,7 @@ from tony_provider.retry_policy import TonyRetryPolicy
 from tony_provider.sensors.tony import TonyHeartbeatSensor
 
 
-@task(trigger_rule=TriggerRule.ONE_FAILED)
+@task(trigger_rule="one_failed")
 def tell() -> None:
     """In your DAG: a message to somebody."""
     run = get_current_context()["dag_run"]

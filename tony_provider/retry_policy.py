@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from airflow.providers.common.compat.sdk import RetryDecision, RetryPolicy
 
+from tony_provider.airflow_versions.retry_policies import RetryDecision, RetryPolicy
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout, TonyTaskKilled
 from tony_provider.runtime.protocol.status import FailureKind

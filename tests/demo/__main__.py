@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from tests.demo.airflow import DemoFailed
 
@@ -14,12 +15,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=__doc__)
     parser.add_argument("where", choices=["local", "yarn", "versions"])
     parser.add_argument("--version", default=VERSIONS[-1], help="of Hadoop, for yarn (%(default)s)")
+    parser.add_argument(
+        "--home", type=Path, help="of the Airflow and its jobs, for local (a folder of this repository)"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.where == "local":
             from tests.demo import local
 
-            local.run()
+            local.run(arguments.home or local.HOME)
             return 0
         # Needs what the tests need, which `local` must not.
         from tests.demo import versions

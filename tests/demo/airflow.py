@@ -41,15 +41,24 @@ class Airflow:
     @property
     def environment(self) -> dict[str, str]:
         own = settings(self.home, REPOSITORY / "dags")
-        return {**os.environ, **own, "AIRFLOW_CONN_TONY_DEFAULT": json.dumps(self.connection)}
+        # Airflow's processes have the DAGs' folder on the import path; its command line only from 3.1 on.
+        path = os.pathsep.join(filter(None, (str(REPOSITORY / "dags"), os.environ.get("PYTHONPATH"))))
+        return {**os.environ, **own, "PYTHONPATH": path, "AIRFLOW_CONN_TONY_DEFAULT": json.dumps(self.connection)}
 
     def migrate(self) -> None:
         """Make the database. Raises DemoFailed."""
+        from tony_provider.airflow_versions.version import is_at_least  # here: it imports Airflow
+
         self.home.mkdir(parents=True, exist_ok=True)
-        log = self.home / "migrate.log"
+        self._prepare("migrate", "db", "migrate")
+        if not is_at_least(3, 1):  # there `dags test` wants to find the DAG's assets in the database
+            self._prepare("reserialize", "dags", "reserialize")
+
+    def _prepare(self, name: str, *words: str) -> None:
+        log = self.home / f"{name}.log"
         with log.open("w") as output:
             done = subprocess.run(
-                [sys.executable, "-m", "airflow", "db", "migrate"],
+                [sys.executable, "-m", "airflow", *words],
                 env=self.environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,

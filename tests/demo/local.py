@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.demo.airflow import REPOSITORY, Airflow, DemoFailed
 from tests.demo.published import MINIMUM_ACCURACY, Published
 from tests.demo.turn import turn
@@ -10,16 +12,16 @@ from tony_provider.runtime.storage.local import LocalStorage
 HOME = REPOSITORY / ".tony" / "demo"
 
 
-def run() -> None:
+def run(home: Path = HOME) -> None:
     """Raises DemoFailed."""
-    with turn(HOME):
-        _run()
+    with turn(home):
+        _run(home)
 
 
-def _run() -> None:
-    staging_dir = HOME / "jobs"
+def _run(home: Path) -> None:
+    staging_dir = home / "jobs"
     airflow = Airflow(
-        HOME / "airflow", {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(staging_dir)}}
+        home / "airflow", {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(staging_dir)}}
     )
     print(f"Airflow lives in {airflow.home}; making its database …", flush=True)
     airflow.migrate()

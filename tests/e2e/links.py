@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tests.e2e.training import Training
+from tony_provider.airflow_versions.capabilities import PORTAL
 
 NAMES = {"Training job", "YARN application", "Job page", "TensorBoard", "Logs and files"}
-# That only some jobs have, or that are gone with a job's master.
-OPTIONAL = {"TensorBoard", "Job page"}
+# That only some jobs have, or that are gone with a job's master; and the page of the portal, where there is one.
+OPTIONAL = {"TensorBoard", "Job page", *(() if PORTAL.is_here else ("Training job",))}
 
 
 def wrong_links(training: Training) -> list[str]:

@@ -10,8 +10,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import attrs
-from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
+from tony_provider.airflow_versions.context_keys import KNOWN_CONTEXT_KEYS
 from tony_provider.decorators.free_names import global_names
 from tony_provider.exceptions import TonySpecError
 

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from tony_provider.airflow_versions.masking import MASKER
 from tony_provider.runtime.text import masked
 
-# Of the masker as tasks and triggerers have it. Source: airflow/sdk/_shared/secrets_masker/secrets_masker.py of 3.3.2.
-_MASKER = "airflow.sdk._shared.secrets_masker.secrets_masker"
-_WARNING = "Skipping masking"
+_WARNING = "Skipping masking"  # as it begins
 
 
 @contextmanager
@@ -20,7 +19,7 @@ def without_masking_warnings() -> Iterator[None]:
     For values that are none: it takes all of a connection's extra for secrets, such as a queue ``ml``, and a ``tony``
     connection has no place for one. It warns once in a process, so who masks real secrets has to say it itself.
     """
-    logger = logging.getLogger(_MASKER)
+    logger = logging.getLogger(MASKER)
     logger.addFilter(_is_of_something_else)
     try:
         yield

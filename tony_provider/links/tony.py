@@ -11,6 +11,8 @@ from urllib.parse import urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 
+from tony_provider.airflow_versions.capabilities import PORTAL
+
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
     from airflow.sdk.types import RuntimeTaskInstanceProtocol, TaskInstanceKey
@@ -73,7 +75,12 @@ _OF_ITS_MASTER = (JobPageLink, TensorBoardLink)  # which serves them, and is gon
 
 
 def portal_page(application_id: str) -> str:
-    """The address of the application's page inside Airflow; a path where Airflow does not know its own address."""
+    """The address of the application's page inside Airflow; a path where Airflow does not know its own address.
+
+    Empty where Airflow is too old for such pages.
+    """
+    if not PORTAL.is_here:
+        return ""
     from airflow.providers.common.compat.sdk import conf
 
     base = conf.get("api", "base_url", fallback="") or ""

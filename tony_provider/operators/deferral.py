@@ -95,7 +95,7 @@ def end_what_was_left(store: StateStore, left_by: TaskOfTry, log: Logger) -> Non
 
 
 def _noted(store: StateStore, log: Logger) -> Deferral | None:
-    plain = store.get(_KEY)
+    plain = store.get(_KEY, forever=True)
     if plain is None:
         return None
     try:

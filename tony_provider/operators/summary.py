@@ -55,6 +55,8 @@ class SummaryKeeper:
 
     def begin(self, application_id: str) -> None:
         """The application was just submitted, or attached to: from now on it is listed."""
+        if not self._store.is_airflows:
+            return
         look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
         self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
         self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
@@ -83,13 +85,17 @@ class SummaryKeeper:
 
         ``hurried``: this process is about to be killed, and may not come to leave it once more.
         """
-        if application_id not in self._ended:
+        if application_id not in self._ended and self._store.is_airflows:
             times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
             self._sum_up(application_id, None, None, *times)
 
     def mend(self, application_id: str) -> None:
         """An earlier try has left this one: should that try not have lived to say how it ended, that is said now."""
-        kept = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(JOB_KEY + application_id))
+        if not self._store.is_airflows:
+            return
+        kept = self._in_time(
+            KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(JOB_KEY + application_id, forever=True)
+        )
         if isinstance(kept, dict) and kept.get("verdict") is None:
             number = kept.get("try_number")
             self._sum_up(
@@ -142,16 +148,17 @@ class SummaryKeeper:
             about = attrs.evolve(self._facts(application_id), **facts)
             summary = summarize(about, history, application, advice)
             first, details = in_parts(summary)
-            # The details first: whoever sees that it has ended finds them.
-            self._store.set(DETAILS_KEY + application_id, details, forever=True)
-            self._store.set(JOB_KEY + application_id, first, forever=True)
+            if self._store.is_airflows:
+                # The details first: whoever sees that it has ended finds them.
+                self._store.set(DETAILS_KEY + application_id, details, forever=True)
+                self._store.set(JOB_KEY + application_id, first, forever=True)
             return summary
 
         return self._in_time(seconds, "kept", "Airflow", keep)
 
     def _list(self, application_id: str) -> None:
         """Note that there is a summary of it, and forget the oldest where there are too many."""
-        kept = self._store.get(JOBS_KEY)
+        kept = self._store.get(JOBS_KEY, forever=True)
         ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
         ids = [*(each for each in ids if each != application_id), application_id]
         for old in ids[:-KEPT]:

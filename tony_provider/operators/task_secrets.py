@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import mask_secret
+from airflow.sdk.log import mask_secret
 
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.masking import without_masking_warnings

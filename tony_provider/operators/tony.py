@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
-from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from tony_provider import configuration
+from tony_provider.airflow_versions.deferral_errors import TaskDeferralError, TaskDeferralTimeout
+from tony_provider.airflow_versions.xcoms import pushable
 from tony_provider.arguments import DEFAULT_CONN_ID, names, output_wanted, positive_seconds, yes_or_no
 from tony_provider.links.tony import LINKS
 from tony_provider.operators.openlineage import TellsLineage
@@ -266,4 +267,4 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
 
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
         """What the task returns, made of a training's ``result``."""
-        return result
+        return pushable(result)

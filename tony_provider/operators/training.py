@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
-from airflow.sdk.exceptions import AirflowRuntimeError, TaskDeferralTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.advice.limits import Limits
+from tony_provider.airflow_versions.deferral_errors import TaskDeferralTimeout, TaskDeferred
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
@@ -34,6 +35,7 @@ from tony_provider.operators.submission import check_shown, request_of
 from tony_provider.operators.summary import SummaryKeeper
 from tony_provider.operators.task_secrets import render_secrets
 from tony_provider.operators.telemetry.telemetry import Telemetry
+from tony_provider.operators.training_notes import TrainingNotes
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import (
     TaskRun,
@@ -82,7 +84,7 @@ class Training:
         self._run = TaskRun.of(context)
         self._try = TaskTry.of(context)
         self._switch = task.switch = task.switch.of(self._try.name)
-        self._store = StateStore(context, task.log)
+        self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
         self._summary = SummaryKeeper(task, context, self._run, self._store)
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
         self._told: Told = {}

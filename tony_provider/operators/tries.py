@@ -127,7 +127,7 @@ def remembered(store: StateStore) -> str | None:
 
     Whoever may clear or mark the task can write there: it may be any application's.
     """
-    found = store.get(STATE_KEY)
+    found = store.get(STATE_KEY, forever=True)
     return found if isinstance(found, str) and is_application_id(found) else None
 
 

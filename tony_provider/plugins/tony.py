@@ -11,9 +11,10 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
+from tony_provider.airflow_versions.capabilities import PORTAL
 from tony_provider.macros import newest_model, quote
 
-PORTAL = "/tony"  # below it: the portal's API and its pages' files
+PREFIX = "/tony"  # below it: the portal's API and its pages' files
 
 
 class TonyPlugin(AirflowPlugin):
@@ -25,6 +26,8 @@ class TonyPlugin(AirflowPlugin):
     @cached_property
     def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """The portal's pages, whose addresses name the version of their files."""
+        if not PORTAL.is_here:
+            return []
         from tony_provider.plugins.portal.pages import portal_pages
 
         return portal_pages()
@@ -32,6 +35,8 @@ class TonyPlugin(AirflowPlugin):
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """The portal, made where it is asked for: in the API server alone."""
+        if not PORTAL.is_here:
+            return []
         from tony_provider.plugins.portal.app import portal_app
 
-        return [{"app": portal_app(), "url_prefix": PORTAL, "name": "tony"}]
+        return [{"app": portal_app(), "url_prefix": PREFIX, "name": "tony"}]

@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
+from tony_provider.airflow_versions.capabilities import RESCHEDULED_MEMORY
 from tony_provider.arguments import DEFAULT_CONN_ID, empty_to_none, positive_seconds, yes_or_no
 from tony_provider.readable_errors import ReadableTemplates, with_readable_errors
 
@@ -87,6 +88,8 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
         super().__init__(poke_interval=seconds, multiple_outputs=multiple_outputs, **kwargs)
         if application_id is None and application_tag is None and train_task_id is None:
             raise ValueError(f"a sensor needs exactly one of {', '.join(WHICH_JOB)}")
+        if self.reschedule and not RESCHEDULED_MEMORY.is_here:
+            RESCHEDULED_MEMORY.refuse(f'{type(self).__name__} with mode="reschedule"')
         self.application_id = application_id
         self.application_tag = application_tag
         self.train_task_id = train_task_id

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTaskTimeout, PokeReturnValue
 
+from tony_provider.airflow_versions.xcoms import pushable
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale, TonySpecError
 from tony_provider.operators.tries import TaskTry, gets_another_trigger, is_of_dag_test
@@ -107,7 +108,7 @@ class SensorRun(ABC):
             raise (TonyJobRejected if event["permanent"] else ClusterUnreachable)(event["error"])
         self._conclude(outcome_of(event))
         result: dict[str, Any] | None = event["result"]
-        return result
+        return pushable(result) if result is not None else None
 
     def until(self, context: Context) -> float:
         """In epoch seconds."""
@@ -136,7 +137,8 @@ class SensorRun(ABC):
         if outcome is None:
             return False
         self._conclude(outcome)
-        return PokeReturnValue(True, attrs.asdict(outcome.result) if outcome.result is not None else None)
+        result = outcome.result
+        return PokeReturnValue(True, pushable(attrs.asdict(result)) if result is not None else None)
 
     def _look(self, context: Context) -> SensorOutcome | None:
         reschedule = self._sensor.reschedule

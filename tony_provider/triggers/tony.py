@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from airflow.providers.common.compat.sdk import TaskInstanceState
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
+from tony_provider.airflow_versions.capabilities import TRIGGERS_ARE_KILLED
+from tony_provider.airflow_versions.killed_trigger import KilledTrigger
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.runtime.codec import from_plain, to_plain
@@ -30,7 +32,7 @@ MEANWHILE = 5.0  # seconds between two chances to tell that there is no news
 KILL_REASON = "the deferred task was marked or cleared by a user"
 
 
-class TonyJobTrigger(BaseTrigger):
+class TonyJobTrigger(KilledTrigger):
     """Yields one event when there is nothing more to wait for: a ``WatchEvent``, as plain JSON.
 
     All state is in its arguments, so that another triggerer can go on with it. Only a user's action on the task ends
@@ -89,6 +91,7 @@ class TonyJobTrigger(BaseTrigger):
         except (ClusterError, StorageError, ConfigurationProblem) as problem:
             event = WatchEvent(self.job, error=str(problem))
         await until_earliest(self.earliest)
+        self.has_told = True
         yield TriggerEvent(to_plain(event))  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
@@ -101,6 +104,8 @@ class TonyJobTrigger(BaseTrigger):
             # and is told to cancel them in the words of a user's action. Or the task was cleared, and its next try is
             # deferred by now: that one has ended the application before.
             return
+        if not task.state and not TRIGGERS_ARE_KILLED.is_here:
+            return  # all that is known is that this trigger was cancelled, as by a triggerer that goes down
         # A next try goes on with the run.
         run = job.mlflow if task.is_over is not False else None
         kill = Kill(KILL_REASON, self.whose)

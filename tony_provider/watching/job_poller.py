@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from tony_provider import configuration
+from tony_provider.airflow_versions.threads import in_thread
 from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.identity import Identity
@@ -368,7 +369,7 @@ class JobPoller:
         tell(observation)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await in_thread(call, self._threads)
 
 
 _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], JobPoller]] = WeakKeyDictionary()

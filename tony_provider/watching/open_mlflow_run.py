@@ -28,11 +28,16 @@ class OpenMlflowRun:
 
     def close_later(self, application_id: str, reason: str) -> None:
         """Have a thread of its own close the run: nobody waits for a server that may be away."""
-        _closing.submit(self._close, application_id, reason)
-
-    def _close(self, application_id: str, reason: str) -> None:
         try:
-            close(MlflowServer.of_connection(self.conn_id), self, application_id, reason)
+            server = MlflowServer.of_connection(self.conn_id)  # here: not every thread may ask Airflow
+        except Exception as error:  # noqa: BLE001 - Airflow may raise anything
+            log.warning("MLflow's run %s of %s stays open: %s", self.run_id, application_id, error)
+        else:
+            _closing.submit(self._close, server, application_id, reason)
+
+    def _close(self, server: MlflowServer, application_id: str, reason: str) -> None:
+        try:
+            close(server, self, application_id, reason)
         except Exception as error:  # noqa: BLE001 - MLflow and its servers may raise anything
             log.warning("MLflow's run %s of %s stays open: %s", self.run_id, application_id, error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import attrs
 from airflow.providers.common.compat.sdk import TaskInstanceState
 
+from tony_provider.airflow_versions.threads import in_thread
 from tony_provider.runtime.deadline import within
 
 _OVER = frozenset(
@@ -60,7 +60,7 @@ class TrainTask:
     async def ask(self, seconds: float) -> TrainTaskStates:
         """Ask Airflow from an event loop; not known when Airflow takes longer than ``seconds``."""
         try:
-            return await within(asyncio.to_thread(self.states), seconds)
+            return await within(in_thread(self.states), seconds)
         except TimeoutError:
             return TrainTaskStates()
 

@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tony_provider.airflow_versions.threads import in_thread
 from tony_provider.cluster.base import CONTROL_SECONDS, Application
 from tony_provider.cluster.errors import MasterOutOfReach, is_unforeseen
 from tony_provider.cluster.identity import Identity
@@ -196,7 +198,7 @@ async def end_from_triggerer(
 
 
 async def _in(pool: ThreadPoolExecutor, act: Callable[[], None], application_id: str) -> None:
-    await asyncio.shield(asyncio.wrap_future(pool.submit(_told, act, application_id)))
+    await asyncio.shield(in_thread(partial(_told, act, application_id), pool))
 
 
 def _told(act: Callable[[], None], application_id: str) -> None:

@@ -19,7 +19,7 @@ def training(task_id: str) -> TonyTrainOperator:
             "framework": "standalone",
             "am": {"memory": "256MiB"},
             "tags": [os.environ["E2E_TAG"]],
-            "python_env": sys.prefix,
+            "python_env": os.environ.get("E2E_PYTHON_ENV", sys.prefix),
             "files": ["scripts/training.py", "scripts/diary.py"],
             "env": {
                 "FAULTS_DIR": os.environ["E2E_DIARIES"] + "/{{ dag.dag_id }}/{{ run_id }}/{{ ti.task_id }}",

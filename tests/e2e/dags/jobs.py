@@ -27,7 +27,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "framework": "standalone",
         "am": {"memory": "256MiB"},
         "tags": [os.environ["E2E_TAG"]],
-        "python_env": sys.prefix,
+        "python_env": os.environ.get("E2E_PYTHON_ENV", sys.prefix),
         "files": ["programs/count.py", "programs/diary.py"],
         "env": {
             "FAULTS_DIR": DIARY,

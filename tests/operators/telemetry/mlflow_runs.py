@@ -22,7 +22,7 @@ class Memory(StateStore):
     def __init__(self) -> None:
         self.kept: dict[str, Any] = {}
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str, *, forever: bool = False) -> Any:
         return self.kept.get(key)
 
     def set(self, key: str, value: Any, *, forever: bool = False) -> bool:

@@ -101,7 +101,7 @@ class MlflowRun:
         """A hint only: the run may be deleted, on the server that another connection named, or another training's."""
         from mlflow.exceptions import MlflowException
 
-        known = self.store.get(STATE_KEY)
+        known = self.store.get(STATE_KEY, forever=True)
         if not isinstance(known, str):
             return None
         try:
@@ -139,5 +139,5 @@ class MlflowRun:
 
 def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenMlflowRun | None:
     """The run of a training, by what Airflow's store says; None where it says nothing."""
-    known = store.get(STATE_KEY)
+    known = store.get(STATE_KEY, forever=True)
     return OpenMlflowRun(options.conn_id, known, training) if isinstance(known, str) else None

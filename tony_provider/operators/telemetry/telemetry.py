@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import attrs
-from airflow.sdk.exceptions import TaskDeferred
 
+from tony_provider.airflow_versions.deferral_errors import TaskDeferred
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonyTaskKilled
 from tony_provider.hooks.mlflow_server import MlflowServer

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from airflow.models.task_state_store import TaskStateStoreModel as Stored
 from airflow.utils.session import create_session
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
+from tony_provider.airflow_versions.task_state_table import Stored
 from tony_provider.cluster.history.summary_parts import JOB_KEY
 from tony_provider.plugins.portal.job_row import Row, row_of
 

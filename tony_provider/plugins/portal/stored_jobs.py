@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import attrs
-from airflow.models.task_state_store import TaskStateStoreModel as Stored
 from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from tony_provider.airflow_versions.task_state_table import Stored
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, plain_of, read_summary
 from tony_provider.plugins.portal.job_row import Row, with_state
