@@ -1,8 +1,8 @@
 """`python -m benchmarks.launch`: how long trivial jobs take to begin and to end, and what they cost meanwhile.
 
 Each of those compared starts the same jobs, in turns: tasks that write when they begin, wait a second, and write when
-they end. What is measured is in `benchmarks.report`'s words. $TASKS (1,2,8,32), $ROUNDS (for all sizes) and $ONLY
-(names, with commas) choose some.
+they end. What is measured is in `benchmarks.report`'s words. $TASKS (1,2,8,32), $ROUNDS (for all sizes), $ONLY (names,
+with commas) and $COSTS (rounds of the look at memory and calls) choose some.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import shutil
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -20,16 +22,21 @@ import attrs
 from benchmarks import hadoop, peers
 from benchmarks.launchers.base import Launcher, TrivialJob
 from benchmarks.launchers.by_hand import ByHand
+from benchmarks.launchers.calls import CallCounter
 from benchmarks.launchers.distributed_shell import DistributedShell
 from benchmarks.launchers.floor import Floor
+from benchmarks.launchers.memory import JobMemory
 from benchmarks.launchers.ours import TonyProvider
 from benchmarks.launchers.skein import Skein
 from benchmarks.report import OURS, Aim, Figure, Ratio, Report
 from tests.hadoop.cluster import HadoopCluster
 from tests.waiting import until
 
-ROUNDS = {1: 2, 2: 5, 8: 2, 32: 5}  # by tasks
+ROUNDS = {1: 2, 2: 5, 8: 2, 32: 3}  # by tasks
 AIMED_AT = (2, 32)  # sizes with aims
+COSTS_OF = 2  # tasks of the jobs whose memory and calls are looked at
+COSTS_SECONDS = 5.0  # that their tasks wait: looking takes a while, so these jobs are not timed
+_MOST_LAUNCH = 120.0  # seconds
 
 
 @attrs.frozen
@@ -52,6 +59,8 @@ def main() -> int:
             for launcher in launchers:  # files on the nodes, classes, connections
                 run(launcher, 1, home)
             figures = [figure for tasks in sizes for figure in measured(launchers, tasks, home)]
+            with closing(CallCounter(cluster)) as calls:
+                figures += costs(launchers, calls, home)
     report = Report("launch", _title(launchers), figures, ratios(figures))
     print(report.text())
     report.write()
@@ -119,17 +128,23 @@ def _line(times: Times) -> str:
     return "  ".join(f"{name} {value:6.2f}" for name, value in attrs.asdict(times).items())
 
 
+@contextmanager
+def _job(tasks: int, home: Path, seconds: float = 1.0) -> Iterator[TrivialJob]:
+    home.chmod(0o755)
+    stamps = Path(tempfile.mkdtemp(prefix="stamps-", dir=home))
+    stamps.chmod(0o777)
+    yield TrivialJob(tasks, stamps, seconds)
+    shutil.rmtree(stamps)
+
+
 def run(launcher: Launcher, tasks: int, home: Path) -> Times:
     """One job, until nothing of it is left."""
-    job = TrivialJob(tasks, Path(tempfile.mkdtemp(prefix="stamps-", dir=home)))
-    home.chmod(0o755)
-    job.stamps.chmod(0o777)
-    launch = launcher.submit(job)
-    known = launcher.wait()
-    begun, ended = job.began(), job.ended()
-    assert len(begun) == len(ended) == tasks, f"{launcher.name}: {begun} {ended}"
-    until(lambda: not launch.processes(), f"{launch.application_id} to leave no process")
-    shutil.rmtree(job.stamps)
+    with _job(tasks, home) as job:
+        launch = launcher.submit(job)
+        known = launcher.wait().at
+        begun, ended = job.began(), job.ended()
+        assert len(begun) == len(ended) == tasks, f"{launcher.name}: {begun} {ended}"
+        until(lambda: not launch.processes(), f"{launch.application_id} to leave no process")
     return Times(
         submit=launch.submitted - launch.began,
         store=launch.store,
@@ -138,6 +153,42 @@ def run(launcher: Launcher, tasks: int, home: Path) -> Times:
         known=known - ended[-1],
         wall=known - launch.began,
     )
+
+
+def costs(launchers: Sequence[Launcher], calls: CallCounter, home: Path) -> Iterator[Figure]:
+    """Memory while the tasks run, and who is asked for what, by one submission and by the whole job."""
+    for launcher in launchers:
+        rounds = (
+            [_cost(launcher, calls, home) for _ in range(int(os.environ.get("COSTS", "2")))]
+            if launcher.name != ByHand.name
+            else []
+        )
+        for whose in ("client", "master", "helpers"):
+            for which in ("resident", "proportional"):
+                values = [getattr(getattr(memory, whose), which) for memory, _, _ in rounds]
+                if values:
+                    yield Figure(f"{MEMORY[whose]}, {which}, {COSTS_OF} tasks", launcher.name, "MiB", values)
+        for part, counts in (("submission", [each[1] for each in rounds]), ("job", [each[2] for each in rounds])):
+            for kind in sorted({kind for each in counts for kind in each}):
+                what = f"calls of one {part}, {kind}"
+                yield Figure(what, launcher.name, "calls", [float(each[kind]) for each in counts])
+
+
+MEMORY = {"client": "client", "master": "master", "helpers": "beside each user process"}
+
+
+def _cost(launcher: Launcher, calls: CallCounter, home: Path) -> tuple[JobMemory, Counter[str], Counter[str]]:
+    """Of one job: its memory, the calls of its submission, and those of it all."""
+    with _job(COSTS_OF, home, COSTS_SECONDS) as job:
+        calls.look()
+        launch = launcher.submit(job)
+        submission = calls.look() + Counter(launch.requests)
+        until(lambda: len(job.began()) == COSTS_OF, f"the tasks of {launcher.name} to begin", _MOST_LAUNCH, 0.1)
+        time.sleep(COSTS_SECONDS / 2)  # what they do at their start is done
+        memory = JobMemory.of(launcher.client(), launch.processes(), COSTS_OF)
+        ended = launcher.wait()
+        until(lambda: not launch.processes(), f"{launch.application_id} to leave no process")
+    return memory, submission, submission + calls.look() + Counter(ended.requests)
 
 
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:
@@ -157,6 +208,10 @@ def ratios(figures: Sequence[Figure]) -> list[Ratio]:
         for what, aim in ((BEYOND, Aim(0.4)), (WHATS["known"], Aim(0.7))):
             if mine := by.get((f"{what}, {tasks} tasks", OURS)):
                 found.append(Ratio.alone(mine, aim))
+    for whose, most in (("master", 45.0), ("helpers", 40.0)):
+        for which in ("resident", "proportional"):
+            if mine := by.get((f"{MEMORY[whose]}, {which}, {COSTS_OF} tasks", OURS)):
+                found.append(Ratio.alone(mine, Aim(most)))
     return found
 
 

@@ -53,11 +53,19 @@ class Launch:
     began: float  # to submit
     submitted: float
     store: float = 0.0  # seconds of the submission in which the store was asked for something
-    requests: dict[str, int] = attrs.field(factory=dict)  # by HTTP, from the client
+    requests: dict[str, int] = attrs.field(factory=dict)  # to the ResourceManager by REST, from the client
 
     def processes(self) -> list[Seen]:
         """Of the application."""
         return processes_of(self.application_id) if self.application_id else []
+
+
+@attrs.frozen
+class Ended:
+    """A job that its client knows to have ended well."""
+
+    at: float  # when the client knew, seconds since 1970
+    requests: dict[str, int] = attrs.field(factory=dict)  # by REST, since the submission
 
 
 class Launcher(ABC):
@@ -69,8 +77,7 @@ class Launcher(ABC):
     def submit(self, job: TrivialJob) -> Launch: ...
 
     @abstractmethod
-    def wait(self) -> float:
-        """Until the client knows that the job has ended well; when that was."""
+    def wait(self) -> Ended: ...
 
     @abstractmethod
     def client(self) -> set[int]:
@@ -83,7 +90,7 @@ class Launcher(ABC):
 class ClientProcess(Launcher):
     """A client in a process of its own: a line of JSON for each job goes in, and two come out.
 
-    The first one when the job is submitted (``Launch``), the second when the client knows its end: ``{"ended": …}``.
+    The first one when the job is submitted (``Launch``), the second when the client knows its end (``Ended``).
     """
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: dict[str, str]) -> None:
@@ -100,8 +107,8 @@ class ClientProcess(Launcher):
         print(json.dumps(order), file=self._process.stdin, flush=True)
         return Launch(**self._answer())
 
-    def wait(self) -> float:
-        return float(self._answer()["ended"])
+    def wait(self) -> Ended:
+        return Ended(**self._answer())
 
     def client(self) -> set[int]:
         return {self._process.pid, *below(self._process.pid, every_process())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 
-from benchmarks.launchers.base import Launch, Launcher, TrivialJob
+from benchmarks.launchers.base import Ended, Launch, Launcher, TrivialJob
 
 
 class ByHand(Launcher):
@@ -19,9 +19,9 @@ class ByHand(Launcher):
         self._processes = [subprocess.Popen(job.words) for _ in range(job.tasks)]
         return Launch("", began, time.time())
 
-    def wait(self) -> float:
+    def wait(self) -> Ended:
         codes = [process.wait() for process in self._processes]
-        ended = time.time()
+        ended = Ended(time.time())
         assert not any(codes), codes
         return ended
 

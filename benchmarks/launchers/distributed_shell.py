@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.launchers.base import MASTER_MEMORY, TASK_MEMORY, Launch, Launcher, TrivialJob
+from benchmarks.launchers.base import MASTER_MEMORY, TASK_MEMORY, Ended, Launch, Launcher, TrivialJob
 from benchmarks.launchers.java_client import JavaClient
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.processes import below, every_process
@@ -54,10 +54,10 @@ class DistributedShell(Launcher):
         said = self._until(_SUBMITTED.search)
         return Launch(said, began, time.time())
 
-    def wait(self) -> float:
+    def wait(self) -> Ended:
         assert self._process is not None
         self._until(lambda line: re.search(f"({_COMPLETED})", line))
-        ended = time.time()
+        ended = Ended(time.time())
         self._process.communicate(timeout=30)
         return ended
 

@@ -10,6 +10,7 @@ import json
 import shlex
 import sys
 import time
+from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,10 +24,11 @@ class Floor:
         self.user = f"user.name={user}"
         self.scheduler = scheduler
         self.resources = json.loads(resources)
-        self.requests = 0
+        self.requests: Counter[str] = Counter()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        self.requests += 1
+        kind = f"ResourceManager {method} /ws/v1/cluster/apps{'/ID' if path.startswith('/application_') else path}"
+        self.requests[kind] += 1
         content = None if body is None else json.dumps(body)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         self.connection.request(method, f"/ws/v1/cluster/apps{path}?{self.user}", content, headers)
@@ -36,7 +38,6 @@ class Floor:
         return json.loads(text) if text else None
 
     def run(self, order: dict[str, Any]) -> None:
-        self.requests = 0
         began = time.time()
         application_id = self.ask("POST", "/new-application")["application-id"]
         task = f"exec {shlex.join(order['words'])}"
@@ -55,7 +56,8 @@ class Floor:
         self.ask("POST", "", context)
         submitted = time.time()
         told = {"application_id": application_id, "began": began, "submitted": submitted}
-        tell({**told, "requests": {"RM POST /ws/v1/cluster/apps": self.requests}})
+        tell({**told, "requests": self.requests})
+        self.requests.clear()
         while True:
             app = self.ask("GET", f"/{application_id}")["app"]
             if app["state"] in ("FINISHED", "FAILED", "KILLED"):
@@ -63,7 +65,7 @@ class Floor:
             time.sleep(POLL)
         ended = time.time()
         assert app["finalStatus"] == "SUCCEEDED", app["diagnostics"]
-        tell({"ended": ended})
+        tell({"at": ended, "requests": self.requests})
 
 
 def tell(what: dict[str, Any]) -> None:

@@ -68,6 +68,7 @@ def run(hook: TonyHook, order: dict[str, Any], requests: Counter[str]) -> None:
     submitted = time.time()
     told = {"application_id": application_id, "began": began, "submitted": submitted, "store": store.seconds()}
     tell({**told, "requests": requests - before})
+    before = Counter(requests)
     watch = JobWatch(application_id, WatchLimits(), lambda _: None)
 
     def look() -> Observation:
@@ -77,7 +78,7 @@ def run(hook: TonyHook, order: dict[str, Any], requests: Counter[str]) -> None:
     ended = time.time()
     assert result.status is not None, result
     assert result.status.state is JobState.SUCCEEDED, result
-    tell({"ended": ended})
+    tell({"at": ended, "requests": requests - before})
     hook.close()
 
 

@@ -41,7 +41,7 @@ def run(client: skein.Client, order: dict[str, Any]) -> None:
         time.sleep(POLL)
     ended = time.time()
     assert str(report.final_status).upper() == "SUCCEEDED", report.diagnostics
-    tell({"ended": ended})
+    tell({"at": ended})
 
 
 main()
