@@ -12,6 +12,13 @@ from tests.hadoop.fixtures import ATTACH
 from tests.hadoop.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+# Room for a job of 32 tasks; and NodeManagers are heard of once a second, which is Hadoop's default, where tests have
+# them heard of four times as often: most of a start is waiting for that.
+SETTINGS = Settings(
+    nodemanagers=2,
+    node_vcores=40,
+    properties={"yarn-site": {"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "1000"}},
+)
 
 
 @contextmanager
@@ -24,7 +31,7 @@ def cluster(name: str) -> Iterator[HadoopCluster]:
     if attached:
         yield HadoopCluster.load(Path(attached))
         return
-    ours = HadoopCluster(REPOSITORY / ".tony" / f"bench-{name}", Settings(nodemanagers=1))
+    ours = HadoopCluster(REPOSITORY / ".tony" / f"bench-{name}", SETTINGS)
     ours.start()
     try:
         yield ours

@@ -1,0 +1,225 @@
+"""`python -m benchmarks.launch`: how long trivial jobs take to begin and to end, and what they cost meanwhile.
+
+Each of those compared starts the same jobs, in turns: tasks that write when they begin, wait a second, and write when
+they end. What is measured is in `benchmarks.report`'s words. $TASKS (1,2,8,32), $ROUNDS (for all sizes), $ONLY (names,
+with commas) and $COSTS (rounds of the look at memory and calls) choose some.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import attrs
+
+from benchmarks import hadoop, peers
+from benchmarks.launchers.base import Launcher, TrivialJob
+from benchmarks.launchers.by_hand import ByHand
+from benchmarks.launchers.calls import CallCounter
+from benchmarks.launchers.distributed_shell import DistributedShell
+from benchmarks.launchers.floor import Floor
+from benchmarks.launchers.memory import JobMemory
+from benchmarks.launchers.ours import TonyProvider
+from benchmarks.launchers.skein import Skein
+from benchmarks.report import OURS, Aim, Figure, Ratio, Report
+from tests.hadoop.cluster import HadoopCluster
+from tests.waiting import until
+
+ROUNDS = {1: 2, 2: 5, 8: 2, 32: 3}  # by tasks
+AIMED_AT = (2, 32)  # sizes with aims
+COSTS_OF = 2  # tasks of the jobs whose memory and calls are looked at
+COSTS_SECONDS = 5.0  # that their tasks wait: looking takes a while, so these jobs are not timed
+_MOST_LAUNCH = 120.0  # seconds
+
+
+@attrs.frozen
+class Times:
+    """Of one job, in seconds."""
+
+    submit: float  # until the client has the application's id, and may go
+    store: float  # of that, how long the store was asked for something
+    first: float  # from the beginning of the submission to the first user process
+    last: float  # … to the last one
+    known: float  # from the end of the last user process until the client knows
+    wall: float  # of the whole
+
+
+def main() -> int:
+    sizes = [int(text) for text in os.environ.get("TASKS", "1,2,8,32").split(",")]
+    with tempfile.TemporaryDirectory(prefix="tony-bench-") as name:
+        home = Path(name)
+        with hadoop.cluster("launch") as cluster, _launchers(cluster, home) as launchers:
+            for launcher in launchers:  # files on the nodes, classes, connections
+                run(launcher, 1, home)
+            figures = [figure for tasks in sizes for figure in measured(launchers, tasks, home)]
+            with closing(CallCounter(cluster)) as calls:
+                figures += costs(launchers, calls, home)
+    report = Report("launch", _title(launchers), figures, ratios(figures))
+    print(report.text())
+    report.write()
+    return 0
+
+
+@contextmanager
+def _launchers(cluster: HadoopCluster, home: Path) -> Iterator[list[Launcher]]:
+    with ExitStack() as stack:
+        made = (make(cluster, home) for name, make in MAKERS.items() if name in _chosen())
+        yield [stack.enter_context(closing(launcher)) for launcher in made if launcher is not None]
+
+
+def _chosen() -> Sequence[str]:
+    only = os.environ.get("ONLY")
+    return only.split(",") if only else list(MAKERS)
+
+
+def _skein(cluster: HadoopCluster, home: Path) -> Launcher | None:
+    python = peers.skein_python()
+    return None if python is None else Skein(python, cluster, home)
+
+
+def _distributed_shell(cluster: HadoopCluster, home: Path) -> Launcher | None:
+    jar = peers.distributed_shell_jar(cluster.settings.version)
+    return None if jar is None else DistributedShell(jar, cluster, home)
+
+
+MAKERS: dict[str, Callable[[HadoopCluster, Path], Launcher | None]] = {
+    OURS: TonyProvider,
+    "floor": Floor,
+    "skein": _skein,
+    "distributed shell": _distributed_shell,
+    "by hand": lambda cluster, home: ByHand(),
+}
+
+
+def measured(launchers: Sequence[Launcher], tasks: int, home: Path) -> Iterator[Figure]:
+    found: dict[str, list[Times]] = {launcher.name: [] for launcher in launchers}
+    for number in range(int(os.environ.get("ROUNDS") or ROUNDS.get(tasks, 3))):
+        turn = number % len(launchers)
+        for launcher in [*launchers[turn:], *launchers[:turn]]:
+            times = run(launcher, tasks, home)
+            found[launcher.name].append(times)
+            print(f"{tasks} tasks, round {number + 1}: {launcher.name:18} {_line(times)}", file=sys.stderr, flush=True)
+    for name, rounds in found.items():
+        for field, what in WHATS.items():
+            yield Figure(f"{what}, {tasks} tasks", name, "s", [getattr(times, field) for times in rounds], x=tasks)
+        if name == OURS:
+            beyond = [times.submit - times.store for times in rounds]
+            yield Figure(f"{BEYOND}, {tasks} tasks", name, "s", beyond, x=tasks)
+
+
+WHATS = {
+    "submit": "submit returns",
+    "first": "first user process",
+    "last": "last user process",
+    "known": "last end until known",
+    "wall": "whole job",
+}
+BEYOND = "submit beyond the store"
+
+
+def _line(times: Times) -> str:
+    return "  ".join(f"{name} {value:6.2f}" for name, value in attrs.asdict(times).items())
+
+
+@contextmanager
+def _job(tasks: int, home: Path, seconds: float = 1.0) -> Iterator[TrivialJob]:
+    home.chmod(0o755)
+    stamps = Path(tempfile.mkdtemp(prefix="stamps-", dir=home))
+    stamps.chmod(0o777)
+    yield TrivialJob(tasks, stamps, seconds)
+    shutil.rmtree(stamps)
+
+
+def run(launcher: Launcher, tasks: int, home: Path) -> Times:
+    """One job, until nothing of it is left."""
+    with _job(tasks, home) as job:
+        launch = launcher.submit(job)
+        known = launcher.wait().at
+        begun, ended = job.began(), job.ended()
+        assert len(begun) == len(ended) == tasks, f"{launcher.name}: {begun} {ended}"
+        until(lambda: not launch.processes(), f"{launch.application_id} to leave no process")
+    return Times(
+        submit=launch.submitted - launch.began,
+        store=launch.store,
+        first=begun[0] - launch.began,
+        last=begun[-1] - launch.began,
+        known=known - ended[-1],
+        wall=known - launch.began,
+    )
+
+
+def costs(launchers: Sequence[Launcher], calls: CallCounter, home: Path) -> Iterator[Figure]:
+    """Memory while the tasks run, and who is asked for what, by one submission and by the whole job."""
+    for launcher in launchers:
+        rounds = (
+            [_cost(launcher, calls, home) for _ in range(int(os.environ.get("COSTS", "2")))]
+            if launcher.name != ByHand.name
+            else []
+        )
+        for whose in ("client", "master", "helpers"):
+            for which in ("resident", "proportional"):
+                values = [getattr(getattr(memory, whose), which) for memory, _, _ in rounds]
+                if values:
+                    yield Figure(f"{MEMORY[whose]}, {which}, {COSTS_OF} tasks", launcher.name, "MiB", values)
+        for part, counts in (("submission", [each[1] for each in rounds]), ("job", [each[2] for each in rounds])):
+            for kind in sorted({kind for each in counts for kind in each}):
+                what = f"calls of one {part}, {kind}"
+                yield Figure(what, launcher.name, "calls", [float(each[kind]) for each in counts])
+
+
+MEMORY = {"client": "client", "master": "master", "helpers": "beside each user process"}
+
+
+def _cost(launcher: Launcher, calls: CallCounter, home: Path) -> tuple[JobMemory, Counter[str], Counter[str]]:
+    """Of one job: its memory, the calls of its submission, and those of it all."""
+    with _job(COSTS_OF, home, COSTS_SECONDS) as job:
+        calls.look()
+        launch = launcher.submit(job)
+        submission = calls.look() + Counter(launch.requests)
+        until(lambda: len(job.began()) == COSTS_OF, f"the tasks of {launcher.name} to begin", _MOST_LAUNCH, 0.1)
+        time.sleep(COSTS_SECONDS / 2)  # what they do at their start is done
+        memory = JobMemory.of(launcher.client(), launch.processes(), COSTS_OF)
+        ended = launcher.wait()
+        until(lambda: not launch.processes(), f"{launch.application_id} to leave no process")
+    return memory, submission, submission + calls.look() + Counter(ended.requests)
+
+
+def ratios(figures: Sequence[Figure]) -> list[Ratio]:
+    by = {(figure.what, figure.who): figure for figure in figures}
+    found = []
+    aims = {
+        ("first user process", "floor"): Aim(1.25),
+        ("first user process", "skein"): Aim(0.3),
+        ("whole job", "skein"): Aim(0.25),
+        ("whole job", "floor"): None,
+    }
+    for tasks in AIMED_AT:
+        for (what, other), aim in aims.items():
+            mine, theirs = by.get((f"{what}, {tasks} tasks", OURS)), by.get((f"{what}, {tasks} tasks", other))
+            if mine and theirs:
+                found.append(Ratio.between(mine, theirs, aim))
+        for what, aim in ((BEYOND, Aim(0.4)), (WHATS["known"], Aim(0.7))):
+            if mine := by.get((f"{what}, {tasks} tasks", OURS)):
+                found.append(Ratio.alone(mine, aim))
+    for whose, most in (("master", 45.0), ("helpers", 40.0)):
+        for which in ("resident", "proportional"):
+            if mine := by.get((f"{MEMORY[whose]}, {which}, {COSTS_OF} tasks", OURS)):
+                found.append(Ratio.alone(mine, Aim(most)))
+    return found
+
+
+def _title(launchers: Sequence[Launcher]) -> str:
+    left_out = [name for name in _chosen() if name not in {launcher.name for launcher in launchers}]
+    said = f"; left out, as they cannot be had here: {', '.join(left_out)}" if left_out else ""
+    return f"Trivial jobs of one second, nodes heard of once a second{said}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,85 @@
+"""The least application master in Python that there can be: it asks for containers, launches, and waits for their ends.
+
+`python floor_master.py LIBRARIES SCHEDULER TASKS MEMORY COMMAND`, in a container. It speaks Hadoop RPC by the
+runtime's own library, and nothing else: no executors, no addresses, no store, no state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+
+LIBRARIES, SCHEDULER, TASKS, MEMORY, COMMAND = sys.argv[1:]
+sys.path[:0] = [f"{LIBRARIES}/common", "{}/cp{}{}".format(LIBRARIES, *sys.version_info[:2])]
+
+from tony_provider.runtime.address import Address  # noqa: E402
+from tony_provider.runtime.hadoop import yarn_messages  # noqa: E402
+from tony_provider.runtime.hadoop.ids import node_address  # noqa: E402
+from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn  # noqa: E402
+from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service  # noqa: E402
+from tony_provider.runtime.hadoop.tokens import Credentials, Token  # noqa: E402
+from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol  # noqa: E402
+
+BEAT = 0.1  # seconds
+TIMEOUT = 20.0
+
+
+class Floor:
+    def __init__(self) -> None:
+        credentials = Credentials.read_file(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
+        self.scheduler = ApplicationMasterProtocol([Address.parse(SCHEDULER)], credentials.application_master_token())
+        self.context = yarn_messages.launch_context(
+            commands=[COMMAND], environment={}, local_resources={}, credentials=Credentials()
+        )
+        self.nodes: dict[Address, ContainerManagementProtocol] = {}
+        self.left = int(TASKS)
+        self.failed = 0
+
+    async def run(self) -> None:
+        registration = service.RegisterApplicationMasterRequestProto(
+            host=socket.gethostname(), rpc_port=-1, tracking_url=""
+        )
+        await self.scheduler.register(registration, timeout=TIMEOUT)
+        capability = yarn_messages.resource(int(MEMORY), 1)
+        asks = [yarn_messages.resource_request(capability, self.left, priority=1, allocation_request_id=1)]
+        answered = 0
+        while True:
+            request = service.AllocateRequestProto(ask=asks, response_id=answered)
+            answer = await self.scheduler.allocate(request, timeout=TIMEOUT)
+            asks, answered = [], answer.response_id
+            await self.launch(answer)
+            for status in answer.completed_container_statuses:
+                self.left -= 1
+                self.failed += status.exit_status != 0
+            if not self.left:
+                break
+            await asyncio.sleep(BEAT)
+        final = yarn.APP_FAILED if self.failed else yarn.APP_SUCCEEDED
+        finish = service.FinishApplicationMasterRequestProto(final_application_status=final)
+        while True:
+            if (await self.scheduler.finish(finish, timeout=TIMEOUT)).isUnregistered:
+                return
+            await asyncio.sleep(BEAT)
+
+    async def launch(self, answer: service.AllocateResponseProto) -> None:
+        for entry in answer.nm_tokens:
+            address = node_address(entry.nodeId)
+            self.nodes[address] = ContainerManagementProtocol(address, Token.from_proto(entry.token))
+        by_node: dict[Address, list[yarn.ContainerProto]] = {}
+        for container in answer.allocated_containers:
+            by_node.setdefault(node_address(container.nodeId), []).append(container)
+        await asyncio.gather(*(self.start(address, granted) for address, granted in by_node.items()))
+
+    async def start(self, address: Address, containers: list[yarn.ContainerProto]) -> None:
+        requests = [yarn_messages.start_request(self.context, container) for container in containers]
+        answer = await self.nodes[address].start(requests, timeout=TIMEOUT)
+        assert not answer.failed_requests, answer
+
+
+async def main() -> None:
+    await Floor().run()
+
+
+asyncio.run(main())

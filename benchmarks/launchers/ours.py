@@ -1,0 +1,23 @@
+"""tony_provider, from the hook's submission to the end of a worker's wait."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from benchmarks.hadoop import REPOSITORY
+from benchmarks.launchers.base import ClientProcess
+from benchmarks.report import OURS
+from tests.hadoop.cluster import HadoopCluster
+
+
+class TonyProvider(ClientProcess):
+    name = OURS
+
+    def __init__(self, cluster: HadoopCluster, home: Path) -> None:
+        airflow = home / "airflow"
+        env = {**os.environ, "AIRFLOW_HOME": str(airflow), "PYTHONPATH": str(REPOSITORY)}
+        env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(airflow / "logs")}
+        command = [sys.executable, "-m", "benchmarks.launchers.ours_client", str(cluster.layout.root)]
+        super().__init__(command, home / "tony_provider.log", env)

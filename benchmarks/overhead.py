@@ -1,0 +1,184 @@
+"""`python -m benchmarks.overhead`: a training by hand and under this project, the same processes.
+
+The digits training of the examples, by two workers, short (15 epochs, as in the example) and long. By hand they are
+started by subprocess with the same TF_CONFIG; under this project they are a job on YARN, which copies a checkpoint
+after each epoch. $EPOCHS (15,$LONG) and $ROUNDS choose less.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import attrs
+import numpy as np
+from sklearn.datasets import load_digits
+
+from benchmarks import hadoop
+from benchmarks.report import OURS, Aim, Figure, Ratio, Report
+from tests.hadoop.ports import free_ports
+from tests.jobs.job import Job
+from tests.jobs.places import YarnPlace
+from tests.waiting import until
+from tony_provider.runtime import sdk
+
+SHORT, LONG = 15, 450  # epochs
+ROUNDS = {SHORT: 3, LONG: 2}
+BY_HAND = "by hand"
+WORKERS = 2
+_PROGRAM = Path(__file__).with_name("programs") / "timed_digits.py"
+_TRAIN = hadoop.REPOSITORY / "dags" / "digits" / "train.py"
+_SECONDS = 400.0  # for one training
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@attrs.frozen
+class Trained:
+    """Of one training. In seconds."""
+
+    launch: float  # until the first of its programs began
+    wall: float  # from there to the end of the last
+    step: float  # of one epoch of 22 steps: the median, without the first
+    master: float = 0.0  # CPU between the first and the last epoch, for each hour of that
+    executors: float = 0.0
+
+
+def main() -> int:
+    sizes = [int(text) for text in os.environ.get("EPOCHS", f"{SHORT},{LONG}").split(",")]
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("overhead") as cluster:
+        home, place = Path(name), YarnPlace(cluster=cluster)
+        home.chmod(0o755)
+        _write_data(home / "data")
+        for epochs in sizes:
+            found: dict[str, list[Trained]] = {OURS: [], BY_HAND: []}
+            for number in range(int(os.environ.get("ROUNDS") or ROUNDS.get(epochs, 2))):
+                turns = [(OURS, lambda times, n=epochs: ours(place, home, n, times))]
+                turns.append((BY_HAND, lambda times, n=epochs: by_hand(home, n, times)))
+                for who, train in turns if number % 2 else reversed(turns):
+                    times = Path(tempfile.mkdtemp(prefix="times-", dir=home))
+                    times.chmod(0o777)
+                    found[who].append(train(times))
+                    print(
+                        f"{epochs} epochs, round {number + 1}: {who:14} {found[who][-1]}", file=sys.stderr, flush=True
+                    )
+            figures += _figures(found, epochs)
+        place.close()
+    report = Report("overhead", f"The digits training by {WORKERS} workers on one machine", figures, ratios(figures))
+    print(report.text())
+    report.write()
+    return 0
+
+
+def _figures(found: Mapping[str, Sequence[Trained]], epochs: int) -> Iterator[Figure]:
+    whats = {"launch": ("launch", "s"), "wall": ("training wall", "s"), "step": ("epoch", "s")}
+    for who, rounds in found.items():
+        for field, (what, unit) in whats.items():
+            yield Figure(f"{what}, {epochs} epochs", who, unit, [getattr(each, field) for each in rounds], x=epochs)
+    hour = "CPU seconds for each hour of training"
+    for whose in ("master", "executors"):
+        values = [getattr(each, whose) for each in found[OURS]]
+        yield Figure(f"{hour}, {whose}, {epochs} epochs", OURS, "s", values, x=epochs)
+
+
+def ratios(figures: Sequence[Figure]) -> list[Ratio]:
+    by = {(figure.what, figure.who): figure for figure in figures}
+    compared = [what for what, who in by if who == BY_HAND and not what.startswith("launch")]
+    aims = {"training wall": Aim(1.01)}
+    return [Ratio.between(by[what, OURS], by[what, BY_HAND], aims.get(what.partition(",")[0])) for what in compared]
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def by_hand(home: Path, epochs: int, times: Path) -> Trained:
+    began = time.time()
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(WORKERS)]
+    processes = [_start(home, epochs, times, addresses, index) for index in range(WORKERS)]
+    codes = [process.wait(timeout=_SECONDS) for process in processes]
+    assert not any(codes), codes
+    return _trained(times, began)
+
+
+def _start(home: Path, epochs: int, times: Path, addresses: Sequence[str], index: int) -> subprocess.Popen[bytes]:
+    folder = Path(tempfile.mkdtemp(prefix="worker-", dir=home))
+    for directory in ("checkpoints", "model"):
+        (folder / directory).mkdir()
+    (folder / "data").symlink_to(home / "data")
+    (folder / "train.py").symlink_to(_TRAIN)
+    for module in Path(sdk.__file__).parent.glob("tony_*.py"):
+        shutil.copy(module, folder)
+    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    env = {"TF_CONFIG": json.dumps(task), "PYTHONPATH": str(folder)}
+    env |= {"TONY_CHECKPOINT_DIR": str(folder / "checkpoints"), "TONY_MODEL_DIR": str(folder / "model")}
+    with (folder / "output").open("w") as output:
+        command = [sys.executable, str(_PROGRAM), *_options(epochs, times)]
+        return subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, stdout=output, stderr=output)
+
+
+# -- ours --------------------------------------------------------------------------------------------------------------
+
+
+def ours(place: YarnPlace, home: Path, epochs: int, times: Path) -> Trained:
+    began = time.time()
+    command = ["python", _PROGRAM.name, *_options(epochs, times)]
+    worker = {"instances": WORKERS, "memory": "2304MiB", "command": " ".join(command)}
+    files = [str(_TRAIN), str(_PROGRAM), f"{home / 'data'}::data"]
+    spec = {"framework": "tensorflow", "python_env": sys.prefix, "files": files, "tasks": {"worker": worker}}
+    job = place.submit(spec)
+    epoch = times / "0.epochs"
+    until(epoch.exists, job.describe, _SECONDS, 0.1)
+    masters, executors = [job.master().pid], [each.pid for each in job.executors()]
+    first, before = time.time(), (_cpu(masters), _cpu(executors))
+    until(lambda: int(epoch.read_text() or 0) == epochs, job.describe, _SECONDS, 0.05)
+    last, after = time.time(), (_cpu(masters), _cpu(executors))
+    _end(job)
+    an_hour = 3600 / (last - first)
+    master, of_executors = ((now - then) * an_hour for then, now in zip(before, after, strict=True))
+    return attrs.evolve(_trained(times, began), master=master, executors=of_executors)
+
+
+def _end(job: Job) -> None:
+    job.succeeded()
+    until(lambda: not job.processes(), f"{job.id} to leave no process")
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    """Seconds of these processes, without those that they have started."""
+    fields = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
+    return sum(int(each[11]) + int(each[12]) for each in fields) / _TICKS
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _options(epochs: int, times: Path) -> list[str]:
+    return [str(times), "--data", "data", "--epochs", str(epochs)]
+
+
+def _trained(times: Path, began: float) -> Trained:
+    workers = [json.loads((times / f"{index}.json").read_text()) for index in range(WORKERS)]
+    first, last = min(each["began"] for each in workers), max(each["ended"] for each in workers)
+    ends = workers[0]["epochs"]
+    step = statistics.median(later - earlier for earlier, later in pairwise(ends))
+    return Trained(first - began, last - first, step)
+
+
+def _write_data(directory: Path) -> None:
+    directory.mkdir()
+    digits = load_digits()
+    part = np.arange(len(digits.target)) % 5 != 0  # as much as the example trains on
+    np.savez(directory / "digits.npz", images=digits.images[part].astype("float32"), labels=digits.target[part])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
