@@ -39,6 +39,11 @@ unit: $(VENV)/.test  ## the quick round: linters, types, and all tests that need
 pythons: $(VENV)/.test  ## the tests that need no daemons on each Python that is here; PYTHONS=3.9,3.12 for some
 	$(BIN)/python -m tests.pythons $(subst $(comma), ,$(PYTHONS))
 
+.PHONY: airflows
+airflows: packages $(VENV)/.test  ## imports, demo and e2e's rows on the last release of Airflow 3.0 to 3.3; VERSIONS=3.0.6,3.1.8 for some
+	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
+	$(BIN)/python -m tests.airflows $(subst $(comma), ,$(VERSIONS))
+
 # -- a real cluster on this machine ----------------------------------------------------------------------------------
 
 hadoop: packages $(VENV)/.test  ## start HDFS and YARN (two NodeManagers) on this machine, on loopback

@@ -102,6 +102,7 @@ class Airflow:
             "dag_processor__bundle_refresh_check_interval": 2,
             "dag_processor__refresh_interval": 5,
             "dag_processor__parsing_processes": 1,
+            "dag_processor__stale_dag_threshold": 3600,  # 3.0 has called DAGs missing that are there
             "logging__base_log_folder": self.logs / "tasks",
             "scheduler__task_instance_heartbeat_sec": 2,
             "scheduler__task_instance_heartbeat_timeout": HEARTBEAT_TIMEOUT,

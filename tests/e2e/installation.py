@@ -65,7 +65,13 @@ class Installation:
             self.home,
             bundles=self._bundles(),
             connection={**connection, "extra": {**connection["extra"], **self.place.extra}},
-            environment={"E2E_TAG": self.name, "E2E_DIARIES": str(self.diaries)},
+            environment={
+                "E2E_TAG": self.name,
+                "E2E_DIARIES": str(self.diaries),
+                # Bundles in git look for it, although they have an address. Before Airflow 3.2 a look into the database
+                # for one that is not there takes back what was just said of the bundles there.
+                "AIRFLOW_CONN_GIT_DEFAULT": '{"conn_type": "git"}',
+            },
         )
 
     @property

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tony_provider.airflow_versions.version import is_at_least
 
 T = TypeVar("T")
+
+_asked: set[asyncio.Future[Any]] = set()  # those that are under way, before Airflow 3.2
 
 
 async def in_thread(act: Callable[[], T], pool: ThreadPoolExecutor | None = None) -> T:
@@ -20,4 +22,13 @@ async def in_thread(act: Callable[[], T], pool: ThreadPoolExecutor | None = None
     # other one it goes out, and its answer is taken for that to another question, which ends the triggerer.
     from asgiref.sync import sync_to_async
 
-    return await sync_to_async(act, thread_sensitive=False, executor=pool)()
+    # Nor may a question be given up while its answer is on the way: whoever is cancelled leaves it to its end.
+    asked = asyncio.ensure_future(sync_to_async(act, thread_sensitive=False, executor=pool)())
+    _asked.add(asked)
+    asked.add_done_callback(_done)
+    return await asyncio.shield(asked)
+
+
+def _done(asked: asyncio.Future[Any]) -> None:
+    _asked.discard(asked)
+    _ = asked.cancelled() or asked.exception()  # asyncio complains of exceptions that nobody looked at

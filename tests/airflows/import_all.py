@@ -1,0 +1,36 @@
+"""``python -m tests.airflows.import_all``: imports every module of the provider on the Airflow that this Python has."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import tony_provider
+from tony_provider.airflow_versions.capabilities import AirflowTooOld
+
+# Programs begin when they are imported; tony_mpi has its neighbours on the path, in a job.
+_LEFT_OUT = ("sitecustomize", "__main__", "show_tensorboard", "launch.main", "sdk.tony_mpi")
+
+
+def main() -> int:
+    """The exit code: 1 where one cannot be imported for any other reason than that this Airflow is too old for it."""
+    imported, too_old = 0, 0
+    for module in pkgutil.walk_packages(tony_provider.__path__, "tony_provider."):
+        if module.name.endswith(_LEFT_OUT):
+            continue
+        try:
+            importlib.import_module(module.name)
+        except AirflowTooOld:
+            too_old += 1
+        except Exception as error:  # noqa: BLE001 - it is told
+            print(f"{module.name}: {type(error).__name__}: {error}")
+            return 1
+        else:
+            imported += 1
+    print(f"{imported} modules imported; {too_old} need a newer Airflow, and say so")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
