@@ -180,15 +180,15 @@ MEMORY = {"client": "client", "master": "master", "helpers": "beside each user p
 def _cost(launcher: Launcher, calls: CallCounter, home: Path) -> tuple[JobMemory, Counter[str], Counter[str]]:
     """Of one job: its memory, the calls of its submission, and those of it all."""
     with _job(COSTS_OF, home, COSTS_SECONDS) as job:
-        calls.look()
+        calls.namenode()
         launch = launcher.submit(job)
-        submission = calls.look() + Counter(launch.requests)
+        submission = calls.namenode() + Counter(launch.requests)
         until(lambda: len(job.began()) == COSTS_OF, f"the tasks of {launcher.name} to begin", _MOST_LAUNCH, 0.1)
         time.sleep(COSTS_SECONDS / 2)  # what they do at their start is done
         memory = JobMemory.of(launcher.client(), launch.processes(), COSTS_OF)
         ended = launcher.wait()
         until(lambda: not launch.processes(), f"{launch.application_id} to leave no process")
-    return memory, submission, submission + calls.look() + Counter(ended.requests)
+    return memory, submission, submission + calls.namenode() + calls.resourcemanager() + Counter(ended.requests)
 
 
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:

@@ -27,6 +27,8 @@ class TrivialJob:
     tasks: int
     stamps: Path  # the directory where they write
     seconds: float = 1.0
+    restarts: int = 0  # how often a task starts again that fails; -1: always
+    watched: bool = True  # by its client, until its end
 
     @property
     def words(self) -> list[str]:
@@ -104,6 +106,7 @@ class ClientProcess(Launcher):
     def submit(self, job: TrivialJob) -> Launch:
         assert self._process.stdin is not None
         order = {"tasks": job.tasks, "words": job.words, "memory": TASK_MEMORY, "master_memory": MASTER_MEMORY}
+        order |= {"restarts": job.restarts, "watched": job.watched}
         print(json.dumps(order), file=self._process.stdin, flush=True)
         return Launch(**self._answer())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 
 from tests.hadoop.cluster import HadoopCluster
@@ -11,10 +12,11 @@ from tests.jobs.places import USER
 _AUDITED = re.compile(rf"FSNamesystem\.audit: .*ugi={USER} .*\bcmd=(\w+)")
 _BEANS = "Hadoop:service=ResourceManager,name=RpcDetailedActivityForPort"
 _NUMBER = "NumOps"
+_OLD = 11.0  # seconds: Hadoop makes its figures anew every ten
 
 
 class CallCounter:
-    """Counts the calls since the last look, by kind.
+    """Counts the calls since the last look at the same daemon, by kind.
 
     Of the NameNode what its audit log says of the jobs' user, WebHDFS and RPC alike; of the ResourceManager the RPC of
     clients and masters, which is all but NodeManagers' heartbeats. REST is counted by who asks.
@@ -26,13 +28,18 @@ class CallCounter:
         self._ports = [address.rpartition(":")[2] for address in (manager.client, manager.scheduler)]
         self._log = cluster.log("namenode").open()
         self._before: Counter[str] = Counter()
-        self.look()
+        self.namenode()
+        self.resourcemanager()
 
-    def look(self) -> Counter[str]:
-        namenode = Counter(f"NameNode {name}" for name in _AUDITED.findall(self._log.read()))
+    def namenode(self) -> Counter[str]:
+        return Counter(f"NameNode {name}" for name in _AUDITED.findall(self._log.read()))
+
+    def resourcemanager(self) -> Counter[str]:
+        """Its figures are as old as that: so the wait comes first."""
+        time.sleep(_OLD)
         now = Counter({name: count for port in self._ports for name, count in self._rpc(port)})
         asked, self._before = now - self._before, now
-        return namenode + asked
+        return asked
 
     def close(self) -> None:
         self._log.close()

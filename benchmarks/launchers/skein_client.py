@@ -31,9 +31,14 @@ def run(client: skein.Client, order: dict[str, Any]) -> None:
         instances=order["tasks"],
         resources=skein.Resources(memory=f"{order['memory']} MiB", vcores=1),
         script=shlex.join(order["words"]),
+        max_restarts=order["restarts"],
     )
-    application_id = client.submit(skein.ApplicationSpec(name="trivial", services={"worker": worker}))
+    attempts = 2 if order["restarts"] else 1
+    spec = skein.ApplicationSpec(name="trivial", services={"worker": worker}, max_attempts=attempts)
+    application_id = client.submit(spec)
     tell({"application_id": application_id, "began": began, "submitted": time.time()})
+    if not order["watched"]:
+        return
     while True:
         report = client.application_report(application_id)
         if str(report.state).upper() in ENDED:
