@@ -23,8 +23,8 @@ from tony_provider.watching.watch_result import WatchLimits, WatchResult
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-FIRST_POLL = 0.5  # seconds; the pauses grow from there by POLL_GROWTH, up to the task's poll_interval
-POLL_GROWTH = 1.3
+FIRST_POLL = 0.3  # seconds; the pauses grow from there by POLL_GROWTH, up to the task's poll_interval
+POLL_GROWTH = 1.05  # so that an end is known late by a twentieth of the job's time at most
 LIFETIME_SLACK = 600.0  # seconds after the deadline: first the trigger minds it, then Airflow's own end of a deferral
 
 
