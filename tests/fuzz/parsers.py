@@ -421,6 +421,7 @@ NOT_FOREIGN = {
     "hooks/connection.py": "Airflow's connection, as its administrators have written it",
     "macros.py": "read_json",
     "operators/advice.py": "Airflow's own store of a task",
+    "operators/training_notes.py": "read_json",
     "runtime/am/connection_watch.py": "what the kernel says of a socket",
     "runtime/am/history/event_backlog.py": "what this application master has written itself",
     "runtime/checkpoint/content/__main__.py": "requests of the executor",

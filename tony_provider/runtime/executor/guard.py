@@ -58,7 +58,10 @@ def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(watched, _LOCKS)
             os.chdir("/")
-            os.execv("/bin/sh", ["/bin/sh", "-c", program, "tony-guard", mark])  # noqa: S606 - it is the shell
+            # Without the container's environment: whoever looks for what a container has left finds neither the guard
+            # nor the programs that it starts, which come and go.
+            only = {"PATH": os.environ.get("PATH", "")}
+            os.execve("/bin/sh", ["/bin/sh", "-c", program, "tony-guard", mark], only)  # noqa: S606 - it is the shell
     except OSError as error:
         os.write(2, f"no guard could be started: {error}\n".encode())
     finally:
