@@ -12,12 +12,12 @@ removed by then.
 from __future__ import annotations
 
 import os
-import pkgutil
 import socket
 import sys
+from pathlib import Path
 from typing import NoReturn, Optional
 
-_PROGRAM = "guard.sh"
+_PROGRAM = Path(__file__).with_name("guard.sh")
 _LOCKS = 3  # its descriptor of the socket; 0 is the pipe that tells of the executor's end
 
 
@@ -32,16 +32,16 @@ def post(mark: str) -> Optional[socket.socket]:
     """
     if os.getpid() == 1:
         return None  # the end of a container's first process ends all of it
-    program = pkgutil.get_data(__package__, _PROGRAM) or b""
     watched, own = socket.socketpair()  # close-on-exec, as the pipe is
     ended, _ = os.pipe()
     try:
+        program = _PROGRAM.read_text(encoding="utf-8")
         child = os.fork()
     except OSError as error:
         sys.stderr.write(f"no guard could be started: {error}\n")
         return None
     if child == 0:
-        _become(program.decode(), mark, ended, watched.fileno())
+        _become(program, mark, ended, watched.fileno())
     watched.close()
     os.close(ended)
     os.waitpid(child, 0)
