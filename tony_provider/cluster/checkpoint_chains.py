@@ -22,7 +22,7 @@ from tony_provider.runtime.checkpoint_chain import CheckpointChain, Owner
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.base import Before, Storage, right_away
 from tony_provider.runtime.storage.errors import StorageNotEmpty, StorageNotFound
 from tony_provider.runtime.storage.helpers import write_atomically, write_in_order
 
@@ -46,7 +46,6 @@ class ChainState:
 
 
 FormerOwners = dict[str, Owner | None]  # by the chain's URI, the newest first
-Before = Callable[[], object]  # see ``Storage.write``
 
 
 @attrs.frozen
@@ -92,7 +91,7 @@ class CheckpointChains:
         self.open(uri, about)
         return uri
 
-    def open(self, uri: str, about: CheckpointChain, before_it_appears: Before | None = None) -> None:
+    def open(self, uri: str, about: CheckpointChain, before_it_appears: Before = right_away) -> None:
         """Open the chain that ``uri_after`` has named. ``before_it_appears``: see ``Storage.write``.
 
         Raises StorageExists when another try has just opened it.
@@ -100,7 +99,7 @@ class CheckpointChains:
         file = uris.join(uri, contract.CHAIN_FILE)
         self.storage.write(file, dump_json(about), before_it_appears=before_it_appears)
 
-    def rewrite(self, uri: str, about: CheckpointChain, before_it_appears: Before | None = None) -> None:
+    def rewrite(self, uri: str, about: CheckpointChain, before_it_appears: Before = right_away) -> None:
         file = uris.join(uri, contract.CHAIN_FILE)
         write_atomically(self.storage, file, dump_json(about), before_it_appears=before_it_appears)
 
@@ -137,7 +136,7 @@ class CheckpointChains:
                 else:
                     self.storage.remove(uris.join(uri, contract.OWNER_FILE))
 
-    def _write_owner(self, uri: str, owner: Owner, before_it_appears: Before | None = None) -> None:
+    def _write_owner(self, uri: str, owner: Owner, before_it_appears: Before = right_away) -> None:
         file = uris.join(uri, contract.OWNER_FILE)
         write_atomically(self.storage, file, dump_json(owner), before_it_appears=before_it_appears)
 

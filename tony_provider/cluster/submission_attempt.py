@@ -11,7 +11,7 @@ import attrs
 
 from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Submission
-from tony_provider.cluster.checkpoint_chains import Before, FormerOwners
+from tony_provider.cluster.checkpoint_chains import FormerOwners
 from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused, is_unforeseen
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.open import OpenCluster
@@ -28,7 +28,7 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.runtime.storage.base import Before, FileStatus
 from tony_provider.runtime.storage.errors import StorageError, StorageNotEmpty
 from tony_provider.runtime.storage.helpers import write_atomically, write_in_order
 

@@ -23,6 +23,7 @@ from tony_provider.runtime.history.stored_events import StoredSegment
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import STATUS_INTERVAL
 from tony_provider.runtime.storage import Storage, StorageError, uris
+from tony_provider.runtime.storage.base import Before, right_away
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +150,7 @@ class ApplicationRecords:
         *,
         tell: Callable[[str, str], None] = lambda event, message: None,
         interval: Optional[float] = None,
-        before_it_appears: Optional[Callable[[], object]] = None,
+        before_it_appears: Before = right_away,
     ) -> FileUpdater:
         return FileUpdater(
             self._storage,

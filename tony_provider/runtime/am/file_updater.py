@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 from tony_provider.runtime.am.store_writer import StoreWriter
 from tony_provider.runtime.storage import Storage, uris, write_atomically
+from tony_provider.runtime.storage.base import Before, right_away
 
 
 class FileUpdater(StoreWriter):
@@ -24,7 +25,7 @@ class FileUpdater(StoreWriter):
         *,
         interval: Optional[float] = None,
         tell: Callable[[str, str], None] = lambda event, message: None,
-        before_it_appears: Optional[Callable[[], object]] = None,
+        before_it_appears: Before = right_away,
     ) -> None:
         """``interval``, ``tell``: see StoreWriter; ``before_it_appears``: see Storage, called in a thread."""
         super().__init__(uris.name(uri), interval=interval, tell=tell)

@@ -19,10 +19,17 @@ from tony_provider.runtime.storage.readers import Readers, Right
 Source = Union[bytes, BinaryIO, Iterable[bytes]]
 """What ``write`` takes. A file object is read from where it stands; only bytes and seekable files can be sent twice."""
 
+Before = Callable[[], object]
+"""What is called before a file appears, see ``Storage.write``."""
+
 CHUNK = 1 << 20  # bytes moved at a time
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 _TEMPORARY_PREFIX = ".tony-tmp-"
+
+
+def right_away() -> None:
+    """Do nothing: a file appears as soon as it is whole."""
 
 
 @attrs.frozen
@@ -77,7 +84,7 @@ class Storage(ABC):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Optional[Callable[[], object]] = None,
+        before_it_appears: Before = right_away,
     ) -> FileStatus:
         """Make a file of everything in ``source``, in bounded memory; parents are made with 0700 where missing.
 

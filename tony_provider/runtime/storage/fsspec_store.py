@@ -21,15 +21,17 @@ import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, BinaryIO, Callable, Optional
+from typing import Any, BinaryIO, Optional
 
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
+    Before,
     FileStatus,
     Source,
     Storage,
+    right_away,
 )
 from tony_provider.runtime.storage.streams import Body, Range
 
@@ -95,7 +97,7 @@ class FsspecStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Optional[Callable[[], object]] = None,
+        before_it_appears: Before = right_away,
     ) -> FileStatus:
         path = self._path(uri)
         with _translated(uri, "write"):
@@ -107,8 +109,7 @@ class FsspecStorage(Storage):
             self._fs.makedirs(self._path(uris.parent(uri)), exist_ok=True)
         chunks = Body(source).chunks()
         beginning = _take(chunks, SINGLE_PUT)
-        if before_it_appears is not None:
-            before_it_appears()
+        before_it_appears()
         with _translated(uri, "write"):
             if len(beginning) <= SINGLE_PUT:
                 self._fs.pipe_file(path, beginning, mode="overwrite" if overwrite else "create")

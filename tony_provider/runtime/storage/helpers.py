@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
-from tony_provider.runtime.storage.base import CHUNK, PRIVATE_FILE, FileStatus, Storage
+from tony_provider.runtime.storage.base import CHUNK, PRIVATE_FILE, Before, FileStatus, Storage, right_away
 from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def write_atomically(
     data: bytes,
     *,
     permission: int = PRIVATE_FILE,
-    before_it_appears: Optional[Callable[[], object]] = None,
+    before_it_appears: Before = right_away,
 ) -> FileStatus:
     """Put ``data`` in place of whatever the file held: readers see the old or the new bytes, never a mixture.
 
@@ -55,7 +55,7 @@ def write_atomically(
     return storage.write(uri, data, overwrite=True, permission=permission, before_it_appears=before_it_appears)
 
 
-def write_in_order(writes: Sequence[Callable[[Callable[[], object]], T]]) -> list[T]:
+def write_in_order(writes: Sequence[Callable[[Before], T]]) -> list[T]:
     """Make files side by side that appear one after the other; returns what each of ``writes`` gives.
 
     Each is called in a thread, with what ``Storage.write`` is to call as ``before_it_appears``. Once one has failed, no
@@ -66,13 +66,9 @@ def write_in_order(writes: Sequence[Callable[[Callable[[], object]], T]]) -> lis
         futures: list[Future[T]] = []
         for write in writes:
             # A thread waits for one that has begun before it: there are always enough of them.
-            before: Callable[[], object] = futures[-1].result if futures else _nothing
+            before: Before = futures[-1].result if futures else right_away
             futures.append(pool.submit(write, before))
         return [future.result() for future in futures]
-
-
-def _nothing() -> None:
-    """Before the first file appears, there is nothing to wait for."""
 
 
 def upload(

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Callable, Optional
+from typing import BinaryIO, Optional
 
 import attrs
 
@@ -19,9 +19,11 @@ from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
+    Before,
     FileStatus,
     Source,
     Storage,
+    right_away,
     temporary_name,
 )
 from tony_provider.runtime.storage.streams import Body, Range
@@ -77,7 +79,7 @@ class LocalStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Optional[Callable[[], object]] = None,
+        before_it_appears: Before = right_away,
     ) -> FileStatus:
         target = local_path(uri)
         with _translated(uri, "write"):
@@ -90,8 +92,7 @@ class LocalStorage(Storage):
         try:
             with _translated(uri, "write"):
                 _write_new(temporary, Body(source), permission)
-            if before_it_appears is not None:
-                before_it_appears()
+            before_it_appears()
             with _translated(uri, "write"):
                 _move(temporary, target, overwrite)
                 return _status(target, target.stat())

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import BinaryIO, Callable, Optional
+from typing import BinaryIO, Optional
 
 from tony_provider.runtime.storage import errors, uris
-from tony_provider.runtime.storage.base import PRIVATE_DIRECTORY, PRIVATE_FILE, FileStatus, Source, Storage
+from tony_provider.runtime.storage.base import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    Before,
+    FileStatus,
+    Source,
+    Storage,
+    right_away,
+)
 from tony_provider.runtime.storage.readers import Readers, Right
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
@@ -35,7 +43,7 @@ class SeveralHdfs(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Optional[Callable[[], object]] = None,
+        before_it_appears: Before = right_away,
     ) -> FileStatus:
         return self._of(uri).write(
             uri, source, overwrite=overwrite, permission=permission, before_it_appears=before_it_appears

@@ -12,9 +12,11 @@ from tony_provider.runtime.storage.base import (
     CHUNK,
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
+    Before,
     FileStatus,
     Source,
     Storage,
+    right_away,
     temporary_name,
 )
 from tony_provider.runtime.storage.readers import Readers, Right, SharedFiles
@@ -95,7 +97,7 @@ class WebHdfsStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Optional[Callable[[], object]] = None,
+        before_it_appears: Before = right_away,
     ) -> FileStatus:
         target = self._parse(uri)
         self._check_writable(target, overwrite)
@@ -110,8 +112,7 @@ class WebHdfsStorage(Storage):
         try:
             self._datanodes.send(create, Body(source))
             self._share(tried[-1], target)
-            if before_it_appears is not None:
-                before_it_appears()
+            before_it_appears()
             self._rename(tried[-1], target, overwrite=overwrite, what=f"write {uri} by renaming")
             del tried[-1]
         finally:
