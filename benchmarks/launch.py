@@ -8,7 +8,6 @@ with commas) and $COSTS (rounds of the look at memory and calls) choose some.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 import attrs
 
 from benchmarks import hadoop, peers
-from benchmarks.launchers.base import Launcher, TrivialJob
+from benchmarks.launchers.base import Launcher, trivial_job
 from benchmarks.launchers.by_hand import ByHand
 from benchmarks.launchers.calls import CallCounter
 from benchmarks.launchers.distributed_shell import DistributedShell
@@ -28,7 +27,7 @@ from benchmarks.launchers.floor import Floor
 from benchmarks.launchers.memory import JobMemory
 from benchmarks.launchers.ours import TonyProvider
 from benchmarks.launchers.skein import Skein
-from benchmarks.report import OURS, Aim, Figure, Ratio, Report
+from benchmarks.report import OURS, Aim, Figure, Ratio, Report, by_name
 from tests.hadoop.cluster import HadoopCluster
 from tests.waiting import until
 
@@ -128,18 +127,9 @@ def _line(times: Times) -> str:
     return "  ".join(f"{name} {value:6.2f}" for name, value in attrs.asdict(times).items())
 
 
-@contextmanager
-def _job(tasks: int, home: Path, seconds: float = 1.0) -> Iterator[TrivialJob]:
-    home.chmod(0o755)
-    stamps = Path(tempfile.mkdtemp(prefix="stamps-", dir=home))
-    stamps.chmod(0o777)
-    yield TrivialJob(tasks, stamps, seconds)
-    shutil.rmtree(stamps)
-
-
 def run(launcher: Launcher, tasks: int, home: Path) -> Times:
     """One job, until nothing of it is left."""
-    with _job(tasks, home) as job:
+    with trivial_job(home, tasks) as job:
         launch = launcher.submit(job)
         known = launcher.wait().at
         begun, ended = job.began(), job.ended()
@@ -179,7 +169,7 @@ MEMORY = {"client": "client", "master": "master", "helpers": "beside each user p
 
 def _cost(launcher: Launcher, calls: CallCounter, home: Path) -> tuple[JobMemory, Counter[str], Counter[str]]:
     """Of one job: its memory, the calls of its submission, and those of it all."""
-    with _job(COSTS_OF, home, COSTS_SECONDS) as job:
+    with trivial_job(home, COSTS_OF, seconds=COSTS_SECONDS) as job:
         calls.namenode()
         launch = launcher.submit(job)
         submission = calls.namenode() + Counter(launch.requests)
@@ -192,7 +182,7 @@ def _cost(launcher: Launcher, calls: CallCounter, home: Path) -> tuple[JobMemory
 
 
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:
-    by = {(figure.what, figure.who): figure for figure in figures}
+    by = by_name(figures)
     found = []
     aims = {
         ("first user process", "floor"): Aim(1.25),

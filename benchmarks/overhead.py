@@ -24,7 +24,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from benchmarks import hadoop
-from benchmarks.report import OURS, Aim, Figure, Ratio, Report
+from benchmarks.processor import cpu_seconds
+from benchmarks.report import OURS, Aim, Figure, Ratio, Report, by_name
 from tests.hadoop.ports import free_ports
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
@@ -38,7 +39,6 @@ WORKERS = 2
 _PROGRAM = Path(__file__).with_name("programs") / "timed_digits.py"
 _TRAIN = hadoop.REPOSITORY / "dags" / "digits" / "train.py"
 _SECONDS = 400.0  # for one training
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @attrs.frozen
@@ -91,7 +91,7 @@ def _figures(found: Mapping[str, Sequence[Trained]], epochs: int) -> Iterator[Fi
 
 
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:
-    by = {(figure.what, figure.who): figure for figure in figures}
+    by = by_name(figures)
     compared = [what for what, who in by if who == BY_HAND and not what.startswith("launch")]
     aims = {"training wall": Aim(1.01)}
     return [Ratio.between(by[what, OURS], by[what, BY_HAND], aims.get(what.partition(",")[0])) for what in compared]
@@ -153,9 +153,7 @@ def _end(job: Job) -> None:
 
 
 def _cpu(pids: Sequence[int]) -> float:
-    """Seconds of these processes, without those that they have started."""
-    fields = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
-    return sum(int(each[11]) + int(each[12]) for each in fields) / _TICKS
+    return sum(map(cpu_seconds, pids))
 
 
 # -- both --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import signal
 import sys
 import tempfile
@@ -24,9 +23,9 @@ from typing import Any
 import attrs
 
 from benchmarks import hadoop, peers
-from benchmarks.launchers.base import SCRIPT, TASK_MEMORY, TrivialJob
+from benchmarks.launchers.base import SCRIPT, TASK_MEMORY, TrivialJob, trivial_job
 from benchmarks.launchers.skein import Skein
-from benchmarks.report import OURS, Figure, Ratio, Report
+from benchmarks.report import OURS, Figure, Ratio, Report, by_name
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.places import USER, YarnPlace
 from tests.jobs.processes import Seen, processes_of
@@ -179,7 +178,6 @@ def main() -> int:
     found: dict[tuple[str, str], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("recovery") as cluster:
         home = Path(name)
-        home.chmod(0o755)
         with _subjects(cluster, home) as subjects:
             for number in range(rounds):
                 for subject in subjects if number % 2 else reversed(subjects):
@@ -197,17 +195,14 @@ def main() -> int:
 def _hit(
     fault: Callable[[Running], dict[str, float]], subject: Subject, cluster: HadoopCluster, home: Path
 ) -> dict[str, float]:
-    stamps = Path(tempfile.mkdtemp(prefix="stamps-", dir=home))
-    stamps.chmod(0o777)
-    job = TrivialJob(TASKS, stamps, _LONG, restarts=-1, watched=False)
-    running = Running(subject, cluster, job, subject.start(job))
-    try:
-        until(lambda: len(job.began()) == TASKS, f"the tasks of {running.id} to begin", period=_POLL)
-        time.sleep(2)  # what its master does at the start is done
-        return fault(running)
-    finally:
-        running.end()
-        shutil.rmtree(stamps)
+    with trivial_job(home, TASKS, seconds=_LONG, restarts=-1, watched=False) as job:
+        running = Running(subject, cluster, job, subject.start(job))
+        try:
+            until(lambda: len(job.began()) == TASKS, f"the tasks of {running.id} to begin", period=_POLL)
+            time.sleep(2)  # what its master does at the start is done
+            return fault(running)
+        finally:
+            running.end()
 
 
 @contextmanager
@@ -227,7 +222,7 @@ def _subjects(cluster: HadoopCluster, home: Path) -> Iterator[list[Subject]]:
 
 
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:
-    by = {(figure.what, figure.who): figure for figure in figures}
+    by = by_name(figures)
     both = [what for what, who in by if who == "skein" and (what, OURS) in by and "not running" not in what]
     return [Ratio.between(by[what, OURS], by[what, "skein"]) for what in both]
 

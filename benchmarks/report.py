@@ -17,6 +17,8 @@ from typing import Any
 import attrs
 import cattrs
 
+from tests.columns import columns
+
 OURS = "tony_provider"
 OUTPUT = Path(__file__).resolve().parents[1] / "test-output" / "bench"
 
@@ -34,14 +36,6 @@ class Figure:
     @property
     def median(self) -> float:
         return statistics.median(self.values)
-
-    @property
-    def low(self) -> float:
-        return min(self.values)
-
-    @property
-    def high(self) -> float:
-        return max(self.values)
 
 
 class Better(Enum):
@@ -110,10 +104,12 @@ class Report:
 
     def text(self) -> str:
         """Ratios first."""
-        parts = [self.title, _aligned(["", "median", "range", "aim", ""], [_ratio_row(each) for each in self.ratios])]
+        parts = [[self.title]]
+        if self.ratios:
+            parts.append(columns([["", "median", "range", "aim", ""], *map(_ratio_row, self.ratios)]))
         rows = [[f.what, f.who, _number(f.median), _range(f.values), f.unit] for f in self.figures]
-        parts.append(_aligned(["", "", "median", "range", ""], rows))
-        return "\n\n".join(part for part in parts if part)
+        parts.append(columns([["", "", "median", "range", ""], *rows]))
+        return "\n\n".join("\n".join(lines) for lines in parts)
 
     def write(self, directory: Path = OUTPUT) -> Path:
         """As JSON, for the plots and for what is compared before a release."""
@@ -121,6 +117,11 @@ class Report:
         path = directory / f"{self.name}.json"
         path.write_text(json.dumps({"machine": machine(), **cattrs.unstructure(self)}, indent=1) + "\n")
         return path
+
+
+def by_name(figures: Sequence[Figure]) -> dict[tuple[str, str], Figure]:
+    """By what was measured, and of whom."""
+    return {(figure.what, figure.who): figure for figure in figures}
 
 
 def read(path: Path) -> Report:
@@ -155,14 +156,3 @@ def _range(values: Sequence[float]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Empty without rows."""
-    if not rows:
-        return ""
-    table = [head, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
-    )

@@ -24,6 +24,7 @@ from typing import Any
 
 import attrs
 
+from benchmarks.processor import cpu_seconds
 from benchmarks.scale_master import PROBE_FILE
 from benchmarks.scale_nodes import EVERY_TASK
 from tony_provider.cluster.application_secrets import application_secrets
@@ -50,7 +51,6 @@ MOST_LATE = 1.0  # seconds
 MOST_GROWTH = 1.3  # memory for each further task, of the last size beside the one before
 
 _MEBIBYTE = 1 << 20
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @attrs.frozen
@@ -188,8 +188,7 @@ class Field:
 
     @property
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_seconds(self._pid)
 
     def late(self, since: float) -> float:
         """Seconds at the longest that the loop has not come round."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 from airflow.executors.workloads.trigger import RunTrigger
 from airflow.jobs.triggerer_job_runner import TriggerRunnerSupervisor
 from airflow.models.trigger import Trigger
 from airflow.triggers.base import TriggerEvent
+
+from benchmarks.processor import cpu_seconds
 
 
 class Runner(TriggerRunnerSupervisor):
@@ -59,8 +59,7 @@ class Runner(TriggerRunnerSupervisor):
     @property
     def cpu_seconds(self) -> float:
         """Of the process that runs the triggers, all its threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.pid)
 
     def end(self) -> None:
         self.kill(escalation_delay=10, force=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,18 @@ class TrivialJob:
         """Seconds since 1970, sorted."""
         texts = (path.read_text() for path in self.stamps.glob(f"*.{name}"))
         return sorted(float(text) for text in texts if text.strip())
+
+
+@contextmanager
+def trivial_job(home: Path, tasks: int, **how: Any) -> Iterator[TrivialJob]:
+    """One whose stamps go to a directory of their own in ``home``, where every user may write."""
+    home.chmod(0o755)
+    stamps = Path(tempfile.mkdtemp(prefix="stamps-", dir=home))
+    stamps.chmod(0o777)
+    try:
+        yield TrivialJob(tasks, stamps, **how)
+    finally:
+        shutil.rmtree(stamps)
 
 
 @attrs.frozen

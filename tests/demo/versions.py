@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from tests.columns import columns
 from tests.demo.airflow import DemoFailed
 from tests.demo.turn import turn
 from tests.demo.yarn import Finding, cluster, home_of, run
@@ -36,8 +37,7 @@ def summary(found: Mapping[str, Sequence[Finding]]) -> str:
     rows = [["", *(f"Hadoop {version}" for version in found)]]
     for of_one_thing in zip(*found.values(), strict=True):
         rows.append([of_one_thing[0].what, *(_cell(finding) for finding in of_one_thing)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(columns(rows))
 
 
 def _cell(finding: Finding) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.columns import columns
 from tests.jobs.job import Job
 
 Note = Callable[..., None]
@@ -36,8 +37,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ]
     if not noted:
         return
-    rows = [_HEADER, *noted]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     terminalreporter.section("kinds of jobs")
-    for row in rows:
-        terminalreporter.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in columns([_HEADER, *noted]):
+        terminalreporter.line(line)
