@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import unicodedata
 
 import pytest
@@ -44,9 +45,22 @@ def test_how_it_comes_in_pieces_makes_no_difference(data: bytes, cuts: list[int]
     assert all_of(data, cuts) == all_of(data, [])
 
 
+# Python takes them for formats, and not for printable: signs of scripts, of music and of shorthand.
+SIGNS = re.compile(
+    "[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a]"
+)
+
+
 def is_shown(line: str) -> bool:
-    """As a terminal shows it; what a font of its own would show is not ``isprintable``, and does no harm."""
-    return not any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in line)
+    """Whether all of it is printable, or such a sign, or without a meaning but that of some font."""
+    return all(
+        letter.isprintable() or unicodedata.category(letter) in ("Co", "Cn") or SIGNS.match(letter) for letter in line
+    )
+
+
+def test_what_is_hidden_or_turns_the_text_is_not_shown() -> None:
+    assert not any(is_shown(letter) for letter in "\x1b\xad\u200b\u202e\u2028\ufeff")
 
 
 @given(st.lists(st.tuples(st.binary(max_size=2000), st.integers(0, 3), st.floats(0, 50)), max_size=30))
