@@ -209,6 +209,10 @@ class SessionMachine(RuleBasedStateMachine):
         current = {task.container.id for task in self._tasks() if task.container and task.has_container}
         return [executor for executor in self._reports() if executor.container.id in current]
 
+    def _told_to_end(self) -> list[Executor]:
+        """Those that are there still."""
+        return [each for each in self._current() if each.connected and each.container.id in self.w.leaving]
+
     def _running(self) -> list[Executor]:
         return [executor for executor in self._current() if executor.running and executor.connected]
 
@@ -270,6 +274,14 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def disconnect(self, data: st.DataObject) -> None:
         self.w.disconnect(data.draw(st.sampled_from(self._tasks())).name)
+
+    @precondition(lambda self: self._told_to_end())
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        executor = data.draw(st.sampled_from(self._told_to_end()))
+        if executor.running:
+            self.w.end(executor.task, stopped=True, signal=15)
+        self.w.leave(executor.task)
 
     @precondition(lambda self: self._current())
     @rule(data=st.data(), step=st.integers(0, 3))
@@ -475,7 +487,7 @@ class SessionMachine(RuleBasedStateMachine):
         if not self.world:
             return
         if self.w.finished:
-            assert not self.w.held
+            assert self.w.held <= self.w.left, "one is still there, whose executor has not taken leave"
             assert not self.w.outstanding
         if self.w.session.phase is JobState.RECOVERING:
             return  # whose they are is still to be learned

@@ -192,6 +192,7 @@ class World:
         self.shutdowns: list[ShutdownTask] = []
         self.streams: dict[str, str] = {}  # by task, the container whose executor registered last
         self.leaving: set[str] = set()  # containers whose executors were told to end
+        self.left: set[str] = set()  # and have taken leave
         self.disconnected: list[str] = []
         self.notes: list[Note] = []
         self.log: list[dict[str, Any]] = []
@@ -458,6 +459,7 @@ class World:
 
     def leave(self, name: str) -> None:
         """Its executor, which was told to end, takes leave; its container is still to end."""
+        self.left.add(self.container(name))
         self.carry_out(self.session.left(self.container(name), self.now))
         self.disconnect(name)
 

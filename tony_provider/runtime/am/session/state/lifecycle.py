@@ -33,6 +33,7 @@ class ImpossibleTransitionError(RuntimeError):
 _STOPPED = "the job has ended"
 _NOT_TO_BE_HAD = "no container is to be had for it, and the gang goes on without"
 _START = "its user process is ordered"
+_OVER = "every container has ended, or its executor has taken leave"
 
 JOB: Transitions[JobState] = {
     JobState.WAITING: {
@@ -62,9 +63,9 @@ JOB: Transitions[JobState] = {
         JobState.FINISHING: "the verdict is known",
     },
     JobState.FINISHING: {
-        JobState.SUCCEEDED: "every container has ended",
-        JobState.FAILED: "every container has ended",
-        JobState.KILLED: "every container has ended",
+        JobState.SUCCEEDED: _OVER,
+        JobState.FAILED: _OVER,
+        JobState.KILLED: _OVER,
     },
 }
 
