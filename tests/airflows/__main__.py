@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.airflows.releases import RELEASES, Release
+from tests.pythons.environment import ROOT, environment
 
-ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".tony" / "airflows"
 OUTPUT = ROOT / "test-output" / "airflows"
 TRAINING_ENV = Path(sys.prefix)  # has TensorFlow; those of the Airflows have not
-UV = Path(sys.executable).with_name("uv")
 _RESULT = re.compile(r"^(?P<state>FAILED|ERROR|SKIPPED).*?\[(?P<row>[^\]]+)\]", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) passed")
 
@@ -43,11 +42,8 @@ _HEAD = ("Airflow", "imports", "demo", "rows of e2e")
 
 def tried(release: Release) -> tuple[str, str, str, str]:
     """Its line of the table."""
-    python = HOME / release.version / "bin" / "python"
     print(f"\nAirflow {release.version}: setting up {HOME / release.version} …", flush=True)
-    if not python.exists():
-        subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, HOME / release.version], check=True)
-    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, *release.requirements], cwd=ROOT, check=True)
+    python = environment(HOME / release.version, sys.executable, release.requirements)
     home = HOME / f"demo-{release.version}"
     imports = _run(release, "imports", [python, "-m", "tests.airflows.import_all"])[0]
     demo = _run(release, "demo", [python, "-m", "tests.demo", "local", "--home", home])[0]

@@ -7,10 +7,10 @@ import pkgutil
 import sys
 
 import tony_provider
+from tests.pythons.import_all import PROGRAMS
 from tony_provider.airflow_versions.capabilities import AirflowTooOld
 
-# Programs begin when they are imported; tony_mpi has its neighbours on the path, in a job.
-_LEFT_OUT = ("sitecustomize", "__main__", "show_tensorboard", "launch.main", "sdk.tony_mpi")
+_LEFT_OUT = (*PROGRAMS, "sdk.tony_mpi")  # which has its neighbours on the path, in a job
 
 
 def main() -> int:

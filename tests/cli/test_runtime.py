@@ -58,9 +58,14 @@ def test_the_archive_runs_on_the_oldest_python(built: Path, tmp_path: Path) -> N
         pytest.skip("there is no Python 3.9 on this machine")
     with zipfile.ZipFile(built) as archive:
         archive.extractall(tmp_path / "tony")
+    _loads_all(tmp_path, python)
+
+
+def _loads_all(folder: Path, python: Path) -> None:
+    """The application master's program, by an archive that is unpacked in the folder's ``tony``."""
     done = subprocess.run(
         ["/bin/sh", "tony/launch.sh", "am"],
-        cwd=tmp_path,
+        cwd=folder,
         env={"PATH": "/usr/bin:/bin", "TONY_PYTHON_CANDIDATES": str(python)},
         capture_output=True,
         text=True,
@@ -124,10 +129,7 @@ def test_a_node_compiles_nothing_that_the_workers_python_has_compiled(tmp_path: 
     with zipfile.ZipFile(worker_archive(tmp_path)) as archive:
         archive.extractall(tmp_path / "tony")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "tony").rglob("*")}
-    command = ["/bin/sh", "tony/launch.sh", "am"]
-    env = {"PATH": "/usr/bin:/bin", "TONY_PYTHON_CANDIDATES": sys.executable}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert "HADOOP_TOKEN_FILE_LOCATION is not set" in done.stderr
+    _loads_all(tmp_path, Path(sys.executable))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "tony").rglob("*")} == before
 
 
@@ -138,10 +140,7 @@ def test_bytecode_for_another_python_is_passed_over(tmp_path: Path) -> None:
     compiled = Path(importlib.util.cache_from_source(str(module)))
     content = compiled.read_bytes()
     compiled.write_bytes(bytes([content[0] ^ 1]) + content[1:])  # another magic number, as of a Python's alpha release
-    command = ["/bin/sh", "tony/launch.sh", "am"]
-    env = {"PATH": "/usr/bin:/bin", "TONY_PYTHON_CANDIDATES": sys.executable}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert "HADOOP_TOKEN_FILE_LOCATION is not set" in done.stderr
+    _loads_all(tmp_path, Path(sys.executable))
 
 
 def test_a_python_that_is_not_on_this_machine_has_no_bytecode() -> None:

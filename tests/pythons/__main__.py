@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.jobs.pythons import find_python
+from tests.pythons.environment import ROOT, environment
 from tests.pythons.sides import SIDES, Side
 
-ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".tony" / "pythons"
-UV = Path(sys.executable).with_name("uv")
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -43,18 +42,15 @@ def run(side: Side, version: str) -> str:
     if interpreter is None:
         return f"skipped: no Python {version} is here (pyenv install {version}, or uv python install {version})"
     print(f"\nPython {version}, {side.name}: setting up {HOME / version} …", flush=True)
-    python = HOME / version / "bin" / "python"
-    if not python.exists():
-        called([UV, "venv", "--quiet", "--python", interpreter, HOME / version])
-    called([UV, "pip", "install", "--quiet", "--python", python, *side.requirements])
-    modules = called([python, "-m", "tests.pythons.import_all", "tony_provider.runtime"], check=False)
-    tests = called([python, "-m", "pytest", "-q", "--no-daemons", "-m", "not long", *side.tests], check=False)
+    python = environment(HOME / version, interpreter, side.requirements)
+    modules = called([python, "-m", "tests.pythons.import_all", "tony_provider.runtime"])
+    tests = called([python, "-m", "pytest", "-q", "--no-daemons", "-m", "not long", *side.tests])
     return "passed" if modules == tests == 0 else "FAILED"
 
 
-def called(command: Sequence[str | Path], *, check: bool = True) -> int:
-    """The exit code. With ``check`` raises subprocess.CalledProcessError for any but 0."""
-    return subprocess.run(command, cwd=ROOT, check=check).returncode
+def called(command: Sequence[str | Path]) -> int:
+    """The exit code."""
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

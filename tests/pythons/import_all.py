@@ -9,13 +9,13 @@ import importlib
 import pkgutil
 import sys
 
-_PROGRAMS = ("sitecustomize", "__main__", "show_tensorboard", "launch.main")  # they begin when they are imported
+PROGRAMS = ("sitecustomize", "__main__", "show_tensorboard", "launch.main")  # they begin when they are imported
 
 
 def import_all(package: str) -> int:
     found = importlib.import_module(package)
     names = [module.name for module in pkgutil.walk_packages(found.__path__, package + ".")]
-    wanted = [name for name in names if not name.endswith(_PROGRAMS)]
+    wanted = [name for name in names if not name.endswith(PROGRAMS)]
     for name in wanted:
         importlib.import_module(name)
     return len(wanted)

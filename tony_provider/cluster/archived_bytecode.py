@@ -37,7 +37,7 @@ sys.stdout.buffer.write(marshal.dumps(made, {_PLAIN}))
 """
 
 
-def interpreter(python: str) -> str | None:
+def _interpreter(python: str) -> str | None:
     """The interpreter of a version (such as ``3.9``) on this machine, if there is one."""
     if python == "{}.{}".format(*sys.version_info[:2]) and sys.executable:
         return sys.executable
@@ -49,7 +49,7 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, Arch
 
     The same modules give the same bytes.
     """
-    program = interpreter(python)
+    program = _interpreter(python)
     if program is None:
         log.info("There is no Python %s here: the archive has no bytecode for it, nodes compile what they run", python)
         return {}
