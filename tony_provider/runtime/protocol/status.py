@@ -48,7 +48,6 @@ class TaskState(str, Enum):
     """What a task is doing, or how it has ended."""
 
     REQUESTED = "REQUESTED"
-    ALLOCATED = "ALLOCATED"
     STARTING = "STARTING"
     REGISTERED = "REGISTERED"
     RUNNING = "RUNNING"

@@ -25,10 +25,10 @@ from tony_provider.runtime.spec.model import RestartPolicy, RestartScope, TaskSp
 def test_a_state_changes_as_its_table_says() -> None:
     task = Lifecycle("worker:0", lifecycle.TASK, TaskState.REQUESTED)
     task.enter(TaskState.REQUESTED)
-    task.enter(TaskState.ALLOCATED)
-    with pytest.raises(ImpossibleTransitionError, match="worker:0: ALLOCATED cannot become RUNNING"):
+    task.enter(TaskState.STARTING)
+    with pytest.raises(ImpossibleTransitionError, match="worker:0: STARTING cannot become RUNNING"):
         task.enter(TaskState.RUNNING)
-    assert task.state is TaskState.ALLOCATED
+    assert task.state is TaskState.STARTING
 
 
 def test_nothing_follows_an_end() -> None:

@@ -138,6 +138,38 @@ def test_a_master_that_dies_while_it_waits_for_containers() -> None:
     assert world.generation == 1
 
 
+def test_a_master_that_dies_while_a_part_of_the_gang_is_there_waits_for_the_rest() -> None:
+    world = World(job(WORKERS, allocation=200, replacement=20), ["worker"])
+    world.grant()
+    world.register("worker:0")
+    world.master_dies()
+    world.come_back()
+    assert world.session.phase is JobState.WAITING
+    assert len(world.outstanding) == 2
+    world.wait(MOST_WAIT)  # longer than for a replacement: nothing has begun
+    assert not world.noted("given_back")
+    world.run()
+    assert world.generation == 1
+    assert len(world.rendezvous) == 1
+    assert world.attempt("worker:0") == 1
+
+
+def test_what_a_former_master_had_of_the_gang_is_given_back_in_time() -> None:
+    world = World(job(WORKERS, allocation=20, queue=100), ["worker"])
+    world.grant()
+    world.register("worker:0")
+    world.master_dies()
+    world.come_back()
+    world.wait(21)
+    (given_back,) = world.noted("given_back")
+    assert "1 of 3 containers were granted within 20 s" in given_back
+    assert world.shut_down() == ["worker:0"]
+    world.wait(100)
+    world.complete_all()
+    assert world.verdict.failure
+    assert "at most 1 were granted" in world.verdict.failure.message
+
+
 def test_a_master_that_dies_before_the_first_rendezvous() -> None:
     world = workers()
     world.grant_all()

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.session.world import World, job
+from tony_provider.runtime import exit_codes
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import ShutdownTask
 from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
@@ -36,13 +37,19 @@ def all_roles(**timeouts: Any) -> World:
 # ---- the gang ------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_launched_before_the_whole_gang_is_there() -> None:
+def test_executors_start_at_once_and_no_user_process_before_the_whole_gang_is_there() -> None:
     world = workers()
     world.grant()
-    assert not world.launched
+    assert len(world.launched) == 1
+    world.register("worker:0")
+    assert world.session.phase is JobState.WAITING
+    assert not world.rendezvous
     world.grant()
     assert len(world.launched) == 2
     assert world.session.phase is JobState.STARTING
+    assert not world.rendezvous
+    world.register("worker:1")
+    assert len(world.rendezvous) == 1
 
 
 def test_rendezvous_goes_to_all_once_all_have_registered() -> None:
@@ -85,6 +92,7 @@ def test_queue_timeout_says_what_was_missing() -> None:
     world = workers(queue=60, allocation=500)
     world.grant()
     world.wait(61)
+    world.complete_all()
     failure = world.verdict.failure
     assert failure
     assert failure.kind is FailureKind.QUEUE_TIMEOUT
@@ -116,9 +124,37 @@ def test_two_gangs_that_each_need_more_than_half_both_finish() -> None:
 
 
 def test_container_lost_while_the_rest_is_waited_for_is_asked_for_again() -> None:
-    world = workers()
+    world = workers(allocation=500, replacement=20)
     world.complete(world.grant(), ExitReason.LOST)
     assert len(world.outstanding) == 2
+    world.wait(30)  # no longer than the others: these may take longer than a replacement
+    assert not world.noted("given_back")
+    world.run()
+    assert world.session.phase is JobState.RUNNING
+
+
+def test_a_node_that_has_nothing_to_start_an_executor_with_ends_the_job_though_others_are_waited_for() -> None:
+    world = workers()
+    world.complete(world.grant(), exit_codes.NO_PYTHON)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.task == "worker:0"
+    assert failure.kind is FailureKind.LAUNCH
+
+
+def test_executors_that_wait_for_the_others_end_when_everything_is_given_back() -> None:
+    world = workers(allocation=20)
+    first = world.grant()
+    world.register("worker:0")
+    world.wait(21)
+    assert world.shut_down() == ["worker:0"]
+    world.complete(first)
+    assert not world.held
+    world.wait(20)
+    world.run()
+    assert world.attempt("worker:0") == 2
+    assert world.session.phase is JobState.RUNNING
 
 
 def test_container_lost_before_the_start_is_replaced() -> None:
@@ -588,10 +624,13 @@ def test_second_kill_with_a_shorter_grace_leaves_that() -> None:
     assert world.released == set(world.launched)
 
 
-def test_kill_while_waiting_ends_at_once() -> None:
+def test_kill_while_waiting_ends_as_soon_as_executors_have_ended() -> None:
     world = workers()
-    world.grant()
+    first = world.grant()
     world.stop()
+    assert world.released == {first}
+    assert not world.outstanding
+    world.complete_all()
     assert world.verdict.status is FinalStatus.KILLED
     assert not world.held
 

@@ -53,7 +53,7 @@ class JobCompletion:
         self._state.emit(*self._containers.gang.withdraw(task))
         grace = self._state.job.timeouts.grace if grace is None else grace
         self._containers.shutdowns.ask(task, now, reason, grace)
-        if not task.has_container or not task.launched:
+        if not task.has_container:
             task.container_gone()
             if not task.ended:
                 task.enter(TaskState.STOPPED)

@@ -404,7 +404,7 @@ class Session:
     def _current(self, name: str, attempt: int) -> Optional[Task]:
         """The task, if this attempt of it may speak: its container is the one that the session counts on."""
         task = self.task(name)
-        if task is None or task.attempt != attempt or not task.launched or task.container_ended:
+        if task is None or task.attempt != attempt or not task.has_container:
             return None
         return task
 

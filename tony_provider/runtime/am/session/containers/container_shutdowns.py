@@ -42,9 +42,6 @@ class ContainerShutdowns:
         """Have a task's executor end, its logs kept. Again with a shorter grace, it hurries."""
         if task.container is None or task.container_ended:
             return
-        if not task.launched:
-            self._state.emit(ReleaseContainers((task.container.id,)))  # nothing runs in it that could be waited for
-            return
         if not task.connected:
             self.take(task.container.id, now)
             return

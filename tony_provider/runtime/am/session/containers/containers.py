@@ -41,26 +41,26 @@ class Containers:
     # ---- getting them ------------------------------------------------------------------------------------------
 
     def ask_for(self, tasks: Sequence[Task], now: float) -> None:
-        """Ask for containers for all of these tasks, and wait for all of them."""
+        """Ask for containers for these tasks, all but those that have theirs, and wait for all of them."""
         self._state.enter(JobState.WAITING)
         self.gang.begin(tasks, now)
-        self._state.emit(self.gang.ask(self.gang.wanted))
+        self._state.emit(self.gang.ask(task for task in self.gang.wanted if not task.has_container))
         self._state.note("requested", self.gang.describe(now))
 
     def granted(self, key: int, container: Container, now: float) -> None:
         state = self._state
         self.nodes.saw(container.node)
-        task = None if state.verdict else self.gang.granted(key, container, now)
+        task = None if state.verdict else self.gang.granted(key, now)
         if task is None:
             state.emit(ReleaseContainers((container.id,)))
             return
         self._by_id[container.id] = task
         data = {"tasks": {task.name: {"attempt": task.attempt}}} if task.attempt > 1 else {}
         state.note("allocated", f"{container.id} on {container.node}", task, data)
-        if state.phase is not JobState.WAITING or not self.gang.brings(task):
-            self._launch(task, container, now)
-        elif state.first_come or self.gang.complete:
-            self._launch_all(now)
+        # Before the others are there: its executor starts, and fetches the job's files, while they are waited for.
+        self._launch(task, container, now)
+        if state.phase is JobState.WAITING and self.gang.brings(task):
+            self._look_at_gang()
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
         """Take over a container that a former application master launched."""
@@ -69,20 +69,19 @@ class Containers:
         self.nodes.saw(container.node)
         self._by_id[container.id] = task
 
-    def _launch_all(self, now: float) -> None:
-        self._state.enter(JobState.STARTING)
+    def _look_at_gang(self) -> None:
+        """The job starts once there are enough containers."""
         if self._state.first_come:
+            self._state.enter(JobState.STARTING)
             self._state.note("first_container", "the first container is there; each task begins when its own is")
-        else:
+        elif self.gang.complete:
+            self._state.enter(JobState.STARTING)
             many = len(self.gang.wanted)
             what = f"all {many} containers are" if many > 1 else "the container is"
             self._state.note("gang_complete", f"{what} there")
-        for task in self.gang.wanted:
-            if task.container and task.has_container:
-                self._launch(task, task.container, now)
 
     def _launch(self, task: Task, container: Container, now: float) -> None:
-        task.container_launched()
+        task.container_launched(container)
         task.deadline = now + self._state.job.timeouts.registration
         self._state.emit(LaunchTask(task.name, task.attempt, container))
 
@@ -129,14 +128,14 @@ class Containers:
         data = {"tasks": {task.name: known}} if (known := not_over(task)) else {}
         task.back_to_request()
         task.replaced += int(counted)
-        task.deadline = now + self._state.job.timeouts.replacement
+        if not self._is_waited_for(task):
+            task.deadline = now + self._state.job.timeouts.replacement
         self._state.note("replaced", f"asking for another container: {first_line(reason)}", task, data)
         self._state.emit(self.gang.ask([task]))
 
-    def ask_again(self, task: Task) -> None:
-        """Ask again for a container that was lost before anything was launched in it."""
-        task.without_container()
-        self._state.emit(self.gang.ask([task]))
+    def _is_waited_for(self, task: Task) -> bool:
+        """Whether it lacks its container as others of the gang do: that has a time of its own."""
+        return self._state.phase is JobState.WAITING and self.gang.brings(task)
 
     def blame(self, node: str) -> None:
         """Count a container as lost by its node's fault: one that loses several is avoided."""
@@ -190,7 +189,6 @@ class Containers:
         self.dismiss(task, now, why)
         if task.launched:
             task.back_to_request()
-        task.without_container()
         task.deadline, task.replaced, task.absent = None, 0, False
 
     def _replacements_are_late(self, now: float) -> bool:

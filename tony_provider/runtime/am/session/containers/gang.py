@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.actions import Action, CancelRequests, RequestContainers
 from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
 from tony_provider.runtime.am.session.state.task import Task
@@ -68,6 +67,9 @@ class Gang:
         self._others = {key: task for key, task in asked.items() if not self.brings(task)}
         self._since = now
         self._fewest = self._give_back_at = self._ask_at = None
+        lacking = [task for task in tasks if not task.has_container]
+        if len(lacking) < len(tasks):  # a former application master got the others
+            self._fewest, self._give_back_at = len(lacking), now + self._job.timeouts.allocation
 
     def ask(self, tasks: Iterable[Task]) -> RequestContainers:
         """Ask for one container for each of the tasks."""
@@ -78,14 +80,13 @@ class Gang:
             requests.append(self._sizes.request(task.type, task.key))
         return RequestContainers(tuple(requests))
 
-    def granted(self, key: int, container: Container, now: float) -> Optional[Task]:
-        """The task that this container is for; None when nobody waits for it any more."""
+    def granted(self, key: int, now: float) -> Optional[Task]:
+        """The task that asked with this key; None when nobody waits for a container for it any more."""
         other = self._others.pop(key, None)
         task = other or self._waiting.pop(key, None)
         if task is None:
             return None
         task.key = None
-        task.container_granted(container)
         if other:
             return task
         left = len(self._waiting)

@@ -12,7 +12,7 @@ from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.protocol.job_figures import TypeUse
 from tony_provider.runtime.protocol.status import JobStatus, TaskState
 
-_HOLD = (TaskState.ALLOCATED, TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # a container
+_HOLD = (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # a container
 _MOST_WEIGHT = 60.0  # seconds that one heartbeat speaks for
 _SUSTAINED = 30.0  # seconds: what processors are kept busy for less than that, the mean tells
 _CROWDED = 90.0  # percent of a node's processors: with more, tasks may have to wait for them

@@ -163,12 +163,12 @@ class Recovery:
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
             self._state.enter(JobState.RUNNING)  # whoever waits begins next
-        elif not adopted:
+        elif not adopted or (missing and self._gathers):
             for task in missing:
                 task.back_to_request()
                 task.replaced, task.absent = 0, False
             self._wait_again(missing)
-            self._containers.ask_for([task for task in missing if not task.waits], now)
+            self._containers.ask_for([task for task in tasks if not task.waits], now)
             self._restarts.prepare_start(now)
         elif not self._newest:
             self._state.enter(JobState.STARTING)
@@ -179,6 +179,11 @@ class Recovery:
             if self._groups.gang.restart:  # decided while the others were waited for
                 self._state.enter(JobState.RESTARTING)
             self._go_on_running(adopted, missing, now)
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether the gang was still being brought together, for the first time."""
+        return not self._newest and not self._state.first_come
 
     def _goes_on(self, task: Task) -> bool:
         if task.over or task.waits:

@@ -61,9 +61,6 @@ class ContainerFailures:
         if task is None:
             return
         self._state.note("container_completed", f"exit status {exit.status}", task)
-        if not task.launched and not task.told_to_stop:
-            self._containers.ask_again(task)
-            return
         failure = failures.of_container(task, exit, diagnostics)
         better = failure if exit.exit_code is None else None
         self._lost(task, failure, now, again=exit.reason in _NODE_TROUBLE, better=better)

@@ -20,9 +20,8 @@ class ContainerState(str, Enum):
     """The state of the container that a task has, or waits for."""
 
     NONE = "NONE"  # it is asked for, or will be
-    GRANTED = "GRANTED"
     LAUNCHED = "LAUNCHED"  # an executor was started in it
-    UNUSED = "UNUSED"  # there will be no executor in it: it has ended, was given back, or is not wanted any more
+    UNUSED = "UNUSED"  # none is wanted any more
     ENDED = "ENDED"  # its executor is not counted on any more: it has ended, or was given up
 
 
@@ -58,8 +57,8 @@ JOB: Transitions[JobState] = {
     },
     JobState.RECOVERING: {
         JobState.RUNNING: "executors with user processes are back",
-        JobState.STARTING: "executors are back, and nothing had begun yet",
-        JobState.WAITING: "no executor is back",
+        JobState.STARTING: "the executors of the whole gang are back, and nothing had begun yet",
+        JobState.WAITING: "no executor is back, or not all of a gang that had not begun yet",
         JobState.FINISHING: "the verdict is known",
     },
     JobState.FINISHING: {
@@ -71,16 +70,11 @@ JOB: Transitions[JobState] = {
 
 TASK: Transitions[TaskState] = {
     TaskState.REQUESTED: {
-        TaskState.ALLOCATED: "a container was granted",
+        TaskState.STARTING: "a container was granted, and its executor is launched",
         TaskState.REGISTERED: "its executor is back, at a new application master",
         TaskState.SUCCEEDED: "a former application master knew that it has",
         TaskState.FAILED: "no container is to be had for it",
         TaskState.LOST: _NOT_TO_BE_HAD,
-        TaskState.STOPPED: _STOPPED,
-    },
-    TaskState.ALLOCATED: {
-        TaskState.STARTING: "its executor is launched",
-        TaskState.REQUESTED: "the container was lost, or is given back",
         TaskState.STOPPED: _STOPPED,
     },
     TaskState.STARTING: {
@@ -125,13 +119,8 @@ TASK: Transitions[TaskState] = {
 
 CONTAINER: Transitions[ContainerState] = {
     ContainerState.NONE: {
-        ContainerState.GRANTED: "the cluster has granted it",
-        ContainerState.LAUNCHED: "a former application master had launched it, and its executor is back",
+        ContainerState.LAUNCHED: "the cluster has granted it, or a former application master's executor is back",
         ContainerState.UNUSED: "the task needs none any more",
-    },
-    ContainerState.GRANTED: {
-        ContainerState.LAUNCHED: "its executor is launched",
-        ContainerState.UNUSED: "it was lost, or is given back",
     },
     ContainerState.LAUNCHED: {
         ContainerState.ENDED: "it has ended, or was given up",

@@ -134,7 +134,7 @@ class Task:
 
     @property
     def has_container(self) -> bool:
-        return self.container_state in (ContainerState.GRANTED, ContainerState.LAUNCHED)
+        return self.container_state is ContainerState.LAUNCHED
 
     @property
     def launched(self) -> bool:
@@ -146,12 +146,9 @@ class Task:
         """Or was taken from it."""
         return self.container_state in (ContainerState.UNUSED, ContainerState.ENDED)
 
-    def container_granted(self, container: Container) -> None:
+    def container_launched(self, container: Container) -> None:
+        """It was granted, and an executor starts in it."""
         self.container = container
-        self._container_lifecycle.enter(ContainerState.GRANTED)
-        self.enter(TaskState.ALLOCATED)
-
-    def container_launched(self) -> None:
         self._container_lifecycle.enter(ContainerState.LAUNCHED)
         self.enter(TaskState.STARTING)
 
