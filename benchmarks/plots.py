@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ _PANEL = (4.2, 3.2)  # inches
 _OURS_COLOUR = "#0b6e99"
 _COLOURS = ("#c44536", "#6b8f3c", "#8d6a9f", "#c98a1b", "#5f6b6d")  # of the others, in their order
 # The same figures give the same bytes; letters are letters, which can be searched and are small.
-_STYLE = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none", "font.size": 9, "axes.titlesize": 9}
+_STYLE: Any = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none", "font.size": 9, "axes.titlesize": 9}
 
 
 def write(report: Report, directory: Path) -> Path:
