@@ -15,6 +15,7 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from benchmarks import hadoop
 from benchmarks.every import EVERY, Benchmark
@@ -34,6 +35,7 @@ def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     parser.add_argument("--list", action="store_true", help="only name them")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where all is left (%(default)s)")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in known]:
         parser.error(f"{', '.join(unknown)}: not among {', '.join(known)}")
@@ -41,29 +43,31 @@ def main() -> int:
     if arguments.list:
         print("\n".join(f"{benchmark.name:12} {benchmark.about}" for benchmark in chosen))
         return 0
-    outcomes = list(run_all(chosen))
+    output = arguments.output.absolute()
+    output.mkdir(parents=True, exist_ok=True)
+    outcomes = list(run_all(chosen, output))
     text = summary(outcomes)
-    (OUTPUT / "summary.txt").write_text(f"{text}\n")
-    print(f"\n{text}\n\nFigures and plots are in {OUTPUT}")
+    (output / "summary.txt").write_text(f"{text}\n")
+    print(f"\n{text}\n\nFigures and plots are in {output}")
     return 0 if all(outcome.run for outcome in outcomes) else 1
 
 
-def run_all(chosen: Sequence[Benchmark]) -> Iterator[Outcome]:
+def run_all(chosen: Sequence[Benchmark], output: Path) -> Iterator[Outcome]:
     """Those first that share a cluster: it takes memory and time of those that need none."""
-    yield from _on_clusters([benchmark for benchmark in chosen if benchmark.on_cluster])
+    yield from _on_clusters([benchmark for benchmark in chosen if benchmark.on_cluster], output)
     for benchmark in chosen:
         if not benchmark.on_cluster:
-            yield run_one(benchmark, {})
+            yield run_one(benchmark, output)
 
 
-def _on_clusters(waiting: list[Benchmark]) -> Iterator[Outcome]:
+def _on_clusters(waiting: list[Benchmark], output: Path) -> Iterator[Outcome]:
     """On one cluster, as long as they succeed: one that failed may have left jobs there that go on."""
     while waiting:
         try:
             with hadoop.cluster("shared") as cluster:
                 good = True
                 while waiting and good:
-                    outcome = run_one(waiting.pop(0), {ATTACH: str(cluster.root)})
+                    outcome = run_one(waiting.pop(0), output, {ATTACH: str(cluster.root)})
                     good = outcome.run is not None
                     yield outcome
         except (ClusterError, ResolveError) as error:
@@ -71,13 +75,16 @@ def _on_clusters(waiting: list[Benchmark]) -> Iterator[Outcome]:
             return
 
 
-def run_one(benchmark: Benchmark, environment: Mapping[str, str], most: float = MOST) -> Outcome:
+def run_one(
+    benchmark: Benchmark, output: Path, environment: Mapping[str, str] | None = None, most: float = MOST
+) -> Outcome:
     """In a process of its own: what one imports, sets or leaves in memory is nothing to the next."""
     print(f"\n-- {benchmark.name}: {benchmark.about}", flush=True)
-    left = OUTPUT / f"{benchmark.name}.json"
+    left = output / f"{benchmark.name}.json"
     left.unlink(missing_ok=True)  # of a former run
     began = time.monotonic()
-    problem = _problem([sys.executable, "-m", f"benchmarks.{benchmark.name}"], {**os.environ, **environment}, most)
+    command = [sys.executable, "-m", benchmark.module, "--output", str(output)]
+    problem = _problem(command, {**os.environ, **(environment or {})}, most)
     seconds = time.monotonic() - began
     if problem is None and not left.exists():
         problem = "has left no report"

@@ -7,11 +7,16 @@ import attrs
 
 @attrs.frozen
 class Benchmark:
-    """A module of this package, whose ``measure`` makes one report of the same name."""
+    """A module whose ``measure`` makes one report of the same name."""
 
     name: str
     about: str  # a line
     on_cluster: bool = False  # needs HDFS and YARN; all such share one
+    package: str = "benchmarks"
+
+    @property
+    def module(self) -> str:
+        return f"{self.package}.{self.name}"
 
 
 # Those that start many small jobs come before those that fill disks.

@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--costs", type=int, default=COSTS, help="rounds of the look at memory and calls (%(default)s)")
     arguments = parser.parse_args()
     rounds = {tasks: arguments.rounds or ROUNDS.get(tasks, 3) for tasks in arguments.tasks}
-    return program.tell(measure(rounds, arguments.who, arguments.costs))
+    return program.tell(measure(rounds, arguments.who, arguments.costs), arguments.output)
 
 
 @contextmanager

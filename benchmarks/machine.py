@@ -25,6 +25,10 @@ class Machine:
             kernel=os.uname().release,
         )
 
+    def like(self, other: Machine) -> bool:
+        """Seconds and sizes that were measured on the one may be held to those of the other."""
+        return (self.processors, self.model, self.memory_gib) == (other.processors, other.model, other.memory_gib)
+
     def __str__(self) -> str:
         return f"{self.processors} processors ({self.model or 'unknown'}), {self.memory_gib} GiB, Linux {self.kernel}"
 

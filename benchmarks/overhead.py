@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=program.sizes, default=list(ROUNDS), help="such as 15")
     arguments = parser.parse_args()
     rounds = {epochs: arguments.rounds or ROUNDS.get(epochs, 2) for epochs in arguments.epochs}
-    return program.tell(measure(rounds))
+    return program.tell(measure(rounds), arguments.output)
 
 
 def _trainings(place: YarnPlace, home: Path, epochs: int, rounds: int) -> dict[str, list[Trained]]:

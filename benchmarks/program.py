@@ -17,9 +17,10 @@ OUTPUT = Path(__file__).resolve().parents[1] / "test-output" / "bench"
 
 
 def options(doc: str | None) -> ArgumentParser:
-    """With `--rounds`; a benchmark adds those of its sizes."""
+    """With `--rounds` and `--output`; a benchmark adds those of its sizes."""
     parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, help="for each size; the default is another one for each")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where JSON and plot are left (%(default)s)")
     return parser
 
 
@@ -37,7 +38,7 @@ def progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def tell(report: Report, directory: Path = OUTPUT) -> int:
+def tell(report: Report, directory: Path) -> int:
     """Print it, and leave it as JSON and as a plot. The exit code of a benchmark that ran: missed aims are told."""
     print(report.text())
     Run.here(report).write(directory)

@@ -205,7 +205,7 @@ def main() -> int:
     parser = program.options(__doc__)
     parser.add_argument("--who", type=program.names, default=WHO, help="such as tony_provider")
     arguments = parser.parse_args()
-    return program.tell(measure(arguments.rounds or ROUNDS, arguments.who))
+    return program.tell(measure(arguments.rounds or ROUNDS, arguments.who), arguments.output)
 
 
 def _hit(

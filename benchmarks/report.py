@@ -83,9 +83,15 @@ class Ratio:
     values: list[float]  # one for each round
     aim: Aim | None = None
     unit: str = ""  # of a figure that stands alone
+    better: Better = attrs.field()
+
+    @better.default
+    def _as_aimed_at(self) -> Better:
+        return Better.LESS if self.aim is None else self.aim.better
 
     @classmethod
     def between(cls, ours: Figure, other: Figure, aim: Aim | None = None) -> Ratio:
+        """One of which more is better needs an aim that says so."""
         values = [mine / theirs for mine, theirs in zip(ours.values, other.values, strict=True)]
         return cls(ours.name, other.who, values, aim)
 
@@ -164,6 +170,7 @@ def read_all(directory: Path) -> dict[str, Run]:
 
 
 _CONVERTER = cattrs.Converter(forbid_extra_keys=True, omit_if_default=True)
+_CONVERTER.register_unstructure_hook(float, lambda value: float(f"{value:.5g}"))  # what is kept is read by people
 
 
 # -- as text -----------------------------------------------------------------------------------------------------------

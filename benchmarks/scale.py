@@ -82,7 +82,9 @@ def main() -> int:
     parser = program.options(__doc__)
     parser.add_argument("--tasks", type=program.sizes, default=list(ROUNDS), help="such as 100,1000,10000")
     arguments = parser.parse_args()
-    return program.tell(measure({tasks: arguments.rounds or ROUNDS.get(tasks, 1) for tasks in arguments.tasks}))
+    return program.tell(
+        measure({tasks: arguments.rounds or ROUNDS.get(tasks, 1) for tasks in arguments.tasks}), arguments.output
+    )
 
 
 def _line(found: Measured) -> str:

@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ def main() -> int:
     parser.add_argument("--triggers", type=int, default=TRIGGERS, help="deferred trainings (%(default)s)")
     parser.add_argument("--tasks", type=int, default=whole_airflow.TASKS, help="in a whole Airflow (%(default)s)")
     arguments = parser.parse_args()
-    return program.tell(measure(arguments.triggers, arguments.rounds or ROUNDS, arguments.tasks))
+    return program.tell(measure(arguments.triggers, arguments.rounds or ROUNDS, arguments.tasks), arguments.output)
 
 
 def ours(name: str) -> tuple[str, dict[str, Any]]:
@@ -143,7 +144,7 @@ def _round(runner: Runner, cluster: StandInProcess, names: Sequence[str]) -> Wat
 def parts(values: Sequence[Any], number: int) -> list[list[Any]]:
     """So many, one after the other, each as long as the others but for one more."""
     ends = [len(values) * each // number for each in range(number + 1)]
-    return [list(values[begin:end]) for begin, end in zip(ends, ends[1:], strict=False)]
+    return [list(values[begin:end]) for begin, end in pairwise(ends)]
 
 
 def _figures(found: dict[str, list[Watched]], size: Size) -> Iterator[Figure]:

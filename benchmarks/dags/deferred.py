@@ -1,4 +1,4 @@
-"""So many tasks as $BENCH_TASKS says, that wait, deferred, for applications of the benchmark's stand-in; each returns when it was resumed."""
+"""As many tasks as $BENCH_TASKS says, deferred until an application of the stand-in ends; each says when it went on."""
 
 from __future__ import annotations
 
