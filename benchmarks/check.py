@@ -54,24 +54,25 @@ def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks.check", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all that are kept")
     parser.add_argument("--keep", action="store_true", help="keep the newest run")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where the newest run is (%(default)s)")
     arguments = parser.parse_args()
     if arguments.keep:
-        return keep(arguments.names)
-    found = list(compared(_chosen(KEPT, arguments.names), _chosen(OUTPUT, arguments.names)))
+        return keep(arguments.names, arguments.output)
+    found = list(compared(_chosen(KEPT, arguments.names), _chosen(arguments.output, arguments.names)))
     if not found:
         parser.error(f"nothing of {', '.join(arguments.names) or 'any benchmark'} is kept")
     print(table(found))
     return 1 if any(each.fails for each in found) else 0
 
 
-def keep(names: Sequence[str], newest: Path = OUTPUT, kept: Path = KEPT) -> int:
+def keep(names: Sequence[str], newest: Path) -> int:
     runs = _chosen(newest, names)
     if missing := [name for name in names if name not in runs]:
         print(f"no run of {', '.join(missing)} is in {newest}")
         return 1
-    kept.mkdir(exist_ok=True)
+    KEPT.mkdir(exist_ok=True)
     for name in runs:
-        shutil.copy(newest / f"{name}.json", kept)
+        shutil.copy(newest / f"{name}.json", KEPT)
     print(f"kept: {', '.join(runs) or 'nothing'}")
     return 0 if runs else 1
 
