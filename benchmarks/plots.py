@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from benchmarks.report import OURS, Figure, Report
 
 _ACROSS = 3  # panels
 _PANEL = (4.2, 3.2)  # inches
+_WIDE, _BAR = 9.0, 0.28  # inches: of a panel of bars, and for each of them
 _OURS_COLOUR = "#0b6e99"
 _COLOURS = ("#c44536", "#6b8f3c", "#8d6a9f", "#c98a1b", "#5f6b6d")  # of the others, in their order
 # The same figures give the same bytes; letters are letters, which can be searched and are small.
@@ -23,38 +24,47 @@ _STYLE: Any = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none", "font.size"
 
 def write(report: Report, directory: Path) -> Path:
     """The report's SVG."""
-    panels = _panels(report.figures)
-    draw = _lines if panels else _bars
-    panels = panels or _by_unit(report.figures)
-    across = min(_ACROSS, max(1, len(panels)))
-    down = max(1, -(-len(panels) // across))
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{report.name}.svg"
+    growing = _growing(report.figures)
     with mpl.rc_context(_STYLE):
-        drawing = Drawing(figsize=(across * _PANEL[0], down * _PANEL[1]), layout="constrained")
-        axes = drawing.subplots(down, across, squeeze=False).flat
-        for panel, (title, figures) in zip(axes, panels.items(), strict=False):
-            draw(panel, figures)
-            panel.set_title(title)
-        for panel in list(axes)[len(panels) :]:
-            panel.set_axis_off()
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / f"{report.name}.svg"
+        drawing = _grown(growing) if growing else _beside_each_other(report.figures)
         drawing.savefig(path, format="svg", metadata={"Date": None})
     return path
 
 
-def _panels(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
+def _grown(panels: Mapping[str, Sequence[Figure]]) -> Drawing:
+    across = min(_ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    drawing = Drawing(figsize=(across * _PANEL[0], down * _PANEL[1]), layout="constrained")
+    places = list(drawing.subplots(down, across, squeeze=False).flat)
+    for axes, (what, figures) in zip(places, panels.items(), strict=False):
+        _lines(axes, figures)
+        axes.set_title(what)
+    for axes in places[len(panels) :]:
+        axes.set_axis_off()
+    return drawing
+
+
+def _beside_each_other(figures: Sequence[Figure]) -> Drawing:
+    """A panel for each unit."""
+    units: dict[str, list[Figure]] = {}
+    for figure in figures:
+        units.setdefault(figure.unit, []).append(figure)
+    heights = [1 + _BAR * len(each) for each in units.values()] or [1.0]
+    drawing = Drawing(figsize=(_WIDE, sum(heights)), layout="constrained")
+    places = drawing.subplots(len(heights), 1, squeeze=False, height_ratios=heights).flat
+    for axes, each in zip(places, units.values(), strict=False):
+        _bars(axes, each)
+    return drawing
+
+
+def _growing(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
     """What grows: measured at two sizes at least."""
     found: dict[str, list[Figure]] = {}
     for figure in figures:
         found.setdefault(figure.what, []).append(figure)
     return {what: each for what, each in found.items() if len({figure.size for figure in each} - {None}) > 1}
-
-
-def _by_unit(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
-    found: dict[str, list[Figure]] = {}
-    for figure in figures:
-        found.setdefault(figure.unit, []).append(figure)
-    return found
 
 
 def _lines(axes: Axes, figures: Sequence[Figure]) -> None:
@@ -82,7 +92,7 @@ def _lines(axes: Axes, figures: Sequence[Figure]) -> None:
     axes.minorticks_off()
     axes.set_xlabel(sizes[0].of)
     axes.set_ylabel(figures[0].unit)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * max(max(figure.values) for figure in figures) or None)
     if len({figure.who for figure in figures}) > 1:
         axes.legend(fontsize=7)
 
