@@ -25,5 +25,6 @@ EVERY = (
     Benchmark("recovery", "seconds until a job runs again, after something of it was killed", on_cluster=True),
     Benchmark("overhead", "a training by hand and as a job: wall time, CPU of master and executors", on_cluster=True),
     Benchmark("scale", "an application master of thousands of simulated executors"),
+    Benchmark("grants", "a real ResourceManager with simulated nodes: seconds until a large job has its containers"),
     Benchmark("triggerer", "1,000 deferred trainings in one triggerer, beside a naive poll for each"),
 )
